@@ -1,0 +1,1 @@
+"""A medallion lakehouse that keeps history honest: late, corrected, moved and re-sent data, restated exactly."""

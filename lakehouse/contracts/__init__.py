@@ -1,0 +1,11 @@
+"""Contracts: what a source sends and what a metric means, as YAML files checked by pydantic models.
+
+Here belong the models, the loader with its errors (file, line, field), and the bundled examples. What is *done* with a
+contract belongs into ``domain``, ``tables`` and ``orchestration``.
+"""
+
+from lakehouse.contracts.loader import Catalog, ContractError, load_catalog, load_contract
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.source import SourceContract
+
+__all__ = ["Catalog", "ContractError", "MetricContract", "SourceContract", "load_catalog", "load_contract"]

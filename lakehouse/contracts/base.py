@@ -1,0 +1,65 @@
+"""What source and metric contracts share: strictness, names, and the words of the type system."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+_SIMPLE_TYPES = {
+    "string": "string",
+    "str": "string",
+    "int": "int",
+    "integer": "int",
+    "long": "bigint",
+    "bigint": "bigint",
+    "float": "double",
+    "double": "double",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "datetime": "timestamp",
+}
+
+
+class Strict(BaseModel):
+    """A part of a contract: unknown keys are mistakes, and a loaded contract does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _lower_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        msg = "use lower-case letters, digits and underscores, starting with a letter"
+        raise ValueError(msg)
+    return value
+
+
+def _spark_type(value: str) -> str:
+    """The Spark SQL name of a contract type. ``float`` means a double: 32 bits cannot hold an amount of money."""
+    word = value.strip().lower()
+    if word in _SIMPLE_TYPES:
+        return _SIMPLE_TYPES[word]
+    decimal = _DECIMAL.fullmatch(word)
+    if decimal and 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1]):  # noqa: PLR2004 (Spark's limit)
+        return f"decimal({decimal[1]},{decimal[2]})"
+    msg = f"unknown type {value!r}; known are {', '.join(sorted(_SIMPLE_TYPES))} and decimal(p,s)"
+    raise ValueError(msg)
+
+
+Name = Annotated[str, AfterValidator(_lower_name)]
+SparkType = Annotated[str, AfterValidator(_spark_type)]
+
+
+class Documented(Strict):
+    """The keys that describe a contract to people; the project only carries them."""
+
+    version: str | float | None = None
+    info: dict[str, Any] = Field(default_factory=dict)
+    description: str | None = None
+    owner: str | None = None
+    tags: list[str] = Field(default_factory=list)

@@ -1,0 +1,224 @@
+"""The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
+
+``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
+``source``, ``clocks``, ``changes``, ``order`` and ``lateness`` are ours.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator, model_validator
+
+from lakehouse.contracts.base import Documented, Name, SparkType, Strict
+
+#: Columns that every bronze and silver table has beside the contract's own.
+SYSTEM_COLUMNS = (
+    "record_key",
+    "event_ts",
+    "event_date",
+    "arrival_ts",
+    "arrival_date",
+    "source_system",
+    "source_file",
+    "ingestion_id",
+    "line_number",
+    "source_sequence",
+    "change_op",
+    "is_correction",
+    "corrects_key",
+    "raw_payload",
+    "malformed_reason",
+)
+
+
+class FieldSpec(Strict):
+    """One typed column. ``column`` is its name in the file where that differs."""
+
+    name: Name
+    type: SparkType
+    required: bool = False
+    column: str | None = None
+    description: str | None = None
+
+    @property
+    def in_file(self) -> str:
+        """The column's name in the source's files."""
+        return self.column or self.name
+
+
+class Model(Strict):
+    """The typed columns, in the order of the table."""
+
+    fields: list[FieldSpec] = Field(min_length=1)
+
+
+class RowRule(Strict):
+    """A condition in Spark SQL that every live row should meet."""
+
+    name: str | None = None
+    sql: str
+    category: str = "validity"
+    description: str | None = None
+
+
+class Quality(Strict):
+    """Rules on the content of rows."""
+
+    row_rules: list[RowRule] = Field(default_factory=list)
+
+
+class Materialization(Strict):
+    """How the silver table is kept; see the README for what each policy promises."""
+
+    strategy: Literal["merge", "append", "overwrite"] = "merge"
+    partition_by: list[str] = Field(default_factory=lambda: ["event_date"])
+    reprocess_policy: Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"] = "merge"
+    target_path: str | None = None
+    format: Literal["delta", "csv", "json", "parquet"] = "delta"
+
+
+class Source(Strict):
+    """Where files arrive and how to read them."""
+
+    landing: str = "arrival_date={arrival_date}*"
+    format: Literal["csv", "json", "parquet"] = "csv"
+    delimiter: str = Field(",", min_length=1, max_length=1)
+    quote: str = Field('"', min_length=1, max_length=1)
+    null_values: list[str] = Field(default_factory=lambda: [""])
+    start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
+    system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
+
+    @field_validator("landing")
+    @classmethod
+    def _has_day(cls, value: str) -> str:
+        if value.count("{arrival_date}") != 1:
+            msg = "must name the arrival day once, as in sales/{arrival_date}/*.csv.gz"
+            raise ValueError(msg)
+        if value.startswith("/") or ".." in value.split("/"):
+            msg = "is a pattern below the landing folder: no leading slash, no '..'"
+            raise ValueError(msg)
+        return value
+
+
+class Clocks(Strict):
+    """Which columns tell when an event happened and when it reached us."""
+
+    event: str | None = Field(None, description="Column (as in the file) of the event time or event date.")
+    arrival: str | None = Field(None, description="Column of the arrival time; default: the time of ingestion.")
+    timezone: str = Field("UTC", description="The zone whose midnight ends an event day.")
+    naive_times: Literal["reject", "in_timezone"] = Field("reject", description="What a time without a zone means.")
+    event_time: Literal["mutable", "immutable"] = "mutable"
+    start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
+    max_ahead: timedelta = Field(timedelta(days=1), description="How far event time may lie after arrival time.")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            msg = f"unknown zone {value!r}; use a name such as Europe/Berlin"
+            raise ValueError(msg) from None
+        return value
+
+
+class Changes(Strict):
+    """Which columns say that a record changes an earlier one."""
+
+    op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
+    insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])
+    correct_words: list[str] = Field(default_factory=lambda: ["correct", "update", "upsert", "u"])
+    delete_words: list[str] = Field(default_factory=lambda: ["delete", "d"])
+    is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
+    corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
+
+
+class Order(Strict):
+    """The source's own sequence, where it has one; then arrival time, file and line decide."""
+
+    sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
+
+
+class Lateness(Strict):
+    """How late events are expected to be."""
+
+    expected: timedelta = Field(timedelta(days=1), description="An event that arrives later than this counts as late.")
+
+
+class SourceContract(Documented):
+    """One source: one file, no code."""
+
+    dataset: Name
+    primary_key: list[str] = Field(min_length=1)
+    model: Model
+    quality: Quality = Field(default_factory=Quality)
+    materialization: Materialization = Field(default_factory=Materialization)
+    source: Source = Field(default_factory=Source)
+    clocks: Clocks = Field(default_factory=Clocks)
+    changes: Changes = Field(default_factory=Changes)
+    order: Order = Field(default_factory=Order)
+    lateness: Lateness = Field(default_factory=Lateness)
+
+    @field_validator("primary_key", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SourceContract:
+        names = [field.name for field in self.model.fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            msg = f"model.fields: named twice: {', '.join(twice)}"
+            raise ValueError(msg)
+        # A field may bear the name of a clock column only by being that clock.
+        reserved = set(names) & (set(SYSTEM_COLUMNS) - {"event_ts", "event_date", "arrival_ts", "source_system"})
+        if reserved:
+            msg = f"model.fields: these names are the table's own: {', '.join(sorted(reserved))}; give the field another name and say 'column:'"
+            raise ValueError(msg)
+        unknown = [key for key in self.primary_key if key not in names]
+        if unknown:
+            msg = f"primary_key: not among model.fields: {', '.join(unknown)}"
+            raise ValueError(msg)
+        if self.changes.corrects_event_id and len(self.primary_key) > 1:
+            msg = "changes.corrects_event_id: needs a primary key of one column"
+            raise ValueError(msg)
+        if self.event_column is None:
+            msg = "clocks.event: name the column of the event time (or have a field event_ts or event_date)"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def event_column(self) -> str | None:
+        """The file's column with the event time: the contract's word, else a field named event_ts or event_date."""
+        if self.clocks.event:
+            return self.clocks.event
+        by_name = {field.name: field.in_file for field in self.model.fields}
+        return by_name.get("event_ts") or by_name.get("event_date")
+
+    @property
+    def first_event_day(self) -> date:
+        """The first day of the event-day partitions."""
+        return self.clocks.start_date or self.source.start_date
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Every column of a file that this contract needs, in a stable order."""
+        wanted = [field.in_file for field in self.model.fields]
+        wanted += [
+            self.event_column,
+            self.clocks.arrival,
+            self.changes.op,
+            self.changes.is_correction,
+            self.changes.corrects_event_id,
+            self.order.sequence,
+        ]
+        return list(dict.fromkeys(column for column in wanted if column))
+
+    @property
+    def typed_fields(self) -> list[FieldSpec]:
+        """The fields that become columns of their own: those that are not already a clock of the table."""
+        return [field for field in self.model.fields if field.name not in SYSTEM_COLUMNS]

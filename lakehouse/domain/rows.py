@@ -1,0 +1,174 @@
+"""A record into a bronze row: typed fields, the clocks, the key, and what the record does to which key.
+
+A record that cannot be understood becomes a row too, with its raw text and the reason (rule R1).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.domain.values import converter, is_date_only, to_boolean, to_date, to_integer, to_text, to_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.records import Record
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One file as it was delivered.
+
+    ``ingestion_id`` is made of the hash of the content; ``received_at`` is the arrival time of records that do not
+    carry their own.
+    """
+
+    path: str
+    ingestion_id: str
+    arrival_date: date
+    received_at: datetime
+
+
+class Malformed(ValueError):  # noqa: N818 (the word of rule R4)
+    """Why a record cannot become a typed row."""
+
+
+class RowParser:
+    """Turns the records of one delivery into bronze rows (dicts by column name)."""
+
+    def __init__(self, contract: SourceContract, delivery: Delivery) -> None:
+        self._contract = contract
+        self._delivery = delivery
+        self._zone = ZoneInfo(contract.clocks.timezone)
+        self._naive_zone = self._zone if contract.clocks.naive_times == "in_timezone" else None
+        self._nulls = frozenset(contract.source.null_values)
+        self._fields = [(spec, converter(spec.type, self._naive_zone)) for spec in contract.model.fields]
+        changes = contract.changes
+        self._ops = {word.lower(): "insert" for word in changes.insert_words}
+        self._ops |= {word.lower(): "correct" for word in changes.correct_words}
+        self._ops |= {word.lower(): "delete" for word in changes.delete_words}
+        self._constant = {
+            "arrival_date": delivery.arrival_date,
+            "source_system": contract.source.system or contract.dataset,
+            "source_file": delivery.path,
+            "ingestion_id": delivery.ingestion_id,
+        }
+
+    def rows(self, records: Iterator[Record]) -> Iterator[dict[str, Any]]:
+        """One row per record."""
+        for record in records:
+            yield self.row(record)
+
+    def row(self, record: Record) -> dict[str, Any]:
+        """The record's row; a malformed one holds the raw text and the reason, and no typed values."""
+        row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
+        try:
+            if record.values is None:
+                raise Malformed(record.problem)
+            return row | self._typed(record.values)
+        except Malformed as problem:
+            return row | {"malformed_reason": str(problem)}
+
+    def _typed(self, values: dict[str, Any]) -> dict[str, Any]:
+        present = {column: value for column, value in values.items() if not self._is_null(value)}
+        change = self._change(present)
+        fields = self._typed_fields(present, whole=change["change_op"] != "delete")
+        key = record_key([fields[name] for name in self._contract.primary_key])
+        clocks = self._clocks(present, needed=change["change_op"] != "delete")
+        return {**fields, **clocks, **change, "record_key": key}
+
+    def _is_null(self, value: Any) -> bool:
+        return value is None or (isinstance(value, str) and value in self._nulls)
+
+    def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        """:param whole: whether every required field is due; a delete needs its key only."""
+        typed: dict[str, Any] = {}
+        for spec, convert in self._fields:
+            value = present.get(spec.in_file)
+            if value is None:
+                if spec.name in self._contract.primary_key or (spec.required and whole):
+                    msg = f"{spec.in_file}: required and empty"
+                    raise Malformed(msg)
+                typed[spec.name] = None
+                continue
+            typed[spec.name] = _said(spec.in_file, convert, value)
+        return typed
+
+    def _clocks(self, present: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+        clocks = self._contract.clocks
+        arrival = present.get(clocks.arrival) if clocks.arrival else None
+        arrival_ts = (
+            self._delivery.received_at if arrival is None else _said(clocks.arrival, to_timestamp, arrival, self._naive_zone)
+        )
+        column = self._contract.event_column
+        event = present.get(column)
+        if event is None:
+            if needed:
+                msg = f"{column}: required and empty"
+                raise Malformed(msg)
+            return {"arrival_ts": arrival_ts, "event_ts": None, "event_date": None}
+        if is_date_only(event):
+            event_ts, event_date = None, _said(column, to_date, event)
+            latest = (arrival_ts + clocks.max_ahead).astimezone(self._zone).date()
+            ahead = event_date > latest
+        else:
+            event_ts = _said(column, to_timestamp, event, self._naive_zone)
+            event_date = event_ts.astimezone(self._zone).date()
+            ahead = event_ts > arrival_ts + clocks.max_ahead
+        if ahead:
+            msg = f"{column}: {event} lies more than {clocks.max_ahead} after the arrival at {arrival_ts:%Y-%m-%d %H:%M}Z"
+            raise Malformed(msg)
+        if event_date < self._contract.first_event_day:
+            msg = f"{column}: {event_date} lies before the first event day, {self._contract.first_event_day}"
+            raise Malformed(msg)
+        return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
+
+    def _change(self, present: dict[str, Any]) -> dict[str, Any]:
+        changes = self._contract.changes
+        flag = present.get(changes.is_correction) if changes.is_correction else None
+        is_correction = False if flag is None else _said(changes.is_correction, to_boolean, flag)
+        corrects = present.get(changes.corrects_event_id) if changes.corrects_event_id else None
+        word = present.get(changes.op) if changes.op else None
+        if word is None:
+            op = "correct" if is_correction else "insert"
+        elif str(word).strip().lower() in self._ops:
+            op = self._ops[str(word).strip().lower()]
+        else:
+            msg = f"{changes.op}: {to_text(word)[:60]!r} is none of {', '.join(sorted(self._ops))}"
+            raise Malformed(msg)
+        sequence = present.get(self._contract.order.sequence) if self._contract.order.sequence else None
+        if sequence is None and self._contract.order.sequence:
+            msg = f"{self._contract.order.sequence}: required and empty (the contract orders by it)"
+            raise Malformed(msg)
+        return {
+            "change_op": op,
+            "is_correction": is_correction or op == "correct",
+            "corrects_key": None if corrects is None else self._corrected_key(corrects),
+            "source_sequence": 0 if sequence is None else _said(self._contract.order.sequence, to_integer, sequence),
+        }
+
+    def _corrected_key(self, value: Any) -> str:
+        key = self._contract.primary_key[0]
+        convert = next(convert for spec, convert in self._fields if spec.name == key)
+        return record_key([_said(self._contract.changes.corrects_event_id, convert, value)])
+
+
+def record_key(values: list[Any]) -> str:
+    """The key of a record as one text: the value itself, or a JSON list where the key has several columns."""
+    if len(values) == 1:
+        return to_text(values[0])
+    return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def _said(column: str | None, convert: Any, *arguments: Any) -> Any:
+    """``convert(*arguments)``, with the column named in what it says against the value."""
+    try:
+        return convert(*arguments)
+    except ValueError as error:
+        msg = f"{column}: {error}"
+        raise Malformed(msg) from None

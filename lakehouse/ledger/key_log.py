@@ -1,0 +1,86 @@
+"""``ops/<source>_keys``: every claim that Bronze makes about a key, narrow enough to be read whole.
+
+A *claim* is what one row says about one key: an insert, a correction, a delete, or, where the row corrects another key
+under its own, the retirement of that other key. The log is appended before silver is merged and tells where a key may
+live; a claim too many does no harm (rule R2 takes the greatest).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.settings import Settings
+
+SCHEMA = pa.schema(
+    [
+        ("record_key", pa.string()),
+        ("kind", pa.string()),
+        ("event_date", pa.date32()),
+        ("source_sequence", pa.int64()),
+        ("arrival_ts", pa.timestamp("us", "UTC")),
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("arrival_date", pa.date32()),
+    ]
+)
+#: The bronze columns that claims are made of.
+BRONZE_COLUMNS = [*(name for name in SCHEMA.names if name != "kind"), "change_op", "corrects_key", "malformed_reason"]
+_COMPACT_ABOVE_FILES = 64
+
+
+def path(settings: Settings, source: str) -> str:
+    """The address of the source's key log."""
+    return settings.table("ops", f"{source}_keys")
+
+
+def claims(bronze: pa.Table) -> pa.Table:
+    """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS`)."""
+    sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
+    own = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
+    other = sound.filter(
+        pc.fill_null(pc.and_kleene(pc.is_valid(sound["corrects_key"]), pc.not_equal(sound["corrects_key"], sound["record_key"])), False)
+    )
+    retired = other.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
+    retired = retired.append_column("kind", pa.array(["retire"] * len(retired), pa.string()))
+    retired = retired.append_column("event_date", pa.nulls(len(retired), pa.date32()))
+    return pa.concat_tables([own.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
+
+
+def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
+    """Append an ingestion's claims, once; small files are put together now and then."""
+    written = store.append(path(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
+    table = store.open_table(path(settings, source), settings.storage_options)
+    if written and table is not None and len(table.file_uris()) > _COMPACT_ABOVE_FILES:
+        table.optimize.compact()
+
+
+def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
+    """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
+    found = store.read(path(settings, source), ["event_date"], ds.field("record_key").isin(keys), settings.storage_options)
+    return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+
+
+def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
+    """The arrival days that hold claims of keys which some record has retired and these ingestions speak of.
+
+    A retirement can bring an older row of its key back to life or end a newer one, so that the rows of all these days
+    may be needed. There are none in most sources.
+    """
+    table = store.open_table(path(settings, source), settings.storage_options)
+    if table is None:
+        return set()
+    retired = pc.unique(store.read_version(table, ["record_key"], ds.field("kind") == "retire")["record_key"])
+    if not len(retired):
+        return set()
+    found = store.read_version(table, ["record_key", "ingestion_id", "arrival_date"], ds.field("record_key").isin(retired))
+    spoken_of = pc.unique(found.filter(pc.is_in(found["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
+    return set(pc.unique(found.filter(pc.is_in(found["record_key"], spoken_of))["arrival_date"]).to_pylist())

@@ -1,0 +1,83 @@
+"""The edge: every commit to a data table is made by one of these functions, and carries why it was made.
+
+The table properties keep every engine able to read: no deletion vectors, no column mapping, classic checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.ledger.store import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.settings import Settings
+
+_PROPERTIES = {
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointPolicy": "classic",
+    "delta.checkpointInterval": "100",
+}
+_CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+def version(settings: Settings, path: str) -> int:
+    """The table's newest version, -1 where there is no table; no JVM."""
+    table = open_table(path, settings.storage_options)
+    return -1 if table is None else table.version()
+
+
+def create(spark: SparkSession, path: str, ddl: str, partition_by: str, *, change_feed: bool) -> None:
+    """Make an empty table where there is none."""
+    empty = spark.createDataFrame([], ddl)
+    options = _PROPERTIES | (_CHANGE_FEED if change_feed else {})
+    empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
+
+
+def append_once(frame: DataFrame, path: str, partition_by: str, app_id: str, why: Mapping[str, Any]) -> None:
+    """Append in one commit; doing it again under the same ``app_id`` is a no-op."""
+    options = {**_PROPERTIES, "txnAppId": app_id, "txnVersion": "1", "userMetadata": json.dumps(why, default=str)}
+    frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
+
+
+def replace_days(frame: DataFrame, path: str, days: Collection[date], why: Mapping[str, Any]) -> None:
+    """Make ``frame`` the whole content of the given event days, in one commit; a day without rows ends empty."""
+    options = {"replaceWhere": f"event_date IN ({day_literals(days)})", "userMetadata": json.dumps(why, default=str)}
+    frame.write.format("delta").mode("overwrite").options(**options).save(path)
+
+
+def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, why: Mapping[str, Any]) -> None:
+    """Run ``MERGE INTO path t USING source s <clauses>``; without effect it makes no commit.
+
+    SQL and not the DeltaTable class, which does not work over Spark Connect.
+    """
+    view = f"merge_source_{uuid.uuid4().hex}"
+    source.createOrReplaceTempView(view)
+    try:
+        with _commit_metadata(spark, why):
+            spark.sql(f"MERGE INTO delta.`{path}` t USING {view} s {clauses}")  # noqa: S608 (no input of users in it)
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def day_literals(days: Collection[date]) -> str:
+    """Days as SQL literals: only literals let Delta skip the files of other days."""
+    return ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(days))
+
+
+@contextmanager
+def _commit_metadata(spark: SparkSession, why: Mapping[str, Any]) -> Iterator[None]:
+    """SQL takes its commit metadata from the session; what stays set would mark the commits of others."""
+    spark.conf.set(_METADATA, json.dumps(why, default=str))
+    try:
+        yield
+    finally:
+        spark.conf.unset(_METADATA)

@@ -1,0 +1,76 @@
+"""Gold: a metric's number per event day and grain, computed from silver; days that come out equal are not written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.domain.days import reach_back
+from lakehouse.tables import delta, silver
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+
+def path(settings: Settings, metric: str) -> str:
+    """The address of the metric's gold table."""
+    return settings.table("gold", metric)
+
+
+def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
+    """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the silver rows behind them).
+
+    :param rows: silver rows, at least of the days that the window covers.
+    :param grain: another grain than the contract's.
+    """
+    if metric.window > 1:
+        covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.window - 1)))
+        rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    by = ["event_date", *(metric.grain if grain is None else grain)]
+    wanted = rows.where(F.col("event_date").isin(sorted(days)))
+    return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
+
+
+def restate(
+    spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], why: dict[str, Any]
+) -> set[date]:
+    """Compute days from silver and write those whose content differs from what gold holds, in one commit.
+
+    :returns: the days written.
+    """
+    target = path(settings, metric.metric)
+    wanted = compute(silver_rows(spark, settings, metric, days), metric, days).persist()
+    try:
+        if delta.version(settings, target) < 0:
+            delta.create(spark, target, _ddl(wanted), "event_date", change_feed=True)
+        current = spark.read.format("delta").load(target).where(F.col("event_date").isin(sorted(days)))
+        different = silver.changed_days(current, wanted)
+        if different:
+            written = wanted.where(F.col("event_date").isin(sorted(different)))
+            delta.replace_days(written, target, different, why)
+        return different
+    finally:
+        wanted.unpersist()
+
+
+def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
+    """The silver rows that the numbers of ``days`` are made from; the days are literals, so that no other file is read."""
+    needed = source_days(metric, days)
+    return spark.read.format("delta").load(silver.path(settings, metric.source)).where(F.col("event_date").isin(needed))
+
+
+def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
+    """The silver days behind the numbers of ``days``."""
+    return sorted(reach_back(days, metric.window))
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)

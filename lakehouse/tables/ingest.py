@@ -1,0 +1,123 @@
+"""An arrival day from landing into Bronze: which files are new, which known, which must be held; then row by row.
+
+The order of commits makes stopping safe (R11): Bronze, then the key log, then the ledger. Whatever is missing behind
+Bronze is made again from Bronze.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakehouse.domain.rows import Delivery
+from lakehouse.ledger import ingestions, key_log, store
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.tables import bronze, landing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.tables.landing import Fingerprint, LandingFile
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """What became of the files of one arrival day in this run."""
+
+    ingested: list[Ingestion] = field(default_factory=list)
+    redelivered: list[Ingestion] = field(default_factory=list)
+    held: list[Ingestion] = field(default_factory=list)
+
+
+class Ingest:
+    """Brings arrival days of one source into Bronze.
+
+    :param session: gives the Spark session when there is something to write; a day without news starts no JVM.
+    """
+
+    def __init__(
+        self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str
+    ) -> None:
+        self._settings = settings
+        self._contract = contract
+        self._source = contract.dataset
+        self._session = session
+        self._run_id = run_id
+        self._options = settings.storage_options
+
+    def day(self, day: date) -> DayReport:
+        """Take what landing has for the day and Bronze has not."""
+        known = ingestions.all_of(self._settings, self._source)
+        report = DayReport()
+        files, _ = landing.landing_files(self._settings, self._contract)
+        for file in files:
+            if file.arrival_date != day:
+                continue
+            print_ = landing.fingerprint(self._settings, self._contract, file)
+            done = ingestions.ingested(known).get(print_.ingestion_id)
+            if done and done.source_file == file.name:
+                continue
+            if done:
+                entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
+                report.redelivered.append(entry)
+            elif print_.problem:
+                entry = self._entry(file, print_, "held", message=f"{file.name}: {print_.problem}")
+                report.held.append(entry)
+            else:
+                entry = self._ingest(file, print_)
+                report.ingested.append(entry)
+            ingestions.record(self._settings, entry)
+            known.append(entry)
+        return report
+
+    def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
+        delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())
+        if not self._in_bronze(file, print_):
+            frame = bronze.delivery_frame(self._session(), self._settings, self._contract, delivery, file.path)
+            why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
+            bronze.append(frame, self._settings, self._source, print_.content_hash, why)
+        rows = self._claims_in_bronze(file, print_)
+        claims = key_log.claims(rows)
+        key_log.append(self._settings, self._source, print_.ingestion_id, claims)
+        own_days = {day for day in pc.unique(rows["event_date"]).to_pylist() if day is not None}
+        older_days = key_log.days_of(self._settings, self._source, pc.unique(claims["record_key"]))
+        malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
+        return self._entry(
+            file, print_, "ingested", rows=len(rows), malformed=malformed, touched_days=sorted(own_days | older_days)
+        )
+
+    def _in_bronze(self, file: LandingFile, print_: Fingerprint) -> bool:
+        """Whether a run that was killed got as far as Bronze's commit."""
+        table = store.open_table(bronze.path(self._settings, self._source), self._options)
+        return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
+
+    def _claims_in_bronze(self, file: LandingFile, print_: Fingerprint) -> pa.Table:
+        where = (ds.field("arrival_date") == file.arrival_date) & (ds.field("ingestion_id") == print_.ingestion_id)
+        found = store.read(bronze.path(self._settings, self._source), key_log.BRONZE_COLUMNS, where, self._options)
+        if found is None:
+            msg = f"bronze/{self._source} is gone from {self._settings.root} in the middle of a run"
+            raise RuntimeError(msg)
+        return found
+
+    def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:
+        return Ingestion(
+            source=self._source,
+            ingestion_id=print_.ingestion_id,
+            content_hash=print_.content_hash,
+            arrival_date=file.arrival_date,
+            source_file=file.name,
+            bytes=file.size,
+            status=status,  # type: ignore[arg-type]
+            run_id=self._run_id,
+            recorded_at=self._settings.clock(),
+            **more,  # type: ignore[arg-type]
+        )

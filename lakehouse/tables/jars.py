@@ -1,0 +1,89 @@
+"""The two Delta JARs that PySpark does not bring: found in a folder, or fetched once from a Maven repository.
+
+Fetching is done by the Ivy that PySpark ships with, run on its own: it takes two seconds, pulls nothing else (the
+default resolution drags in a second Hadoop), and fails with a reason before any Spark has started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+JAVA_VERSIONS = (17, 21)
+
+
+class SetupProblem(Exception):  # noqa: N818 (shown to people)
+    """Something that Spark needs is not there. Its text is one line with the way out."""
+
+
+def delta_modules() -> list[tuple[str, str]]:
+    """The Maven names and versions of the JARs; they follow the installed PySpark and this project's Delta."""
+    spark_line = ".".join(version("pyspark").split(".")[:2])
+    return [(f"delta-spark_{spark_line}_2.13", "4.4.0"), ("delta-storage", "4.4.0")]
+
+
+def delta_jars(settings: Settings) -> list[Path]:
+    """The JARs' paths, fetched first where they are not there yet.
+
+    :raises SetupProblem: when Java is missing or the repository cannot be reached.
+    """
+    folder = settings.jars or Path(platformdirs.user_cache_dir("lakehouse")) / "jars"
+    paths = [folder / f"{name}-{release}.jar" for name, release in delta_modules()]
+    for (name, release), path in zip(delta_modules(), paths):
+        if not path.is_file():
+            _fetch(name, release, path, settings.ivy_settings)
+    return paths
+
+
+def java() -> str:
+    """The Java to run.
+
+    :raises SetupProblem: when there is none, or one that Spark 4 does not support.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home and Path(home, "bin", "java").is_file() else shutil.which("java")
+    if not found:
+        msg = "Java was not found: install a JDK 17 or 21 and put it on the PATH (or set JAVA_HOME)"
+        raise SetupProblem(msg)
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    release = said.stderr.partition('version "')[2].partition('"')[0]
+    major = release.split(".")[0]
+    if not major.isdigit() or int(major) not in JAVA_VERSIONS:
+        msg = f"Java {release or 'of unknown version'} at {found} will not do: Spark 4.2 runs on Java 17 or 21; set JAVA_HOME to one of these"
+        raise SetupProblem(msg)
+    return found
+
+
+def _fetch(name: str, release: str, path: Path, ivy_settings: Path | None) -> None:
+    spark = find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        msg = "PySpark is not installed: pip install 'pyspark==4.2.0'"
+        raise SetupProblem(msg)
+    ivy = next(Path(spark.origin).parent.glob("jars/ivy-*.jar"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar", "-notransitive"]
+        command += ["-settings", str(ivy_settings)] if ivy_settings else []
+        command += ["-dependency", "io.delta", name, release, "-retrieve", f"{scratch}/[artifact]-[revision].[ext]"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        fetched = Path(scratch, path.name)
+        if not fetched.is_file():
+            lines = [line.strip() for line in (said.stdout + said.stderr).splitlines()]
+            reason = next((line for line in lines if "Exception" in line or "not found" in line), "no reason given")
+            msg = (
+                f"{path.name} could not be fetched from the Maven repository ({reason}): check the network or name a "
+                f"mirror with LAKEHOUSE_IVY_SETTINGS, or put the file into {path.parent} yourself"
+            )
+            raise SetupProblem(msg)
+        fetched.replace(path)

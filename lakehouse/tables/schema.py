@@ -1,0 +1,71 @@
+"""The columns of the tables that a contract describes, as Spark DDL and as Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+
+#: Where a row comes from and what it was meant to do; two rows that differ only here say the same (rule R6).
+PROVENANCE = (
+    ("arrival_ts", "timestamp"),
+    ("arrival_date", "date"),
+    ("source_file", "string"),
+    ("ingestion_id", "string"),
+    ("line_number", "bigint"),
+    ("source_sequence", "bigint"),
+    ("change_op", "string"),
+    ("is_correction", "boolean"),
+    ("corrects_key", "string"),
+)
+_AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
+#: The total order of R2, most significant first: never the order of ingestion.
+ORDER = ("source_sequence", "arrival_ts", "ingestion_id", "line_number")
+
+_ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+Columns = tuple[tuple[str, str], ...]
+
+
+def content_columns(contract: SourceContract) -> Columns:
+    """What a silver row says, as (name, Spark type)."""
+    typed = tuple((field.name, field.type) for field in contract.typed_fields)
+    return (("record_key", "string"), *typed, ("event_ts", "timestamp"), ("event_date", "date"), ("source_system", "string"))
+
+
+def silver_columns(contract: SourceContract) -> Columns:
+    """What a silver row says and where it comes from."""
+    return (*content_columns(contract), *PROVENANCE)
+
+
+def bronze_columns(contract: SourceContract) -> Columns:
+    """A silver row's columns, and the record as it was read."""
+    return (*silver_columns(contract), *_AS_READ)
+
+
+def ddl(columns: Columns) -> str:
+    """The columns as Spark's DDL."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """The columns as an Arrow schema."""
+    return pa.schema([(name, _arrow_type(kind)) for name, kind in columns])
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    if kind.startswith("decimal"):
+        precision, scale = (int(part) for part in kind.removeprefix("decimal(").rstrip(")").split(","))
+        return pa.decimal128(precision, scale)
+    return _ARROW[kind]

@@ -1,0 +1,77 @@
+"""The one place that says how Spark is started: JARs, Delta, UTC, and what keeps small commits cheap."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from lakehouse.tables.jars import delta_jars, java
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+#: Options of a running session; a Connect client sets them too.
+_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
+}
+#: Options of a local JVM. Compiling with C1 alone and the serial collector suit many short jobs on few cores.
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.default.parallelism": "2",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def spark_options(settings: Settings) -> dict[str, str]:
+    """All options of the session, as dagster-pyspark's resource and Spark's own builder take them.
+
+    :raises SetupProblem: when Java or a JAR is missing.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
+    if settings.spark_remote:
+        return {"spark.remote": settings.spark_remote, **_SESSION, **settings.spark_conf}
+    options = {"spark.master": settings.spark_master, **_DELTA, **_SESSION, **_LOCAL}
+    options["spark.driver.memory"] = settings.spark_memory
+    jars = delta_jars(settings)
+    java()
+    options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
+    if settings.spark_master.startswith("local"):
+        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, jars))
+    else:
+        options["spark.jars"] = ",".join(str(jar) for jar in jars)
+    return options | settings.spark_conf
+
+
+def _java_options(settings: Settings, jars: list[Path]) -> list[str]:
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    archive = archive_path(jars)
+    if settings.spark_archive and archive.is_file():
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return options
+
+
+def archive_path(jars: list[Path]) -> Path:
+    """Where the class-data archive of exactly this Java, PySpark and Delta lies; another combination, another file."""
+    release = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
+    spark = Path(sys.modules["pyspark"].__file__ or "") if "pyspark" in sys.modules else Path(sys.prefix)
+    identity = "|".join([release, version("pyspark"), str(spark), *(str(jar) for jar in jars)])
+    return Path(platformdirs.user_cache_dir("lakehouse")) / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

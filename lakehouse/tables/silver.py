@@ -1,0 +1,183 @@
+"""Silver under ``merge``: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
+
+:func:`state` says what silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild`
+makes days anew from Bronze. Both end in the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.ledger import key_log
+from lakehouse.tables import bronze, delta
+from lakehouse.tables.schema import ORDER, ddl, silver_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
+
+
+def path(settings: Settings, source: str) -> str:
+    """The address of the source's silver table."""
+    return settings.table("silver", source)
+
+
+def winners(claims: DataFrame, *, by_sequence: bool) -> DataFrame:
+    """Per key the claim that counts: (record_key, kind, event_date, order columns, arrival_date, retired).
+
+    The greatest by the order wins. Where no source sequence tells otherwise, inserts of a key that a correction has
+    retired are the original arriving late, and do not count; a later correction of that key does.
+    """
+    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
+    per_key = claims.groupBy("record_key").agg(
+        F.max(claim).alias("greatest"),
+        F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
+        F.max(F.col("kind") == "retire").alias("retired"),
+    )
+    void = F.lit(False) if by_sequence else F.col("greatest_change.kind") == "retire"
+    counts = F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))
+    return per_key.select("record_key", "retired", counts.alias("claim")).select("record_key", "retired", "claim.*")
+
+
+def state(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str] | None = None,
+) -> DataFrame:
+    """What silver holds on ``days``, from Bronze alone.
+
+    :param ingestion_ids: only what these ingestions brought, so that any earlier state can be made again (R10).
+    """
+    log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
+    if ingestion_ids is not None:
+        log = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids)))
+    concerned = log.where(_on(days)).select("record_key").distinct()
+    claims = log.join(concerned, "record_key", "left_semi")
+    living = winners(claims, by_sequence=bool(contract.order.sequence)).where(_lives(days))
+    arrivals = sorted(row[0] for row in living.select("arrival_date").distinct().collect())
+    rows = _bronze_rows(spark, settings, contract, arrivals)
+    return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
+
+
+def merge(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+    why: dict[str, Any],
+) -> None:
+    """Bring pending ingestions into some event days, in one commit that also moves rows between these days.
+
+    :param arrival_days: the partitions of Bronze that hold the ingestions' rows.
+    """
+    target = path(settings, contract.dataset)
+    while True:
+        before = delta.version(settings, target)
+        source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
+        delta.merge(spark, source, target, _merge_clauses(contract, days), why)
+        if delta.version(settings, target) <= before + 1:
+            return
+        # Another writer committed since the key log was read: what it brought may outrank a row written here.
+
+
+def rebuild(
+    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], why: dict[str, Any]
+) -> set[date]:
+    """Make days anew from Bronze; days that come out equal are not written.
+
+    :returns: the days that were.
+    """
+    target = path(settings, contract.dataset)
+    wanted = state(spark, settings, contract, days).persist()
+    try:
+        current = spark.read.format("delta").load(target).where(_on(days))
+        different = changed_days(current, wanted)
+        if different:
+            delta.replace_days(wanted.where(_on(different)), target, different, why)
+        return different
+    finally:
+        wanted.unpersist()
+
+
+def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
+    """The event days on which two sets of rows differ, as multisets."""
+    columns = after.columns
+    signed = before.select(*columns, F.lit(-1).alias("_sign")).unionByName(after.select(*columns, F.lit(1).alias("_sign")))
+    differing = signed.groupBy(*columns).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0")
+    return {row[0] for row in differing.select("event_date").distinct().collect()}
+
+
+def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
+    """Make silver's table where there is none."""
+    target = path(settings, contract.dataset)
+    if delta.version(settings, target) < 0:
+        delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+
+
+def _merge_source(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+) -> DataFrame:
+    """One row per key of the ingestions: its winner, whether that lives on one of the days, and the row if it is at hand."""
+    log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
+    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
+    claims = log.join(F.broadcast(spoken_of), "record_key", "left_semi")
+    won = winners(claims, by_sequence=bool(contract.order.sequence)).withColumn("_lives", _lives(days))
+    rows = _bronze_rows(spark, settings, contract, arrival_days).withColumn("_present", F.lit(True))
+    rest = won.select("record_key", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
+    same_row = [rows.record_key == rest.record_key, rows.ingestion_id == rest._ingestion_id, rows.line_number == rest._line_number]
+    joined = rest.join(rows, [*same_row], "left")
+    return joined.select(
+        rest.record_key,
+        *(rows[name] for name in rows.columns if name != "record_key"),
+        "_lives",
+        "retired",
+        *(f"_{name}" for name in ORDER),
+    )
+
+
+def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
+    """The guard lets nothing older than the row in place through, but for keys where a retirement changed the rule."""
+    columns = [name for name, _ in silver_columns(contract)]
+    ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
+    theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
+    newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
+    return f"""
+        ON t.event_date IN ({delta.day_literals(days)}) AND t.record_key = s.record_key
+        WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
+        WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(f"t.`{name}` = s.`{name}`" for name in columns)}
+        WHEN NOT MATCHED AND s._lives AND s._present THEN
+            INSERT ({", ".join(f"`{name}`" for name in columns)}) VALUES ({", ".join(f"s.`{name}`" for name in columns)})
+    """
+
+
+def _bronze_rows(spark: SparkSession, settings: Settings, contract: SourceContract, arrival_days: Collection[date]) -> DataFrame:
+    columns = [name for name, _ in silver_columns(contract)]
+    table = spark.read.format("delta").load(bronze.path(settings, contract.dataset))
+    return table.where(F.col("arrival_date").isin(sorted(arrival_days)) & F.col("malformed_reason").isNull()).select(*columns)
+
+
+def _lives(days: Collection[date]) -> Column:
+    """Whether a claim puts a row on one of the days."""
+    return F.col("kind").isin("insert", "correct") & _on(days)
+
+
+def _on(days: Collection[date]) -> Column:
+    return F.coalesce(F.col("event_date").isin(sorted(days)), F.lit(False))
