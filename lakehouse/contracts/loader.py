@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -16,7 +17,10 @@ from lakehouse.contracts.source import SourceContract
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pydantic_core import ErrorDetails
+
 Contract = SourceContract | MetricContract
+_FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
 class ContractError(Exception):
@@ -44,17 +48,7 @@ def load_contract(path: Path) -> Contract:
 
     :raises ContractError: with one line per mistake.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ContractError([f"{path}: cannot be read: {error}"]) from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ContractError([f"{path}:{line}: not valid YAML: {error.problem}"]) from None
-    except yaml.YAMLError as error:
-        raise ContractError([f"{path}: not valid YAML: {error}"]) from None
+    content, tree = _parsed(path)
     if not isinstance(content, dict):
         raise ContractError([f"{path}:1: a contract is a mapping with 'dataset:' or 'metric:'"])
     kind: type[Contract]
@@ -68,8 +62,67 @@ def load_contract(path: Path) -> Contract:
         return kind.model_validate(content)
     except ValidationError as error:
         raise ContractError(
-            f"{path}:{_line(tree, problem['loc'])}: {_where(problem['loc'])}{_plain(problem['msg'])}" for problem in error.errors()
+            f"{path}:{_line(tree, where)}: {_where(where)}{what}" for where, what in map(_located, error.errors())
         ) from None
+
+
+def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
+    """What a YAML file says, and the tree that knows the lines.
+
+    :raises ContractError: when it is no YAML, or says two things under one key.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ContractError([f"{path}: cannot be read: {error.strerror}"]) from None
+    try:
+        text = data.decode()
+        tree = yaml.compose(text, Loader=_Loader)
+        content = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ContractError([f"{path}:{line}: not valid UTF-8; save the file as UTF-8"]) from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ContractError([f"{path}:{line}: not valid YAML: {error.problem or error.context}"]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ContractError([f"{path}:{line}: not valid YAML: {error.reason}"]) from None
+    except (RecursionError, ValueError, yaml.YAMLError) as error:
+        raise ContractError([f"{path}:1: not valid YAML: {error}"]) from None
+    twice = _keys_named_twice(tree)
+    if twice:
+        raise ContractError(f"{path}:{key.start_mark.line + 1}: {key.value}: stands there twice; keep one" for key in twice)
+    return content, tree
+
+
+class _Loader(yaml.SafeLoader):
+    """Dates stay text: the models read them, and say which field holds an impossible one."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _keys_named_twice(tree: yaml.Node | None) -> list[yaml.ScalarNode]:
+    twice: list[yaml.ScalarNode] = []
+    to_do = [tree]
+    seen: set[int] = set()  # an alias leads to a node again, or round in a circle
+    while to_do:
+        node = to_do.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            to_do += node.value
+        elif isinstance(node, yaml.MappingNode):
+            to_do += [value for _, value in node.value]
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            first = {key.value: key for key in reversed(keys)}
+            twice += [key for key in keys if key is not first[key.value]]
+    return sorted(twice, key=lambda key: key.start_mark.line)
 
 
 def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
@@ -90,14 +143,17 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
             continue
         name = contract.dataset if isinstance(contract, SourceContract) else contract.metric
         if name in origin and path.parent == origin[name].parent:
-            mistakes.append(f"{path}: the name {name!r} is taken by {origin[name]}")
+            key = "dataset" if isinstance(contract, SourceContract) else "metric"
+            mistakes.append(f"{path}:{_line_of(path, key)}: {key}: the name {name!r} is taken by {origin[name]}")
         origin[name] = path
+        catalog.sources.pop(name, None)
+        catalog.metrics.pop(name, None)
         if isinstance(contract, SourceContract):
             catalog.sources[name] = contract
         else:
             catalog.metrics[name] = contract
     mistakes += [
-        f"{origin[metric.metric]}: source: no contract has 'dataset: {metric.source}'"
+        f"{origin[metric.metric]}:{_line_of(origin[metric.metric], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
         if metric.source not in catalog.sources
     ]
@@ -111,12 +167,16 @@ def bundled_folder() -> Path:
     return Path(str(resources.files("lakehouse.contracts") / "bundled"))
 
 
+def _line_of(path: Path, key: str) -> int:
+    return _line(_parsed(path)[1], (key,))
+
+
 def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
     """The line (from 1) of the deepest node on the way to ``location`` that the file has."""
     node, line = tree, 1
     for step in location:
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
             if found is None:
                 break
             line, node = found[0].start_mark.line + 1, found[1]
@@ -130,6 +190,15 @@ def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
 
 def _where(location: tuple[int | str, ...]) -> str:
     return ".".join(str(step) for step in location) + ": " if location else ""
+
+
+def _located(problem: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
+    """Where a mistake is and what it is; a check of several fields names the one to look at in front of its words."""
+    message = _plain(problem["msg"])
+    named = _FIELD.match(message)
+    if named:
+        return (*problem["loc"], *named[1].split(".")), message[named.end() :]
+    return problem["loc"], message
 
 
 def _plain(message: str) -> str:

@@ -102,6 +102,13 @@ class Source(Strict):
             raise ValueError(msg)
         return value
 
+    @model_validator(mode="after")
+    def _separable(self) -> Source:
+        if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
+            msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        return self
+
 
 class Clocks(Strict):
     """Which columns tell when an event happened and when it reached us."""
@@ -112,7 +119,7 @@ class Clocks(Strict):
     naive_times: Literal["reject", "in_timezone"] = Field("reject", description="What a time without a zone means.")
     event_time: Literal["mutable", "immutable"] = "mutable"
     start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
-    max_ahead: timedelta = Field(timedelta(days=1), description="How far event time may lie after arrival time.")
+    max_ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="How far event time may lie after arrival time.")
 
     @field_validator("timezone")
     @classmethod
@@ -135,6 +142,17 @@ class Changes(Strict):
     is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
     corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
 
+    @model_validator(mode="after")
+    def _one_meaning(self) -> Changes:
+        words = [
+            word for part in (self.insert_words, self.correct_words, self.delete_words) for word in {w.lower() for w in part}
+        ]
+        twice = sorted({word for word in words if words.count(word) > 1})
+        if twice:
+            msg = f"op: these words have two meanings: {', '.join(twice)}; give each of the three lists its own"
+            raise ValueError(msg)
+        return self
+
 
 class Order(Strict):
     """The source's own sequence, where it has one; then arrival time, file and line decide."""
@@ -145,7 +163,9 @@ class Order(Strict):
 class Lateness(Strict):
     """How late events are expected to be."""
 
-    expected: timedelta = Field(timedelta(days=1), description="An event that arrives later than this counts as late.")
+    expected: timedelta = Field(
+        timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
+    )
 
 
 class SourceContract(Documented):
@@ -174,10 +194,11 @@ class SourceContract(Documented):
         if twice:
             msg = f"model.fields: named twice: {', '.join(twice)}"
             raise ValueError(msg)
-        # A field may bear the name of a clock column only by being that clock.
+        # A field may bear the name of a clock column only by being that clock: see the last check.
         reserved = set(names) & (set(SYSTEM_COLUMNS) - {"event_ts", "event_date", "arrival_ts", "source_system"})
         if reserved:
-            msg = f"model.fields: these names are the table's own: {', '.join(sorted(reserved))}; give the field another name and say 'column:'"
+            names_taken = ", ".join(sorted(reserved))
+            msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and say 'column:'"
             raise ValueError(msg)
         unknown = [key for key in self.primary_key if key not in names]
         if unknown:
@@ -188,6 +209,18 @@ class SourceContract(Documented):
             raise ValueError(msg)
         if self.event_column is None:
             msg = "clocks.event: name the column of the event time (or have a field event_ts or event_date)"
+            raise ValueError(msg)
+        clocks = {"event_ts": self.event_column, "event_date": self.event_column, "arrival_ts": self.clocks.arrival}
+        shadowed = sorted(field.name for field in self.model.fields if field.in_file != clocks.get(field.name, field.in_file))
+        if shadowed:
+            msg = (
+                f"model.fields: the table fills {', '.join(shadowed)} from another column; name this one under 'clocks:', "
+                "leave the field out, or give it another name and say 'column:'"
+            )
+            raise ValueError(msg)
+        system = next((field for field in self.model.fields if field.name == "source_system"), None)
+        if system and system.type != "string":
+            msg = "model.fields: source_system is a string"
             raise ValueError(msg)
         return self
 
@@ -207,7 +240,7 @@ class SourceContract(Documented):
     @property
     def columns_read(self) -> list[str]:
         """Every column of a file that this contract needs, in a stable order."""
-        wanted = [field.in_file for field in self.model.fields]
+        wanted: list[str | None] = [field.in_file for field in self.model.fields]
         wanted += [
             self.event_column,
             self.clocks.arrival,

@@ -11,19 +11,22 @@ import gzip
 import io
 import json
 import zlib
+from collections import Counter, deque
 from dataclasses import dataclass
-from decimal import Decimal
-from itertools import chain
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lakehouse.contracts.source import Source
 
 _GZIP_MAGIC = b"\x1f\x8b"
 #: An unclosed quote is given this many lines to close; then its first line is malformed and reading goes on behind it.
 MAX_LINES_OF_A_RECORD = 1_000
+#: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
+MAX_DEPTH = 100
+MAX_DIGITS = 1_000
 
 csv.field_size_limit(2**27)  # the default of 128 KiB would reject long texts that are in order
 
@@ -77,118 +80,206 @@ def check_readable(stream: BinaryIO) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The physical lines with their numbers, without line ends; blank lines are no records and are left out."""
+    """The physical lines with their numbers and line ends, the byte order mark taken off."""
     number = 0
     try:
-        for number, line in enumerate(stream, start=1):  # noqa: B007 (the number is wanted by the message below)
-            content = line.rstrip(b"\r\n")
-            if number == 1:
-                content = content.removeprefix(b"\xef\xbb\xbf")
-            if content:
-                yield number, content
+        for number, line in enumerate(stream, start=1):
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         msg = f"the gzip stream breaks off after line {number} ({error}); have the file sent again"
         raise FileProblem(msg) from None
 
 
-def _decoded(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
-    for number, line in lines:
-        try:
-            yield number, line.decode()
-        except UnicodeDecodeError as error:
-            msg = f"line {number}: not valid UTF-8 at byte {error.start + 1}; have the file sent again as UTF-8"
-            raise FileProblem(msg) from None
-
-
-def _split(text: str, source: Source) -> list[str]:
-    return next(csv.reader([text], delimiter=source.delimiter, quotechar=source.quote, strict=True))
-
-
 def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> Iterator[Record]:
-    first = next(_decoded(lines), None)
-    if first is None:
+    header = _csv_header(lines, source, columns)
+    if not header:
         return
-    try:
-        header = _split(first[1], source)
-    except csv.Error as error:
-        msg = f"line {first[0]}: the header is not CSV ({error})"
-        raise FileProblem(msg) from None
-    _check_header(first[0], header, columns)
-
-    pending: list[tuple[int, bytes]] = []  # lines read ahead in search of a closing quote, to be read again
+    feed = _Feed(lines)
+    reader = _csv_reader(feed, source)
     while True:
-        number, line = pending.pop(0) if pending else next(lines, (0, b""))
-        if not number:
+        feed.taken.clear()
+        cells: list[str] = []
+        problem = None
+        try:
+            cells = next(reader)
+        except StopIteration:
             return
-        taken = [line]
-        record = _csv_record(number, line, header, source)
-        if record is None:
-            for following in chain(list(pending), lines):
-                if len(taken) > len(pending):
-                    pending.append(following)
-                taken.append(following[1])
-                if source.quote.encode() in following[1]:
-                    record = _csv_record(number, b"\n".join(taken), header, source)
-                if record is not None or len(taken) >= MAX_LINES_OF_A_RECORD:
-                    break
-            if record is None:
-                record = Record(number, _text(line), None, "a quote is opened and never closed")
-            else:
-                del pending[: len(taken) - 1]
-        yield record
+        except csv.Error as error:
+            problem = _syntax_problem(error, feed.taken)
+            feed.give_back_all_but_first()
+        raw = b"".join(line for _, line in feed.taken).rstrip(b"\r\n")
+        if raw:  # a blank line is no record
+            problem = problem or _content_problem(raw, len(cells), len(header))
+            yield Record(feed.taken[0][0], _text(raw), None if problem else dict(zip(header, cells, strict=True)), problem)
+
+
+class _Feed:
+    """Lines for the CSV reader; those that it read ahead in vain, in search of a closing quote, can be given back."""
+
+    def __init__(self, lines: Iterator[tuple[int, bytes]]) -> None:
+        self._lines = lines
+        self._again: deque[tuple[int, bytes]] = deque()
+        self.taken: list[tuple[int, bytes]] = []  # since the record began
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> str:
+        if len(self.taken) >= MAX_LINES_OF_A_RECORD:
+            raise StopIteration
+        self.taken.append(self._again.popleft() if self._again else next(self._lines))
+        # Bytes that are no text must not hide where the record ends; they are complained about when it is whole.
+        return self.taken[-1][1].decode(errors="surrogateescape").replace("\0", "\ufffd")
+
+    def give_back_all_but_first(self) -> None:
+        self._again.extendleft(reversed(self.taken[1:]))
+        del self.taken[1:]
+
+
+def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=source.delimiter, quotechar=source.quote, strict=True)
+
+
+def _csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:
+    """The column names; none for an empty file."""
+    number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
+    if not line:
+        return []
+    try:
+        header = next(_csv_reader([line.decode()], source))
+    except UnicodeDecodeError as error:
+        msg = f"line {number}: not valid UTF-8 at byte {error.start + 1}; have the file sent again as UTF-8"
+        raise FileProblem(msg) from None
+    except csv.Error as error:
+        msg = f"line {number}: the header is not CSV ({_words(error)}); have the file sent again"
+        raise FileProblem(msg) from None
+    _check_header(number, header, columns)
+    return header
 
 
 def _check_header(number: int, header: list[str], columns: list[str]) -> None:
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
-        msg = f"line {number}: the header names {', '.join(twice)} twice"
+        msg = f"line {number}: the header names {_listed(twice)} twice; have the file sent again"
         raise FileProblem(msg)
     missing = [name for name in columns if name not in header]
     if missing:
         msg = (
-            f"line {number}: column {', '.join(missing)} is missing; have the file sent again, or take the column "
+            f"line {number}: column {_listed(missing)} is missing; have the file sent again, or take the column "
             "out of the contract"
         )
         raise FileProblem(msg)
 
 
-def _csv_record(number: int, line: bytes, header: list[str], source: Source) -> Record | None:
-    """One record, or None when a quoted field is still open at its end."""
+def _listed(names: list[str]) -> str:
+    return ", ".join(name if name.isprintable() and name else repr(name) for name in names)
+
+
+def _syntax_problem(error: csv.Error, taken: list[tuple[int, bytes]]) -> str:
+    if "unexpected end of data" in str(error):
+        return "a quote is opened and never closed"
+    if len(taken) > 1:
+        return f"a quote is opened and never closed as CSV has it (line {taken[-1][0]}: {_words(error)})"
+    return f"not CSV: {_words(error)}"
+
+
+def _words(error: csv.Error) -> str:
+    return str(error).partition(" - ")[0]  # what follows is advice to programmers
+
+
+def _content_problem(raw: bytes, cells: int, wanted: int) -> str | None:
     try:
-        text = line.decode()
+        raw.decode()
     except UnicodeDecodeError as error:
-        return Record(number, _text(line), None, f"not valid UTF-8 at byte {error.start + 1} of the record")
-    if "\0" in text:
-        return Record(number, text.replace("\0", "\\x00"), None, "holds a NUL byte")
-    try:
-        cells = _split(text, source)
-    except csv.Error as error:
-        if "unexpected end of data" in str(error):
-            return None
-        return Record(number, text, None, f"not CSV: {error}")
-    if len(cells) != len(header):
-        return Record(number, text, None, f"has {len(cells)} fields where the header has {len(header)}")
-    return Record(number, text, dict(zip(header, cells)))
+        return f"not valid UTF-8 at byte {error.start + 1} of the record"
+    if b"\0" in raw:
+        return "holds a NUL byte"
+    if cells != wanted:
+        return f"has {cells} fields where the header has {wanted}"
+    return None
 
 
 def _json_records(lines: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
-        raw = _text(line)
+        content = line.rstrip(b"\r\n")
+        if not content.strip(b" \t"):  # a blank line is no record
+            continue
+        values, problem = None, None
         try:
-            values = json.loads(line.decode(), parse_float=Decimal, parse_constant=_no_constant)
+            values = _json_values(content)
         except UnicodeDecodeError as error:
-            yield Record(number, raw, None, f"not valid UTF-8 at byte {error.start + 1} of the line")
-        except (ValueError, RecursionError) as error:
-            yield Record(number, raw, None, f"not JSON: {error}")
-        else:
-            if isinstance(values, dict):
-                yield Record(number, raw, values)
-            else:
-                yield Record(number, raw, None, f"a JSON {type(values).__name__} where an object is expected")
+            problem = f"not valid UTF-8 at byte {error.start + 1} of the line"
+        except UnicodeEncodeError:
+            problem = "holds half of a surrogate pair, which is no text"
+        except json.JSONDecodeError as error:
+            problem = f"not JSON: {error.msg} at character {error.pos + 1}"
+        except RecursionError:
+            problem = f"nested deeper than {MAX_DEPTH} levels"
+        except ValueError as error:
+            problem = str(error)
+        yield Record(number, _text(content), values, problem)
+
+
+def _json_values(line: bytes) -> dict[str, Any]:
+    """:raises ValueError: why the line is not an object that has exactly one meaning."""
+    values = json.loads(
+        line.decode(),
+        object_pairs_hook=_unique,
+        parse_int=_json_integer,
+        parse_float=_json_number,
+        parse_constant=_no_constant,
+    )
+    if not isinstance(values, dict):
+        msg = f"a JSON {type(values).__name__} where an object is expected"
+        raise ValueError(msg)  # noqa: TRY004 (a mistake of the file, not of the caller)
+    _check_depth(values)
+    if b"\\u" in line:
+        json.dumps(values, ensure_ascii=False, default=str).encode()
+    return values
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        twice = sorted(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        msg = f"names {', '.join(map(ascii, twice))} twice"
+        raise ValueError(msg)
+    return values
+
+
+def _json_integer(text: str) -> int:
+    _check_length(text)
+    return int(text)
+
+
+def _json_number(text: str) -> Decimal:
+    _check_length(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        msg = f"the number {text[:60]} is out of range"
+        raise ValueError(msg) from None
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MAX_DIGITS:
+        msg = f"holds a number of {len(text)} characters; {MAX_DIGITS} are allowed"
+        raise ValueError(msg)
+
+
+def _check_depth(values: dict[str, Any]) -> None:
+    level: list[Any] = [values]
+    for _ in range(MAX_DEPTH):
+        below = (child for item in level for child in (item.values() if isinstance(item, dict) else item))
+        level = [child for child in below if isinstance(child, (dict, list))]
+        if not level:
+            return
+    msg = f"nested deeper than {MAX_DEPTH} levels"
+    raise ValueError(msg)
 
 
 def _no_constant(word: str) -> NoReturn:
-    msg = f"{word} is not JSON"
+    msg = f"not JSON: {word}"
     raise ValueError(msg)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, date, datetime, time
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,6 @@ from lakehouse.domain.values import converter, is_date_only, to_boolean, to_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.records import Record
@@ -94,7 +94,7 @@ class RowParser:
                 if spec.name in self._contract.primary_key or (spec.required and whole):
                     msg = f"{spec.in_file}: required and empty"
                     raise Malformed(msg)
-                typed[spec.name] = None
+                typed[spec.name] = self._constant.get(spec.name)  # of a source_system of its own
                 continue
             typed[spec.name] = _said(spec.in_file, convert, value)
         return typed
@@ -105,22 +105,18 @@ class RowParser:
         arrival_ts = (
             self._delivery.received_at if arrival is None else _said(clocks.arrival, to_timestamp, arrival, self._naive_zone)
         )
+        if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zone it would lie outside of the calendar
+            msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
+            raise Malformed(msg)
         column = self._contract.event_column
-        event = present.get(column)
+        event = present.get(column) if column else None
         if event is None:
             if needed:
                 msg = f"{column}: required and empty"
                 raise Malformed(msg)
             return {"arrival_ts": arrival_ts, "event_ts": None, "event_date": None}
-        if is_date_only(event):
-            event_ts, event_date = None, _said(column, to_date, event)
-            latest = (arrival_ts + clocks.max_ahead).astimezone(self._zone).date()
-            ahead = event_date > latest
-        else:
-            event_ts = _said(column, to_timestamp, event, self._naive_zone)
-            event_date = event_ts.astimezone(self._zone).date()
-            ahead = event_ts > arrival_ts + clocks.max_ahead
-        if ahead:
+        event_ts, event_date, begins = self._event(column, event)
+        if begins - arrival_ts > clocks.max_ahead:
             msg = f"{column}: {event} lies more than {clocks.max_ahead} after the arrival at {arrival_ts:%Y-%m-%d %H:%M}Z"
             raise Malformed(msg)
         if event_date < self._contract.first_event_day:
@@ -128,18 +124,31 @@ class RowParser:
             raise Malformed(msg)
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
+    def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
+        """Event time (None where only a day is named), event day, and the instant from which the event can have been."""
+        if is_date_only(value):
+            event_date = _said(column, to_date, value)
+            return None, event_date, datetime.combine(event_date, time.min, self._zone)
+        event_ts = _said(column, to_timestamp, value, self._naive_zone)
+        try:
+            return event_ts, event_ts.astimezone(self._zone).date(), event_ts
+        except OverflowError:
+            msg = f"{column}: {value} is out of range"
+            raise Malformed(msg) from None
+
     def _change(self, present: dict[str, Any]) -> dict[str, Any]:
         changes = self._contract.changes
         flag = present.get(changes.is_correction) if changes.is_correction else None
         is_correction = False if flag is None else _said(changes.is_correction, to_boolean, flag)
         corrects = present.get(changes.corrects_event_id) if changes.corrects_event_id else None
-        word = present.get(changes.op) if changes.op else None
+        said = present.get(changes.op) if changes.op else None
+        word = None if said is None else _said(changes.op, to_text, said).strip().lower()
         if word is None:
             op = "correct" if is_correction else "insert"
-        elif str(word).strip().lower() in self._ops:
-            op = self._ops[str(word).strip().lower()]
+        elif word in self._ops:
+            op = self._ops[word]
         else:
-            msg = f"{changes.op}: {to_text(word)[:60]!r} is none of {', '.join(sorted(self._ops))}"
+            msg = f"{changes.op}: {word[:60]!r} is none of {', '.join(sorted(self._ops))}"
             raise Malformed(msg)
         sequence = present.get(self._contract.order.sequence) if self._contract.order.sequence else None
         if sequence is None and self._contract.order.sequence:

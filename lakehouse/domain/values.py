@@ -1,23 +1,29 @@
-"""One value of a file into one value of a column, strictly: nothing is rounded, guessed or cut off."""
+"""One value of a file into one value of a column, strictly: nothing is rounded, guessed or cut off.
+
+Two things that no reader could do otherwise: a double is the nearest one to what the file says, and of an hour that a
+zone's clock shows twice the first is meant.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from datetime import date, datetime, timezone
-from decimal import Decimal
+from datetime import date, datetime, timedelta, timezone
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from zoneinfo import ZoneInfo
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_ZERO = re.compile(r"[+-]?[0.]+([eE]|$)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2})?(?:\.(\d{1,9}))?\s?(Z|z|UTC|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
+    r"(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s?(Z|z|UTC|([+-])(\d{2})(?::?([0-5]\d))?)?",
+    re.ASCII,
 )
 _RANGES = {"int": 2**31, "bigint": 2**63}
 _TRUE = {"true", "t", "1", "yes", "y"}
@@ -26,11 +32,15 @@ _FALSE = {"false", "f", "0", "no", "n"}
 
 def to_integer(value: Any, spark_type: str = "bigint") -> int:
     """:raises ValueError: when it is no integer or does not fit the type."""
-    if isinstance(value, bool) or not _INTEGER.fullmatch(str(value).strip()):
+    text = str(value).strip()
+    if isinstance(value, bool) or not _INTEGER.fullmatch(text):
         msg = f"{_shown(value)} is not an integer"
         raise ValueError(msg)
-    number = int(value)
     limit = _RANGES[spark_type]
+    digits = text.lstrip("+-0")  # int() refuses thousands of digits, in words of its own
+    number = int(digits or 0) if len(digits) <= len(str(limit)) else limit + 1
+    if text.startswith("-"):
+        number = -number
     if not -limit <= number < limit:
         msg = f"{_shown(value)} does not fit {spark_type}"
         raise ValueError(msg)
@@ -38,32 +48,40 @@ def to_integer(value: Any, spark_type: str = "bigint") -> int:
 
 
 def to_double(value: Any) -> float:
-    """:raises ValueError: when it is no finite number."""
-    if isinstance(value, bool) or not _NUMBER.fullmatch(str(value).strip()):
+    """:raises ValueError: when it is no number, or beyond what a double can tell from infinity or from zero."""
+    text = str(value).strip()
+    if isinstance(value, bool) or not _NUMBER.fullmatch(text):
         msg = f"{_shown(value)} is not a number"
         raise ValueError(msg)
-    number = float(value)
+    number = float(text)
     if not math.isfinite(number):
         msg = f"{_shown(value)} is too large for a double"
+        raise ValueError(msg)
+    if number == 0 and not _ZERO.match(text):
+        msg = f"{_shown(value)} is too small for a double"
         raise ValueError(msg)
     return number
 
 
 def to_decimal(value: Any, precision: int, scale: int) -> Decimal:
-    """:raises ValueError: when it is no number, or would have to be rounded to fit."""
+    """A decimal with exactly ``scale`` decimals, so that equal numbers are equal text too (a key may be made of one).
+
+    :raises ValueError: when it is no number, or would have to be rounded to fit.
+    """
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
         msg = f"{_shown(value)} is not a number"
         raise ValueError(msg)
-    number = Decimal(text)
-    exponent = number.normalize().as_tuple().exponent
-    if isinstance(exponent, int) and -exponent > scale:
+    exactly = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    try:
+        number = Decimal(text).quantize(Decimal((0, (1,), -scale)), context=exactly)
+    except Inexact:
         msg = f"{_shown(value)} has more than {scale} decimals"
-        raise ValueError(msg)
-    if number and number.adjusted() >= precision - scale:
+        raise ValueError(msg) from None
+    except InvalidOperation:
         msg = f"{_shown(value)} does not fit decimal({precision},{scale})"
-        raise ValueError(msg)
-    return number
+        raise ValueError(msg) from None
+    return number or number.copy_abs()  # zero has no sign
 
 
 def to_boolean(value: Any) -> bool:
@@ -94,19 +112,24 @@ def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
     """An ISO 8601 time as a UTC time of microseconds.
 
     :param naive_zone: the zone of times that name none; None refuses such times.
-    :raises ValueError: when it is no time, an impossible one, or names no zone.
+    :raises ValueError: when it is no time, an impossible one, finer than a microsecond, or names no zone.
     """
     moment = value if isinstance(value, datetime) else _parsed(value)
-    if moment.tzinfo is None:
-        if naive_zone is None:
-            msg = f"{_shown(value)} names no zone (clocks.naive_times: in_timezone would read it in the contract's)"
-            raise ValueError(msg)
-        moment = moment.replace(tzinfo=naive_zone)
+    if moment.tzinfo is None and naive_zone is None:
+        msg = f"{_shown(value)} names no zone (clocks.naive_times: in_timezone would read it in the contract's)"
+        raise ValueError(msg)
     try:
-        return moment.astimezone(timezone.utc)
-    except OverflowError:
+        if moment.tzinfo is not None:
+            return moment.astimezone(timezone.utc)
+        instant = moment.replace(tzinfo=naive_zone).astimezone(timezone.utc)
+        skipped = instant.astimezone(naive_zone).replace(tzinfo=None) != moment
+    except (OverflowError, ValueError):
         msg = f"{_shown(value)} is out of range"
         raise ValueError(msg) from None
+    if skipped:
+        msg = f"{_shown(value)} is an impossible time (the clock of {naive_zone} skips it)"
+        raise ValueError(msg)
+    return instant
 
 
 def is_date_only(value: Any) -> bool:
@@ -117,11 +140,16 @@ def is_date_only(value: Any) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """Text stays as it is; nested JSON becomes JSON text again."""
+    """Text stays as it is; nested JSON becomes JSON text again, its numbers as they were.
+
+    :raises ValueError: for bytes that are no text.
+    """
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return _decoded(value)
     if isinstance(value, (dict, list)):
-        return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+        return _json(value)
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
@@ -142,15 +170,43 @@ def _parsed(value: Any) -> datetime:
     if not match:
         msg = f"{_shown(value)} is not a time as YYYY-MM-DDTHH:MM:SS with a zone"
         raise ValueError(msg)
-    day, minutes, seconds, fraction, zone = match.groups()
-    text = f"{day}T{minutes}{seconds or ':00'}.{(fraction or '0')[:6]:0<6}"
-    if zone:
-        offset = "+00:00" if zone in {"Z", "z", "UTC"} else zone
-        text += offset if ":" in offset else f"{offset[:3]}:{offset[3:] or '00'}"
+    year, month, day, hour, minute, second, fraction, zone, sign, zone_hours, zone_minutes = match.groups()
+    micros = (fraction or "").rstrip("0")
+    if len(micros) > 6:  # noqa: PLR2004 (the digits of a microsecond)
+        msg = f"{_shown(value)} is finer than a microsecond"
+        raise ValueError(msg)
+    offset = timedelta(hours=int(zone_hours or 0), minutes=int(zone_minutes or 0))
     try:
-        return datetime.fromisoformat(text)
+        return datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute),
+            int(second or 0),
+            int(f"{micros:0<6}"),
+            tzinfo=timezone(-offset if sign == "-" else offset) if zone else None,
+        )
     except ValueError as error:
         msg = f"{_shown(value)} is an impossible time ({error})"
+        raise ValueError(msg) from None
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json(str(name))}:{_json(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        msg = f"{_shown(value)} is not text in UTF-8"
         raise ValueError(msg) from None
 
 

@@ -62,7 +62,7 @@ def spark_options(settings: Settings) -> dict[str, str]:
 
 
 def _java_options(settings: Settings, jars: list[Path]) -> list[str]:
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    options = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
     archive = archive_path(jars)
     if settings.spark_archive and archive.is_file():
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

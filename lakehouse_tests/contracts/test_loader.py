@@ -1,0 +1,295 @@
+"""Contracts from YAML: what loads, and that every mistake is named by file, line and field."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, load_catalog, load_contract
+from lakehouse.contracts.loader import bundled_folder
+
+LAKELOGIC = """\
+dataset: silver_pos_sales_events
+primary_key: [event_id]
+model:
+  fields:
+    - {name: event_id, type: int, required: true}
+    - {name: event_date, type: date}
+    - {name: amount, type: float}
+    - {name: customer_id, type: int}
+quality:
+  row_rules:
+    - {name: positive_amount, sql: "amount > 0", category: correctness}
+materialization:
+  strategy: append
+  partition_by: [event_date]
+  reprocess_policy: overwrite_partition_safe
+  target_path: output/silver_pos_sales_events
+  format: csv
+"""
+SOURCE = """\
+dataset: shop
+primary_key: id
+clocks: {event: at}
+model:
+  fields:
+    - {name: id, type: int}
+"""
+METRIC = """\
+metric: turnover
+source: shop
+measures:
+  - {name: total, sql: sum(id), type: long}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "contract.yaml"
+
+
+def source(file: Path, text: str) -> SourceContract:
+    file.write_text(text, encoding="utf-8")
+    contract = load_contract(file)
+    assert isinstance(contract, SourceContract)
+    return contract
+
+
+def mistakes(file: Path, content: str | bytes) -> list[str]:
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ContractError) as caught:
+        load_contract(file)
+    assert str(caught.value) == "\n".join(caught.value.mistakes)
+    return [mistake.removeprefix(f"{file}:") for mistake in caught.value.mistakes]
+
+
+def catalog(folder: Path, *, bundled: bool = False, **texts: str) -> Catalog:
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return load_catalog(folder, bundled=bundled)
+
+
+@pytest.mark.parametrize("head", ["", "version: 1.0.0\ninfo: {title: x}\n", "\ufeff", "version: 1\n", "version: 2024-01-01\n"])
+def test_the_form_of_lakelogic_loads_as_it_is(file: Path, head: str) -> None:
+    contract = source(file, head + LAKELOGIC)
+    assert [(field.name, field.type, field.required) for field in contract.model.fields] == [
+        ("event_id", "int", True),
+        ("event_date", "date", False),
+        ("amount", "double", False),
+        ("customer_id", "int", False),
+    ]
+    assert contract.event_column == "event_date"
+    assert contract.quality.row_rules[0].category == "correctness"
+    assert contract.materialization.reprocess_policy == "overwrite_partition_safe"
+    assert contract.materialization.target_path == "output/silver_pos_sales_events"
+
+
+def test_line_ends_of_windows(file: Path) -> None:
+    assert source(file, LAKELOGIC.replace("\n", "\r\n")).primary_key == ["event_id"]
+
+
+def test_the_bundled_contracts_load() -> None:
+    loaded = load_catalog(None)
+    assert set(loaded.sources) == {"earthquakes", "sales"}
+    assert {metric.metric: metric.source for metric in loaded.metrics.values()} == {
+        "earthquakes_daily": "earthquakes",
+        "revenue": "sales",
+    }
+
+
+@pytest.mark.parametrize("path", sorted(bundled_folder().glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_bundled_file_bears_the_name_of_its_contract(path: Path) -> None:
+    contract = load_contract(path)
+    assert path.stem == (contract.metric if isinstance(contract, MetricContract) else contract.dataset)
+
+
+def test_metrics_of_a_source() -> None:
+    assert [metric.metric for metric in load_catalog(None).metrics_of("sales")] == ["revenue"]
+
+
+def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
+    text = SOURCE.replace("clocks: {event: at}", "clocks: {event: at, max_ahead: PT6H, start_date: 2024-02-29}")
+    contract = source(file, text.replace("type: int", 'type: "Decimal(10, 2)"'))
+    assert contract.model.fields[0].type == "decimal(10,2)"
+    assert (contract.clocks.max_ahead, contract.first_event_day) == (timedelta(hours=6), date(2024, 2, 29))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("dataset: shop", "dataset: Shop", "1: dataset: use lower-case letters"),
+        ("dataset: shop", "dataset: ../shop", "1: dataset: use lower-case letters"),
+        ("dataset: shop", "dataset: shop\nowners: me", "2: owners: unknown key"),
+        ("dataset: shop", "dataset: shop\n1: me", "2: 1: Keys should be strings"),
+        ("primary_key: id", "primary_key: [id, nr]", "2: primary_key: not among model.fields: nr"),
+        ("primary_key: id\n", "", "1: primary_key: is missing"),
+        ("primary_key: id", "primary_key: []", "2: primary_key: "),
+        ("clocks: {event: at}", "clocks: {}", "3: clocks.event: name the column"),
+        ("{event: at}", "{event: at, timezone: Mars/Base}", "3: clocks.timezone: unknown zone 'Mars/Base'"),
+        ("{event: at}", "{event: at, timezone: ../etc/passwd}", "3: clocks.timezone: unknown zone"),
+        ("{event: at}", "{event: at, max_ahead: -P1D}", "3: clocks.max_ahead: "),
+        ("{event: at}", "{event: at, max_ahead: soon}", "3: clocks.max_ahead: "),
+        ("{event: at}", "\n  event: at\n  start_date: 2024-02-30", "5: clocks.start_date: "),
+        ("{event: at}", "\n  event: at\n  naive_times: guess", "5: clocks.naive_times: "),
+        ("type: int", "type: varchar", "6: model.fields.0.type: unknown type 'varchar'"),
+        ("type: int", "type: 'decimal(39,2)'", "6: model.fields.0.type: unknown type"),
+        ("type: int", "type: 'decimal(2,3)'", "6: model.fields.0.type: unknown type"),
+        ("type: int", "kind: int", "6: model.fields.0.type: is missing"),
+        ("- {name: id, type: int}", "- {name: id, type: int}\n    - {name: id, type: int}", "5: model.fields: named twice: id"),
+        (
+            "- {name: id, type: int}",
+            "- {name: id, type: int}\n    - {name: line_number, type: int}",
+            "5: model.fields: these names",
+        ),
+        ("    - {name: id, type: int}", "    - id", "6: model.fields.0: "),
+        ("    - {name: id, type: int}", "    []", "5: model.fields: "),
+        ("dataset: shop", "dataset: shop\nlateness: {expected: -1}", "2: lateness.expected: "),
+        ("dataset: shop", "dataset: shop\nsource:\n  landing: files/*.csv", "3: source.landing: must name the arrival day"),
+        ("dataset: shop", "dataset: shop\nsource:\n  landing: ../{arrival_date}", "3: source.landing: is a pattern below"),
+        ("dataset: shop", "dataset: shop\nsource:\n  delimiter: '\"'", "3: source.delimiter: must differ"),
+        ("dataset: shop", 'dataset: shop\nsource:\n  quote: "\\n"', "2: source.delimiter: must differ"),
+        ("dataset: shop", "dataset: shop\nsource:\n  null_values: [NA, -999]", "3: source.null_values.1: "),
+        (
+            "dataset: shop",
+            "dataset: shop\nchanges:\n  op: o\n  delete_words: [R]",
+            "3: changes.op: these words have two meanings: r",
+        ),
+        ("dataset: shop", "dataset: shop\nmaterialization: {reprocess_policy: all}", "2: materialization.reprocess_policy: "),
+        ("dataset: shop", "dataset: shop\nquality: {row_rules: [{name: x}]}", "2: quality.row_rules.0.sql: is missing"),
+    ],
+)
+def test_a_mistake_in_a_source_names_line_and_field(file: Path, old: str, new: str, expected: str) -> None:
+    (mistake,) = [each for each in mistakes(file, SOURCE.replace(old, new)) if "kind: unknown key" not in each]
+    assert mistake.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("{name: arrival_ts, type: timestamp}", "5: model.fields: the table fills arrival_ts from another column"),
+        ("{name: event_date, type: date}", "5: model.fields: the table fills event_date from another column"),
+        ("{name: source_system, type: int}", "5: model.fields: source_system is a string"),
+    ],
+)
+def test_a_field_with_the_name_of_a_clock_must_be_that_clock(file: Path, field: str, expected: str) -> None:
+    (mistake,) = mistakes(file, SOURCE + f"    - {field}\n")
+    assert mistake.startswith(expected)
+
+
+def test_fields_that_are_the_clocks(file: Path) -> None:
+    clocks = "clocks: {event: at, arrival: got}"
+    more = "    - {name: event_ts, type: string, column: at}\n    - {name: arrival_ts, type: string, column: got}\n"
+    assert source(file, SOURCE.replace("clocks: {event: at}", clocks) + more).columns_read == ["id", "at", "got"]
+
+
+def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> None:
+    text = (
+        SOURCE.replace("primary_key: id", "primary_key: [id, nr]\nchanges:\n  corrects_event_id: of")
+        + "    - {name: nr, type: int}\n"
+    )
+    assert mistakes(file, text) == ["4: changes.corrects_event_id: needs a primary key of one column"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("name: total", "name: row_count", "3: measures: named twice, or the table's own: row_count"),
+        ("source: shop", "source: shop\ngrain: [total]", "4: measures: named twice, or the table's own: total"),
+        ("source: shop", "source: shop\nwindow: 0", "3: window: "),
+        ("source: shop\n", "", "1: source: is missing"),
+        ("sql: sum(id), ", "", "4: measures.0.sql: is missing"),
+    ],
+)
+def test_a_mistake_in_a_metric_names_line_and_field(file: Path, old: str, new: str, expected: str) -> None:
+    (mistake,) = mistakes(file, METRIC.replace(old, new))
+    assert mistake.startswith(expected)
+
+
+def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
+    found = mistakes(file, SOURCE.replace("dataset: shop", "dataset: Shop\nowners: me").replace("type: int", "type: money"))
+    assert [mistake.split(": ")[:2] for mistake in found] == [["1", "dataset"], ["7", "model.fields.0.type"], ["2", "owners"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("dataset: a\nmodel: [", "2: not valid YAML: "),
+        ("dataset: a\n\tmodel: b", "2: not valid YAML: "),
+        ("dataset: a\n---\ndataset: b", "2: not valid YAML: "),
+        ("dataset: a\nowner: !!python/object:os.system x", "2: not valid YAML: "),
+        ("dataset: a\n? [x]\n: y", "2: not valid YAML: "),
+        ("dataset: a\nowner: \0", "2: not valid YAML: "),
+        ("dataset: a\nwindow: " + "9" * 5_000, "1: not valid YAML: "),
+        ("[" * 100_000, "1: not valid YAML: "),
+        (b"dataset: a\nowner: \xff", "2: not valid UTF-8"),
+        ("", "1: a contract is a mapping"),
+        ("- dataset: a", "1: a contract is a mapping"),
+        ("dataset", "1: a contract is a mapping"),
+        ("name: a", "1: name a 'dataset:'"),
+        ("dataset: a\nowner: x\nowner: y", "3: owner: stands there twice"),
+        ("dataset: a\ninfo:\n  x: 1\n  y: 2\n  x: 3", "5: x: stands there twice"),
+    ],
+)
+def test_what_is_no_contract(file: Path, content: str | bytes, expected: str) -> None:
+    (mistake,) = mistakes(file, content)
+    assert mistake.startswith(expected)
+
+
+def test_aliases_are_followed_once(file: Path) -> None:
+    laughs = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 40))
+    text = SOURCE + "info:\n  l0: &l0 ha\n" + laughs + "  self: &self [*self]\n"
+    assert set(source(file, text).info) == {"self", *(f"l{number}" for number in range(40))}
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="cannot be read: "):
+        load_contract(tmp_path / "none.yaml")
+
+
+def test_contracts_of_ones_own_join_the_bundled_ones(tmp_path: Path) -> None:
+    loaded = catalog(tmp_path, bundled=True, shop=SOURCE, turnover=METRIC)
+    assert (set(loaded.sources), set(loaded.metrics)) == (
+        {"earthquakes", "sales", "shop"},
+        {"earthquakes_daily", "revenue", "turnover"},
+    )
+
+
+def test_a_contract_of_ones_own_replaces_the_bundled_one_of_its_name(tmp_path: Path) -> None:
+    loaded = catalog(tmp_path, bundled=True, anything=SOURCE.replace("shop", "sales"))
+    assert loaded.sources["sales"].primary_key == ["id"]
+
+
+def test_a_source_of_ones_own_replaces_a_bundled_metric_of_its_name(tmp_path: Path) -> None:
+    loaded = catalog(tmp_path, bundled=True, revenue=SOURCE.replace("shop", "revenue"))
+    assert ("revenue" in loaded.sources, "revenue" in loaded.metrics) == (True, False)
+
+
+@pytest.mark.parametrize("folder", [None, Path("does/not/exist")])
+def test_a_folder_of_ones_own_is_optional(folder: Path | None) -> None:
+    assert load_catalog(folder, bundled=False) == Catalog()
+
+
+def test_both_endings_are_read(tmp_path: Path) -> None:
+    (tmp_path / "turnover.yml").write_text(METRIC, encoding="utf-8")
+    assert set(catalog(tmp_path, shop=SOURCE).metrics) == {"turnover"}
+
+
+def test_a_metric_without_its_source(tmp_path: Path) -> None:
+    with pytest.raises(ContractError) as caught:
+        catalog(tmp_path, turnover=METRIC)
+    assert caught.value.mistakes == [f"{tmp_path}/turnover.yaml:2: source: no contract has 'dataset: shop'"]
+
+
+@pytest.mark.parametrize(("text", "key"), [(SOURCE, "dataset"), (METRIC.replace("turnover", "shop"), "metric")])
+def test_two_files_with_the_same_name(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        catalog(tmp_path, one=SOURCE, two=f"# again\n{text}", three=SOURCE.replace("shop", "other"))
+    assert f"{tmp_path}/two.yaml:2: {key}: the name 'shop' is taken by {tmp_path}/one.yaml" in caught.value.mistakes
+
+
+def test_the_mistakes_of_all_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ContractError) as caught:
+        catalog(tmp_path, one="[", two="x: 1", shop=SOURCE)
+    assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == [f"{tmp_path}/one.yaml", f"{tmp_path}/two.yaml"]
