@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -24,9 +25,16 @@ class Settings(BaseSettings):
     bundled_contracts: bool = Field(True, description="Whether the package's example contracts are loaded too.")
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
+    sensor_seconds: int = Field(15, description="How often the sensors look.")
+    settle_seconds: float = Field(5, description="How long a landing file must have been left alone.")
+
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")
     spark_remote: str | None = Field(None, description="Spark Connect address such as sc://host:15002.")
     spark_memory: str = Field("2g", description="Heap of the driver JVM in local mode.")
+    spark_profile: Literal["small", "large"] = Field(
+        "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
+    )
+    local_rows: int = Field(20_000, description="Up to this many rows are handed to Spark by the driver, not by tasks.")
     spark_conf: dict[str, str] = Field(default_factory=dict, description="Extra Spark options, as a JSON object.")
     spark_archive: bool = Field(True, description="Keep a class-data archive that halves later JVM starts.")
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")

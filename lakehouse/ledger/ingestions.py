@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse.ledger import store
 
@@ -23,9 +22,11 @@ _SCHEMA = pa.schema(
         ("arrival_date", pa.date32()),
         ("source_file", pa.string()),
         ("bytes", pa.int64()),
+        ("modified", pa.timestamp("us", "UTC")),
         ("rows", pa.int64()),
         ("malformed", pa.int64()),
         ("touched_days", pa.list_(pa.date32())),
+        ("touched_rows", pa.list_(pa.int64())),
         ("status", pa.string()),
         ("message", pa.string()),
         ("run_id", pa.string()),
@@ -44,13 +45,20 @@ class Ingestion:
     arrival_date: date
     source_file: str
     bytes: int
+    modified: datetime | None
     status: Literal["ingested", "redelivered", "held"]
     run_id: str
     recorded_at: datetime
     rows: int = 0
     malformed: int = 0
     touched_days: list[date] = field(default_factory=list)
+    touched_rows: list[int] = field(default_factory=list)
     message: str | None = None
+
+    @property
+    def rows_by_day(self) -> dict[date, int]:
+        """How many of its rows each touched day got; none where only an older copy of a key lives."""
+        return dict(zip(self.touched_days, self.touched_rows))
 
 
 def record(settings: Settings, entry: Ingestion) -> None:
@@ -60,7 +68,7 @@ def record(settings: Settings, entry: Ingestion) -> None:
         pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA),
         options=settings.storage_options,
         partition_by=["source"],
-        app_id=f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.message or ''}",
+        app_id=f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}",
     )
 
 
@@ -69,7 +77,7 @@ def all_of(settings: Settings, source: str) -> list[Ingestion]:
     table = store.read(
         settings.table("ops", "ingestions"),
         [item.name for item in fields(Ingestion)],
-        ds.field("source") == source,
+        {"source": [source]},
         settings.storage_options,
     )
     entries = [] if table is None else [Ingestion(**row) for row in table.to_pylist()]

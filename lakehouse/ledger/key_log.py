@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import date
 
     from lakehouse.settings import Settings
@@ -47,7 +47,9 @@ def claims(bronze: pa.Table) -> pa.Table:
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
     own = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
     other = sound.filter(
-        pc.fill_null(pc.and_kleene(pc.is_valid(sound["corrects_key"]), pc.not_equal(sound["corrects_key"], sound["record_key"])), False)
+        pc.fill_null(
+            pc.and_kleene(pc.is_valid(sound["corrects_key"]), pc.not_equal(sound["corrects_key"], sound["record_key"])), False
+        )
     )
     retired = other.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
     retired = retired.append_column("kind", pa.array(["retire"] * len(retired), pa.string()))
@@ -65,8 +67,15 @@ def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    found = store.read(path(settings, source), ["event_date"], ds.field("record_key").isin(keys), settings.storage_options)
+    found = store.read(path(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options)
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+
+
+def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
+    """The keys that these ingestions speak of."""
+    wanted = {"ingestion_id": ingestion_ids}
+    found = store.read(path(settings, source), ["record_key"], wanted, settings.storage_options)
+    return pa.array([], pa.string()) if found is None else pc.unique(found["record_key"])
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
@@ -78,9 +87,9 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     table = store.open_table(path(settings, source), settings.storage_options)
     if table is None:
         return set()
-    retired = pc.unique(store.read_version(table, ["record_key"], ds.field("kind") == "retire")["record_key"])
+    retired = pc.unique(store.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
     if not len(retired):
         return set()
-    found = store.read_version(table, ["record_key", "ingestion_id", "arrival_date"], ds.field("record_key").isin(retired))
+    found = store.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
     spoken_of = pc.unique(found.filter(pc.is_in(found["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
     return set(pc.unique(found.filter(pc.is_in(found["record_key"], spoken_of))["arrival_date"]).to_pylist())

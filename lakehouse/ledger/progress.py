@@ -9,7 +9,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse.ledger import ingestions, store
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date, datetime
 
+    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
 _SCHEMA = pa.schema(
@@ -62,20 +62,26 @@ def record(
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
+    """The event days that wait for silver, each with the ids of the ingestions that wait for it."""
+    waiting = pending_entries(settings, source)
+    return {day: {entry.ingestion_id for entry in entries} for day, entries in waiting.items()}
+
+
+def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the ingestions that wait for it."""
     known = ingestions.ingested(ingestions.all_of(settings, source))
     applied = store.read(
         settings.table("ops", "applications"),
         ["days", "ingestion_ids"],
-        ds.field("source") == source,
+        {"source": [source]},
         settings.storage_options,
     )
     done: dict[str, set[date]] = defaultdict(set)
     for row in [] if applied is None else applied.to_pylist():
         for ingestion_id in row["ingestion_ids"]:
             done[ingestion_id].update(row["days"])
-    waiting: dict[date, set[str]] = defaultdict(set)
+    waiting: dict[date, list[Ingestion]] = defaultdict(list)
     for ingestion_id, entry in known.items():
         for day in set(entry.touched_days) - done[ingestion_id]:
-            waiting[day].add(ingestion_id)
+            waiting[day].append(entry)
     return dict(waiting)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow.dataset as ds
+Where = Mapping[str, Collection[Any]]
 
 
 def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -24,19 +29,43 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
 
 
 def read(
-    path: str,
-    columns: Sequence[str] | None = None,
-    where: ds.Expression | None = None,
-    options: Mapping[str, str] | None = None,
+    path: str, columns: Sequence[str] | None = None, where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
-    """The rows that meet ``where``; files are pruned by partition and statistics. None where there is no table."""
+    """The rows whose columns hold one of the values given for them in ``where``; None where there is no table."""
     table = open_table(path, options)
     return None if table is None else read_version(table, columns, where)
 
 
-def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: ds.Expression | None = None) -> pa.Table:
+def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """As :func:`read`, of a table that is open already."""
-    return table.to_pyarrow_dataset().to_table(columns=None if columns is None else list(columns), filter=where)
+    rows = table.to_pyarrow_dataset(file_pruning_predicate=_pruning(table, where))
+    return rows.to_table(columns=None if columns is None else list(columns), filter=_condition(where))
+
+
+def rows_at_most(table: DeltaTable, where: Where) -> int:
+    """How many rows the files of the wanted partitions hold, from the log alone."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    for column in set(where) & set(table.metadata().partition_columns):
+        values = files[f"partition.{column}"]
+        files = files.filter(pc.is_in(values, pa.array(list(where[column]), values.type)))
+    return pc.sum(files["num_records"]).as_py() or 0
+
+
+def _condition(where: Where | None) -> ds.Expression | None:
+    parts = [ds.field(column).isin(list(values)) for column, values in (where or {}).items()]
+    return reduce(and_, parts) if parts else None
+
+
+def _pruning(table: DeltaTable, where: Where | None) -> list[tuple[str, str, list[str]]] | None:
+    """The part of a condition that tells files apart by partition.
+
+    Without it Arrow makes an object of every file of the table before it looks at one: 0.7 s in one of 750 days.
+    """
+    partitioned = set(table.metadata().partition_columns)
+    wanted = [
+        (column, "in", [str(value) for value in values]) for column, values in (where or {}).items() if column in partitioned
+    ]
+    return wanted or None
 
 
 @retry(

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.tables.landing import LandingFile
 
 _BATCH_ROWS = 10_000
+#: Smaller files are parsed in this process, which saves the start of a Python worker.
+_PARSED_HERE_BYTES = 2**20
 
 
 def path(settings: Settings, source: str) -> str:
@@ -54,9 +57,14 @@ def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delive
 
 
 def delivery_frame(
-    spark: SparkSession, settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str
+    spark: SparkSession, settings: Settings, contract: SourceContract, delivery: Delivery, file: LandingFile
 ) -> DataFrame:
-    """The same as a DataFrame: parsed by one task, on whichever machine Spark gives it."""
+    """The same as a DataFrame of one partition: a large file is parsed by a task, wherever Spark runs it."""
+    file_path = file.path
+    if file.size <= _PARSED_HERE_BYTES:
+        batches = list(delivery_rows(settings, contract, delivery, file_path))
+        rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
+        return spark.createDataFrame(rows).coalesce(1)
 
     def parse(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from delivery_rows(settings, contract, delivery, file_path)

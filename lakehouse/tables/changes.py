@@ -5,6 +5,7 @@ The feed of a replaced day names unchanged rows too: what was taken away and put
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,18 +28,54 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
     ``_net`` is below zero for rows that are gone and above for rows that are new; provenance columns are left out.
     """
     feed = _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
-    content = [name for name in feed.column_names if name not in _NO_CONTENT]
     sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(["insert", "update_postimage"])), 1, -1)
-    signed = feed.select(content).append_column("_sign", sign)
-    net = signed.group_by(content).aggregate([("_sign", "sum")]).rename_columns([*content, "_net"])
+    return _net(feed.select([name for name in feed.column_names if name not in _NO_CONTENT]), sign)
+
+
+def differing_days(before: pa.Table, after: pa.Table) -> set[date]:
+    """The event days on which two sets of rows differ, as multisets."""
+    rows = pa.concat_tables([before.cast(after.schema), after])
+    sign = pa.array([-1] * len(before) + [1] * len(after))
+    return _days(_net(rows, sign))
+
+
+def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
+    """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed.
+
+    The counts are of keys: inserted, corrected, moved_in, moved_out, deleted. The values before ``first`` and after
+    ``last`` are compared, so that what was undone in between does not count.
+    """
+    days: dict[date, Counter[str]] = defaultdict(Counter)
+    if first > last:
+        return {}
+    net = net_changes(table, first, last).select(["record_key", "event_date", "_net"])
+    before: dict[str, date] = {}
+    after: dict[str, date] = {}
+    for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
+        (after if count > 0 else before)[key] = day
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old is None and new is not None:
+            days[new]["inserted"] += 1
+        elif new is None and old is not None:
+            days[old]["deleted"] += 1
+        elif old == new and new is not None:
+            days[new]["corrected"] += 1
+        elif old is not None and new is not None:
+            days[old]["moved_out"] += 1
+            days[new]["moved_in"] += 1
+    return dict(days)
+
+
+def _net(rows: pa.Table, sign: pa.Array) -> pa.Table:
+    names = rows.column_names
+    signed = rows.append_column("_sign", sign)
+    net = signed.group_by(names).aggregate([("_sign", "sum")]).rename_columns([*names, "_net"])
     return net.filter(pc.not_equal(net["_net"], 0))
 
 
-def changed_days(table: DeltaTable, first: int, last: int) -> set[date]:
-    """The event days whose content versions ``first`` through ``last`` changed."""
-    if first > last:
-        return set()
-    return set(pc.unique(net_changes(table, first, last)["event_date"]).to_pylist())
+def _days(net: pa.Table) -> set[date]:
+    return set(pc.unique(net["event_date"]).to_pylist())
 
 
 def _plain(feed: pa.Table) -> pa.Table:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakehouse.settings import Settings
 
@@ -35,9 +36,9 @@ def version(settings: Settings, path: str) -> int:
     return -1 if table is None else table.version()
 
 
-def create(spark: SparkSession, path: str, ddl: str, partition_by: str, *, change_feed: bool) -> None:
+def create(spark: SparkSession, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool) -> None:
     """Make an empty table where there is none."""
-    empty = spark.createDataFrame([], ddl)
+    empty = spark.createDataFrame([], schema)
     options = _PROPERTIES | (_CHANGE_FEED if change_feed else {})
     empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
 
@@ -63,7 +64,7 @@ def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, why: 
     source.createOrReplaceTempView(view)
     try:
         with _commit_metadata(spark, why):
-            spark.sql(f"MERGE INTO delta.`{path}` t USING {view} s {clauses}")  # noqa: S608 (no input of users in it)
+            spark.sql(f"MERGE INTO delta.`{path}` t USING {view} s {clauses}")
     finally:
         spark.catalog.dropTempView(view)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.domain.days import reach_back
-from lakehouse.tables import delta, silver
+from lakehouse.ledger import store
+from lakehouse.tables import changes, delta, frames, silver
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,33 +47,30 @@ def restate(
 ) -> set[date]:
     """Compute days from silver and write those whose content differs from what gold holds, in one commit.
 
+    The numbers pass through this process: a day of gold is what people look at, and fits into memory.
+
     :returns: the days written.
     """
     target = path(settings, metric.metric)
-    wanted = compute(silver_rows(spark, settings, metric, days), metric, days).persist()
-    try:
-        if delta.version(settings, target) < 0:
-            delta.create(spark, target, _ddl(wanted), "event_date", change_feed=True)
-        current = spark.read.format("delta").load(target).where(F.col("event_date").isin(sorted(days)))
-        different = silver.changed_days(current, wanted)
-        if different:
-            written = wanted.where(F.col("event_date").isin(sorted(different)))
-            delta.replace_days(written, target, different, why)
-        return different
-    finally:
-        wanted.unpersist()
+    wanted = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
+    if delta.version(settings, target) < 0:
+        delta.create(spark, target, spark.createDataFrame(wanted.slice(0, 0)).schema, "event_date", change_feed=True)
+    current = store.read(target, wanted.column_names, {"event_date": days}, settings.storage_options)
+    different = changes.differing_days(current, wanted)
+    if different:
+        rows = wanted.filter(pc.is_in(wanted["event_date"], pa.array(sorted(different), pa.date32())))
+        delta.replace_days(spark.createDataFrame(rows).coalesce(1), target, different, why)
+    return different
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
-    """The silver rows that the numbers of ``days`` are made from; the days are literals, so that no other file is read."""
-    needed = source_days(metric, days)
-    return spark.read.format("delta").load(silver.path(settings, metric.source)).where(F.col("event_date").isin(needed))
+    """The silver rows that the numbers of ``days`` are made from; files of other days are not read."""
+    target = silver.path(settings, metric.source)
+    table = store.open_table(target, settings.storage_options)
+    columns = [] if table is None else [field.name for field in table.schema().fields]
+    return frames.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
     """The silver days behind the numbers of ``days``."""
     return sorted(reach_back(days, metric.window))
-
-
-def _ddl(frame: DataFrame) -> str:
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)

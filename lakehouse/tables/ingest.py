@@ -6,12 +6,12 @@ Bronze is made again from Bronze.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import ingestions, key_log, store
@@ -38,15 +38,19 @@ class DayReport:
     held: list[Ingestion] = field(default_factory=list)
 
 
+def news(files: list[LandingFile], known: list[Ingestion]) -> list[LandingFile]:
+    """The files that the ledger does not know as they are now; a file that was held is looked at again."""
+    seen = {(entry.source_file, entry.bytes, entry.modified) for entry in known if entry.status != "held"}
+    return [file for file in files if (file.name, file.size, file.modified) not in seen]
+
+
 class Ingest:
     """Brings arrival days of one source into Bronze.
 
     :param session: gives the Spark session when there is something to write; a day without news starts no JVM.
     """
 
-    def __init__(
-        self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str
-    ) -> None:
+    def __init__(self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
         self._settings = settings
         self._contract = contract
         self._source = contract.dataset
@@ -59,13 +63,11 @@ class Ingest:
         known = ingestions.all_of(self._settings, self._source)
         report = DayReport()
         files, _ = landing.landing_files(self._settings, self._contract)
-        for file in files:
+        for file in news(files, known):
             if file.arrival_date != day:
                 continue
             print_ = landing.fingerprint(self._settings, self._contract, file)
             done = ingestions.ingested(known).get(print_.ingestion_id)
-            if done and done.source_file == file.name:
-                continue
             if done:
                 entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
                 report.redelivered.append(entry)
@@ -82,17 +84,24 @@ class Ingest:
     def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
         delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())
         if not self._in_bronze(file, print_):
-            frame = bronze.delivery_frame(self._session(), self._settings, self._contract, delivery, file.path)
+            frame = bronze.delivery_frame(self._session(), self._settings, self._contract, delivery, file)
             why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
             bronze.append(frame, self._settings, self._source, print_.content_hash, why)
         rows = self._claims_in_bronze(file, print_)
         claims = key_log.claims(rows)
         key_log.append(self._settings, self._source, print_.ingestion_id, claims)
-        own_days = {day for day in pc.unique(rows["event_date"]).to_pylist() if day is not None}
+        own_days = Counter(day for day in rows["event_date"].to_pylist() if day is not None)
         older_days = key_log.days_of(self._settings, self._source, pc.unique(claims["record_key"]))
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
+        touched = sorted(own_days.keys() | older_days)
         return self._entry(
-            file, print_, "ingested", rows=len(rows), malformed=malformed, touched_days=sorted(own_days | older_days)
+            file,
+            print_,
+            "ingested",
+            rows=len(rows),
+            malformed=malformed,
+            touched_days=touched,
+            touched_rows=[own_days[day] for day in touched],
         )
 
     def _in_bronze(self, file: LandingFile, print_: Fingerprint) -> bool:
@@ -101,7 +110,7 @@ class Ingest:
         return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
 
     def _claims_in_bronze(self, file: LandingFile, print_: Fingerprint) -> pa.Table:
-        where = (ds.field("arrival_date") == file.arrival_date) & (ds.field("ingestion_id") == print_.ingestion_id)
+        where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
         found = store.read(bronze.path(self._settings, self._source), key_log.BRONZE_COLUMNS, where, self._options)
         if found is None:
             msg = f"bronze/{self._source} is gone from {self._settings.root} in the middle of a run"
@@ -116,6 +125,7 @@ class Ingest:
             arrival_date=file.arrival_date,
             source_file=file.name,
             bytes=file.size,
+            modified=file.modified,
             status=status,  # type: ignore[arg-type]
             run_id=self._run_id,
             recorded_at=self._settings.clock(),

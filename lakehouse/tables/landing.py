@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timezone
 from fnmatch import translate
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -34,6 +34,7 @@ class LandingFile:
     name: str
     arrival_date: date
     size: int
+    modified: datetime | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
                 f"in the contract of {contract.dataset} to {day} or earlier, or take the file away"
             )
             continue
-        files.append(LandingFile(info.path, name, day, info.size))
+        files.append(LandingFile(info.path, name, day, info.size, _microseconds(info.mtime)))
     return sorted(files, key=lambda file: (file.arrival_date, file.name)), sorted(complaints)
 
 
@@ -126,7 +127,14 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), root
 
 
+def _microseconds(modified: datetime | None) -> datetime | None:
+    """The time as the ledger can hold it; object stores may give none."""
+    return modified.astimezone(timezone.utc) if modified else None
+
+
 def _pattern(landing: str) -> re.Pattern[str]:
     """The contract's glob as an expression with the arrival day as the group ``day``."""
-    before, after = (translate(part).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") for part in landing.split("{arrival_date}"))
+    before, after = (
+        translate(part).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") for part in landing.split("{arrival_date}")
+    )
     return re.compile(f"(?s:{before}(?P<day>\\d{{4}}-\\d{{2}}-\\d{{2}}){after})")

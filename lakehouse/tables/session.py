@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +29,14 @@ _SESSION = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
 }
-#: Options of a local JVM. Compiling with C1 alone and the serial collector suit many short jobs on few cores.
+#: What makes short jobs shorter: no generated code to compile for a few rows, no re-planning between stages. A day of
+#: late arrivals takes two thirds of the time; a day of many millions of rows wants Spark's own settings.
+_SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+#: Options of a local JVM.
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,9 +53,10 @@ def spark_options(settings: Settings) -> dict[str, str]:
     :raises SetupProblem: when Java or a JAR is missing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
+    session = _SESSION | (_SMALL if settings.spark_profile == "small" else {})
     if settings.spark_remote:
-        return {"spark.remote": settings.spark_remote, **_SESSION, **settings.spark_conf}
-    options = {"spark.master": settings.spark_master, **_DELTA, **_SESSION, **_LOCAL}
+        return {"spark.remote": settings.spark_remote, **session, **settings.spark_conf}
+    options = {"spark.master": settings.spark_master, **_DELTA, **session, **_LOCAL}
     options["spark.driver.memory"] = settings.spark_memory
     jars = delta_jars(settings)
     java()
@@ -62,7 +69,10 @@ def spark_options(settings: Settings) -> dict[str, str]:
 
 
 def _java_options(settings: Settings, jars: list[Path]) -> list[str]:
-    options = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    options = ["-Duser.timezone=UTC"]
+    if settings.spark_profile == "small":
+        # C1 alone starts faster; its default code cache of 48 MB fills within minutes and stops compilation for good.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC"]
     archive = archive_path(jars)
     if settings.spark_archive and archive.is_file():
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

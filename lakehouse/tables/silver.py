@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.ledger import key_log
-from lakehouse.tables import bronze, delta
+from lakehouse.tables import bronze, delta, frames
 from lakehouse.tables.schema import ORDER, ddl, silver_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from datetime import date
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,9 +64,9 @@ def state(
         log = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids)))
     concerned = log.where(_on(days)).select("record_key").distinct()
     claims = log.join(concerned, "record_key", "left_semi")
-    living = winners(claims, by_sequence=bool(contract.order.sequence)).where(_lives(days))
-    arrivals = sorted(row[0] for row in living.select("arrival_date").distinct().collect())
-    rows = _bronze_rows(spark, settings, contract, arrivals)
+    living = winners(claims, by_sequence=bool(contract.order.sequence)).where(_lives(days)).persist()
+    arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
+    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
 
 
@@ -136,21 +136,29 @@ def _merge_source(
     arrival_days: Collection[date],
 ) -> DataFrame:
     """One row per key of the ingestions: its winner, whether that lives on one of the days, and the row if it is at hand."""
-    log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
-    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
-    claims = log.join(F.broadcast(spoken_of), "record_key", "left_semi")
+    claims = _claims_of_keys(spark, settings, contract, ingestion_ids)
     won = winners(claims, by_sequence=bool(contract.order.sequence)).withColumn("_lives", _lives(days))
-    rows = _bronze_rows(spark, settings, contract, arrival_days).withColumn("_present", F.lit(True))
     rest = won.select("record_key", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
-    same_row = [rows.record_key == rest.record_key, rows.ingestion_id == rest._ingestion_id, rows.line_number == rest._line_number]
-    joined = rest.join(rows, [*same_row], "left")
-    return joined.select(
-        rest.record_key,
-        *(rows[name] for name in rows.columns if name != "record_key"),
-        "_lives",
-        "retired",
-        *(f"_{name}" for name in ORDER),
-    )
+    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
+    same_row = [
+        rows.record_key == rest.record_key,
+        rows.ingestion_id == rest._ingestion_id,
+        rows.line_number == rest._line_number,
+    ]
+    return rest.join(rows, same_row, "left").drop(rows.record_key)
+
+
+def _claims_of_keys(
+    spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
+) -> DataFrame:
+    """Every claim, of any ingestion, on the keys that these ingestions speak of."""
+    path_ = key_log.path(settings, contract.dataset)
+    keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
+    if len(keys) <= settings.local_rows:
+        return frames.scan(spark, settings, path_, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+    log = spark.read.format("delta").load(path_)
+    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
+    return log.join(spoken_of, "record_key", "left_semi")
 
 
 def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
@@ -168,10 +176,13 @@ def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
     """
 
 
-def _bronze_rows(spark: SparkSession, settings: Settings, contract: SourceContract, arrival_days: Collection[date]) -> DataFrame:
+def _bronze_rows(
+    spark: SparkSession, settings: Settings, contract: SourceContract, where: Mapping[str, Collection[Any]]
+) -> DataFrame:
+    """Silver's columns of the sound rows in Bronze that meet ``where``."""
     columns = [name for name, _ in silver_columns(contract)]
-    table = spark.read.format("delta").load(bronze.path(settings, contract.dataset))
-    return table.where(F.col("arrival_date").isin(sorted(arrival_days)) & F.col("malformed_reason").isNull()).select(*columns)
+    rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), [*columns, "malformed_reason"], where)
+    return rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
 
 
 def _lives(days: Collection[date]) -> Column:

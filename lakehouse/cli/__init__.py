@@ -1,0 +1,32 @@
+"""The command line: one module a command group; each only parses, calls, and prints."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from lakehouse.cli import contract, replay
+from lakehouse.cli.console import errors
+from lakehouse.contracts import ContractError
+
+app = typer.Typer(
+    help="A lakehouse that keeps history honest.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+app.add_typer(contract.app, name="contract")
+app.command("replay")(replay.replay)
+
+
+def main() -> None:
+    """Run the command line; known problems end in a sentence and exit code 1."""
+    from lakehouse.cli.console import KNOWN_PROBLEMS  # noqa: PLC0415 (imports Dagster, which `--help` need not wait for)
+
+    try:
+        app()
+    except ContractError as problem:
+        for mistake in problem.mistakes:
+            errors.print(mistake, style="red", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KNOWN_PROBLEMS() as problem:
+        errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
+        sys.exit(1)

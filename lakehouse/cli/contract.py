@@ -1,0 +1,38 @@
+"""``lakehouse contract``: checking contract files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakehouse.cli.console import out
+from lakehouse.contracts import ContractError, SourceContract, load_contract
+
+app = typer.Typer(help="Check contracts.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Check contracts."""
+
+
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML).")]) -> None:
+    """Validate contracts; each mistake is named by file, line and field."""
+    mistakes: list[str] = []
+    for file in files:
+        try:
+            contract = load_contract(file)
+        except ContractError as error:
+            mistakes += error.mistakes
+            continue
+        if isinstance(contract, SourceContract):
+            out.print(
+                f"{file}: source {contract.dataset}, {len(contract.model.fields)} fields, key {', '.join(contract.primary_key)}"
+            )
+        else:
+            out.print(f"{file}: metric {contract.metric} over {contract.source}, {len(contract.measures)} measures")
+    if mistakes:
+        raise ContractError(mistakes)

@@ -1,0 +1,73 @@
+"""``ops/restatements``: up to which silver version a metric has been brought, by which run, and which days that changed.
+
+It is the restatement sensor's memory and the answer to "why was this day restated"; without it a metric is computed
+again for all days, and days that come out equal are not written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date, datetime
+
+    from lakehouse.settings import Settings
+
+_SCHEMA = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("run_id", pa.string()),
+        ("as_of", pa.timestamp("us", "UTC")),
+        ("silver_version", pa.int64()),
+        ("gold_version", pa.int64()),
+        ("days", pa.list_(pa.date32())),
+        ("causes", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Restatement:
+    """One run of a metric.
+
+    ``silver_version`` is the version that all earlier changes of silver have been brought up to, -1 when the run was
+    asked for some days only. ``causes`` counts, per silver day, the keys inserted, corrected, moved and deleted.
+    """
+
+    metric: str
+    run_id: str
+    as_of: datetime
+    silver_version: int
+    gold_version: int
+    days: list[date]
+    causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def record(settings: Settings, entry: Restatement) -> None:
+    """Append one run."""
+    row = {**vars(entry), "days": sorted(entry.days), "causes": json.dumps(entry.causes, sort_keys=True)}
+    store.append(
+        settings.table("ops", "restatements"),
+        pa.Table.from_pylist([row], schema=_SCHEMA),
+        options=settings.storage_options,
+        partition_by=["metric"],
+    )
+
+
+def of(settings: Settings, metric: str) -> list[Restatement]:
+    """All runs of a metric, oldest first."""
+    table = store.read(settings.table("ops", "restatements"), _SCHEMA.names, {"metric": [metric]}, settings.storage_options)
+    entries = [] if table is None else [Restatement(**row | {"causes": json.loads(row["causes"])}) for row in table.to_pylist()]
+    return sorted(entries, key=lambda entry: (entry.as_of, entry.gold_version))
+
+
+def silver_version(settings: Settings, metric: str) -> int:
+    """The silver version that the metric has been brought up to, -1 where it never was."""
+    return max((entry.silver_version for entry in of(settings, metric)), default=-1)

@@ -1,0 +1,1 @@
+"""Dagster, thin: assets, checks, policies and sensors made from contracts. What they do is in ``tables``."""

@@ -1,0 +1,65 @@
+"""Contracts in, Dagster definitions out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse.contracts import ContractError
+from lakehouse.orchestration import check_assets, metric_assets, sensors, source_assets
+from lakehouse.orchestration.resources import LakeSpark, readers
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+
+def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
+    """Every asset, check and sensor of a catalog.
+
+    :raises ContractError: for a contract that loads but asks for what cannot be run yet.
+    """
+    _check_runnable(catalog)
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
+    all_checks: list[dg.AssetChecksDefinition] = []
+    all_sensors: list[dg.SensorDefinition] = []
+    with warnings.catch_warnings():
+        # Backfill policies (beta) and partitioned checks (preview) are pinned with Dagster's version.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        for contract in catalog.sources.values():
+            bronze = source_assets.bronze_asset(settings, contract)
+            silver = source_assets.silver_asset(settings, contract)
+            assets += [bronze, source_assets.arrivals_spec(contract), silver]
+            all_checks += check_assets.source_checks(settings, contract, bronze, silver)
+            all_sensors.append(sensors.landing_sensor(settings, contract))
+        for metric in catalog.metrics.values():
+            gold = metric_assets.gold_asset(settings, metric, catalog.sources[metric.source])
+            assets.append(gold)
+            all_checks.append(check_assets.metric_checks(settings, metric, gold))
+            all_sensors.append(sensors.restatement_sensor(settings, metric))
+        if catalog.sources:
+            all_sensors.append(sensors.automation(catalog))
+        tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
+        tables += [("gold", name) for name in catalog.metrics]
+        return dg.Definitions(
+            assets=assets,
+            asset_checks=all_checks,
+            sensors=all_sensors,
+            # In process: a step in a process of its own would live on when its run is killed.
+            executor=dg.in_process_executor,
+            resources={"spark": LakeSpark(), **readers(settings, tables)},
+        )
+
+
+def _check_runnable(catalog: Catalog) -> None:
+    refused = [
+        f"{name}: materialization.reprocess_policy: {contract.materialization.reprocess_policy!r} can be checked but not run yet; "
+        "use 'merge'"
+        for name, contract in catalog.sources.items()
+        if contract.materialization.reprocess_policy != "merge"
+    ]
+    if refused:
+        raise ContractError(refused)

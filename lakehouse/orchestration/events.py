@@ -1,0 +1,74 @@
+"""What a run tells Dagster: one materialization and one evaluation per check for each day it was really about.
+
+The assets yield no output, because Dagster would mark the whole range of a run as materialized; they log the events of
+their days instead. Evaluations name the materialization they judge, also in runs over a range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import date
+
+    from lakehouse.tables.checks import Outcome
+
+#: What an asset yields: an output would count as a materialization of every day in the run's range.
+NO_OUTPUT: tuple[dg.Output[None], ...] = ()
+
+
+def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:
+    """Log a materialization of ``key`` for each day, with its metadata."""
+    for day, metadata in sorted(days.items()):
+        context.log_event(dg.AssetMaterialization(key, partition=day.isoformat(), metadata=dict(metadata)))
+
+
+def checked(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[Outcome]
+) -> None:
+    """Log an evaluation per outcome, bound to the newest materialization of its partition."""
+    outcomes = list(outcomes)
+    partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
+    targets = _newest(context.instance, key, partitions)
+    for outcome in outcomes:
+        metadata = dict(outcome.numbers)
+        if outcome.explanation:
+            metadata["what_to_do"] = outcome.explanation
+        evaluation = dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=outcome.check,
+            passed=outcome.passed,
+            metadata=metadata,
+            target_materialization_data=targets.get(outcome.day.isoformat()),
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=outcome.explanation,
+            partition=outcome.day.isoformat(),
+        )
+        (getattr(context, "op_execution_context", context)).log_event(evaluation)
+
+
+def _newest(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str]
+) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
+    """The newest materialization of each partition."""
+    if not partitions:
+        return {}
+    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(partitions)
+    )
+    records = instance.get_event_records(
+        dg.EventRecordsFilter(
+            event_type=dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=key, storage_ids=list(storage_ids.values())
+        )
+    )
+    return {
+        record.partition_key: AssetCheckEvaluationTargetMaterializationData(
+            run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
+        )
+        for record in records
+        if record.partition_key
+    }

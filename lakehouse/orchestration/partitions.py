@@ -1,0 +1,48 @@
+"""Partitions of assets, and which of them a run is about."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from lakehouse.domain.days import from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.contracts import SourceContract
+
+#: The exact days of a run whose range tags span more than it is about.
+DAYS_TAG = "lakehouse/days"
+
+
+def arrival_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
+    """Bronze's partitions, today included."""
+    return dg.DailyPartitionsDefinition(contract.source.start_date.isoformat(), end_offset=1)
+
+
+def event_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
+    """The partitions of silver and gold; events may lie a little ahead of their arrival."""
+    ahead = contract.clocks.max_ahead.days
+    return dg.DailyPartitionsDefinition(contract.first_event_day.isoformat(), end_offset=2 + ahead)
+
+
+def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
+    """The days a run is about: those of its tag, else of its partition or range."""
+    tag = context.run.tags.get(DAYS_TAG)
+    if tag:
+        return from_json(tag)
+    op_context = getattr(context, "op_execution_context", context)
+    return [date.fromisoformat(key) for key in op_context.partition_keys]
+
+
+def tags_for(days: Collection[date]) -> dict[str, str]:
+    """The tags of a single run about scattered days: Dagster's range around them, and our exact list."""
+    return {
+        ASSET_PARTITION_RANGE_START_TAG: min(days).isoformat(),
+        ASSET_PARTITION_RANGE_END_TAG: max(days).isoformat(),
+        DAYS_TAG: to_json(days),
+    }

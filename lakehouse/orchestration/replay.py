@@ -1,0 +1,174 @@
+"""Taking arrival days in order, each as if it were today, through the same assets in one process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime, time, timezone
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lakehouse.ledger import ingestions, progress
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.orchestration.partitions import tags_for
+from lakehouse.tables import landing, publish
+from lakehouse.tables.ingest import news
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.settings import Settings
+
+
+#: The events are in Dagster's storage; a terminal has the progress bar.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+class RunFailedError(Exception):
+    """A run of a replay failed; its text names the asset, the days and the reason."""
+
+
+@dataclass(frozen=True)
+class DayResult:
+    """What one arrival day did. ``restated`` are the days written per metric, ``causes`` the keys changed in silver."""
+
+    arrival_date: date
+    rows: int
+    malformed: int
+    files: int
+    held: list[str]
+    touched: list[date]
+    restated: dict[str, list[date]] = field(default_factory=dict)
+    causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The result in types that JSON knows."""
+        plain = asdict(self)
+        plain["arrival_date"] = self.arrival_date.isoformat()
+        plain["touched"] = [day.isoformat() for day in self.touched]
+        plain["restated"] = {metric: [day.isoformat() for day in days] for metric, days in self.restated.items()}
+        return plain
+
+
+class Replay:
+    """Replays one source.
+
+    :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+    """
+
+    def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
+        self._settings = settings
+        self._source = source
+        self._contract: SourceContract = catalog.sources[source]
+        self._metrics = catalog.metrics_of(source)
+        self._instance = instance
+        self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
+
+    def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
+        """The arrival days with files, in order, and complaints about files whose day is not a partition."""
+        files, complaints = landing.landing_files(self._settings, self._contract)
+        days = {file.arrival_date for file in files}
+        wanted = [day for day in sorted(days) if (first is None or day >= first) and (last is None or day <= last)]
+        return wanted, complaints
+
+    def days(self, days: Collection[date]) -> Iterator[DayResult]:
+        """Take arrival days through the layers, one after another; what is done already is passed over quickly.
+
+        :raises RunFailedError: when a run fails; start the replay again when the reason is mended.
+        """
+        for day in sorted(days):
+            self._settings.now = datetime.combine(day, time(23, 59, 59), timezone.utc)
+            yield self.day(day)
+
+    def day(self, day: date) -> DayResult:
+        """Take one arrival day through the layers."""
+        start = perf_counter()
+        if self._has_news(day):
+            self.run(dg.AssetKey(["bronze", self._source]), [day])
+        touched = sorted(progress.pending(self._settings, self._source))
+        if touched:
+            self.run(dg.AssetKey(["silver", self._source]), touched)
+        restated: dict[str, list[date]] = {}
+        causes: dict[str, dict[str, int]] = {}
+        for metric in self._metrics:
+            pending = publish.pending(self._settings, metric)
+            causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
+            if pending.days:
+                tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
+                written = self.run(gold_key(metric.metric), sorted(pending.days), tag)
+                restated[metric.metric] = written
+        entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
+        done = [entry for entry in entries if entry.status == "ingested"]
+        return DayResult(
+            arrival_date=day,
+            rows=sum(entry.rows for entry in done),
+            malformed=sum(entry.malformed for entry in done),
+            files=len(done),
+            held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
+            touched=touched,
+            restated=restated,
+            causes=causes,
+            seconds=round(perf_counter() - start, 3),
+        )
+
+    def run(self, key: dg.AssetKey, days: list[date], tags: Mapping[str, str] | None = None) -> list[date]:
+        """Materialize days of one asset in this process.
+
+        :returns: the days whose content it wrote, where the asset says so.
+        """
+        result = self._job.execute_in_process(
+            instance=self._instance,
+            asset_selection=[key],
+            tags={**tags_for(days), **(tags or {})},
+            run_config=_QUIET,
+            raise_on_error=False,
+        )
+        if not result.success:
+            failure = next(event for event in result.all_events if event.is_step_failure)
+            error = failure.step_failure_data.error
+            cause = error.cause if error and error.cause else error
+            reason = (cause.message if cause else "unknown").strip().splitlines()[0]
+            span = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]}"
+            msg = f"{key.to_user_string()} failed for {span}: {reason}"
+            raise RunFailedError(msg)
+        return [
+            date.fromisoformat(event.partition or "")
+            for event in result.all_events
+            if event.is_step_materialization and event.asset_key == key and _says_restated(event)
+        ]
+
+    def _has_news(self, day: date) -> bool:
+        files, _ = landing.landing_files(self._settings, self._contract)
+        known = ingestions.all_of(self._settings, self._source)
+        return any(file.arrival_date == day for file in news(files, known))
+
+
+def local_instance(home: Path | None = None) -> dg.DagsterInstance:
+    """The instance that the UI shows: DAGSTER_HOME, else ``dagster_home`` here, else one that ends with the process."""
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+    home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
+    if "DAGSTER_HOME" not in os.environ and home is not None:
+        os.environ["DAGSTER_HOME"] = str(home)
+    return dg.DagsterInstance.get() if "DAGSTER_HOME" in os.environ else dg.DagsterInstance.ephemeral()
+
+
+def total_causes(results: Collection[DayResult]) -> Counter[str]:
+    """All changed keys of some arrival days, by what happened to them."""
+    totals: Counter[str] = Counter()
+    for result in results:
+        for what in result.causes.values():
+            totals.update(what)
+    return totals
+
+
+def _says_restated(event: dg.DagsterEvent) -> bool:
+    restated = event.materialization.metadata.get("restated")
+    return restated is not None and bool(restated.value)

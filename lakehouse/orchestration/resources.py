@@ -1,0 +1,49 @@
+"""Resources: the Spark session (dagster-pyspark) and a JVM-free reader per table (dagster-deltalake)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dagster_deltalake import DeltaTableResource, LocalConfig
+from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark.resources import spark_session_from_config
+from pydantic import PrivateAttr
+
+from lakehouse.settings import Settings
+from lakehouse.tables.session import spark_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+
+class LakeSpark(LazyPySparkResource):
+    """The session as the settings say, started by the first asset that asks for it.
+
+    Java and the JARs are looked for only then, so that the UI opens on a machine that has neither.
+    """
+
+    spark_config: dict[str, Any] = {}
+    _session: Any = PrivateAttr(default=None)
+
+    @property
+    def spark_session(self) -> SparkSession:
+        """:raises SetupProblem: when Java or a JAR is missing."""
+        if self._session is None:
+            self._session = spark_session_from_config(spark_options(Settings()) | self.spark_config)
+        return self._session
+
+    def session(self) -> SparkSession:
+        """The same as a function, for code that may not need it."""
+        return self.spark_session
+
+
+def readers(settings: Settings, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
+    """A reader per table, named ``<layer>_<table>``, for assets of your own; local roots only."""
+    if "://" in settings.root:
+        return {}
+    return {
+        f"{layer}_{name}": DeltaTableResource(url=settings.table(layer, name), storage_options=LocalConfig())
+        for layer, name in tables
+    }

@@ -1,0 +1,117 @@
+"""Bringing silver days up to date: by merging what is pending, else by a rebuild from Bronze."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from delta.exceptions import DeltaConcurrentModificationException
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.ledger import ingestions, key_log, progress, store
+from lakehouse.tables import bronze, changes, delta, silver
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+#: A conflict with another writer is answered by computing everything again from a fresh read: writing the same
+#: DataFrame again would undo what the other one wrote.
+recomputed_on_conflict = retry(
+    retry=retry_if_exception_type(DeltaConcurrentModificationException),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(multiplier=0.2, max=5),
+    reraise=True,
+)
+
+
+@dataclass(frozen=True)
+class SilverUpdate:
+    """What a run did to silver: days merged, days rebuilt, and what changed on the days whose content is another now."""
+
+    merged: frozenset[date]
+    rebuilt: frozenset[date]
+    changes: dict[date, Counter[str]]
+    version: int
+
+
+class IncompleteKeyLogError(Exception):
+    """The key log does not cover Bronze, so that a rebuild would lose rows."""
+
+
+def update(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    days: Collection[date],
+    run_id: str,
+) -> SilverUpdate:
+    """Bring ``days`` up to date, each by the cheaper way that gives the same rows (R3).
+
+    :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
+    """
+    source = contract.dataset
+    target = silver.path(settings, source)
+    waiting = progress.pending(settings, source)
+    merged = frozenset(day for day in days if day in waiting)
+    rebuilt = frozenset(days) - merged
+    silver.ensure_table(session(), settings, contract)
+    before = delta.version(settings, target)
+    if merged:
+        _merge(settings, contract, session(), merged, set().union(*(waiting[day] for day in merged)), run_id)
+    if rebuilt and delta.version(settings, bronze.path(settings, source)) >= 0:
+        _rebuild(settings, contract, session(), rebuilt, run_id)
+    table = store.open_table(target, settings.storage_options)
+    after = before if table is None else table.version()
+    changed = {} if table is None else changes.describe(table, before + 1, after)
+    return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
+
+
+@recomputed_on_conflict
+def _merge(
+    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+) -> None:
+    source = contract.dataset
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
+    why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids)}
+    silver.merge(spark, settings, contract, days, ids, arrivals, why)
+    progress.record(
+        settings,
+        source,
+        run_id=run_id,
+        days=days,
+        ingestion_ids=ids,
+        method="merge",
+        silver_version=delta.version(settings, silver.path(settings, source)),
+        now=settings.clock(),
+    )
+
+
+@recomputed_on_conflict
+def _rebuild(settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], run_id: str) -> None:
+    _check_key_log(settings, contract.dataset)
+    silver.rebuild(spark, settings, contract, days, {"run_id": run_id, "method": "rebuild"})
+
+
+def _check_key_log(settings: Settings, source: str) -> None:
+    """:raises IncompleteKeyLogError: when Bronze holds ingestions that the key log has not."""
+    held = store.read(bronze.path(settings, source), ["ingestion_id", "arrival_date"], None, settings.storage_options)
+    logged = store.read(key_log.path(settings, source), ["ingestion_id"], None, settings.storage_options)
+    have = set() if logged is None else set(pc.unique(logged["ingestion_id"]).to_pylist())
+    pairs = set() if held is None else set(zip(held["ingestion_id"].to_pylist(), held["arrival_date"].to_pylist()))
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    missing = sorted({day for one, day in pairs if one not in have and one not in known})
+    if missing:
+        msg = (
+            f"the operational tables of {source} do not cover Bronze (arrival days {missing[0]} to {missing[-1]}): "
+            f"materialize bronze/{source} for these days, then silver again"
+        )
+        raise IncompleteKeyLogError(msg)

@@ -1,0 +1,172 @@
+"""Checks on what was written, read by another engine than the one that wrote it. Dagster shows them per partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.ledger import ingestions, key_log, store
+from lakehouse.tables import bronze, gold, silver
+from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import date
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.tables.schema import Columns
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check on one partition. ``explanation`` says what to do where it failed."""
+
+    check: str
+    day: date
+    passed: bool
+    numbers: dict[str, Any] = field(default_factory=dict)
+    explanation: str | None = None
+
+
+BRONZE = {
+    "contract_schema": "The table has the columns and types of the contract.",
+    "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
+    "no_file_held": "No file of the day waits because it could not be read as a whole.",
+}
+SILVER = {
+    "contract_schema": "The table has the columns and types of the contract.",
+    "unique_key": "No key lives twice on the day.",
+    "required_fields": "Every field that the contract requires is there.",
+}
+GOLD = {
+    "unique_grain": "The day has one row per value of the grain.",
+    "totals_equal_silver": "Additive measures and row counts add up to those of silver.",
+}
+
+
+def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """Every bronze check on each arrival day."""
+    source = contract.dataset
+    options = settings.storage_options
+    entries = ingestions.all_of(settings, source)
+    schema = _schema_outcomes(store.open_table(bronze.path(settings, source), options), bronze_columns(contract), days)
+    where = {"arrival_date": list(days)}
+    rows = store.read(bronze.path(settings, source), ["arrival_date", "malformed_reason"], where, options)
+    in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
+    sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
+    log = store.read(key_log.path(settings, source), ["arrival_date", "kind"], where, options)
+    own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
+    held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
+    outcomes = list(schema)
+    for day in sorted(days):
+        read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
+        malformed = in_bronze[day] - sound[day]
+        numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": own[day], "malformed": malformed}
+        balanced = read == in_bronze[day] == own[day] + malformed
+        outcomes.append(Outcome("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
+        messages = [entry.message for entry in ingestions.still_held(entries) if entry.arrival_date == day]
+        outcomes.append(
+            Outcome("no_file_held", day, not messages, {"files_held": held[day]}, "; ".join(filter(None, messages)) or None)
+        )
+    return outcomes
+
+
+def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """Every silver check on each event day."""
+    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    outcomes = _schema_outcomes(table, silver_columns(contract), days)
+    required = [item.name for item in contract.typed_fields if item.required]
+    rows = (
+        None if table is None else store.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
+    )
+    by_day = _by_day(rows, ["record_key"], days)
+    missing: Counter[date] = Counter()
+    for name in required if rows is not None else []:
+        missing.update(rows.filter(pc.is_null(rows[name]))["event_date"].to_pylist())
+    for day in sorted(days):
+        total, distinct = by_day[day]
+        outcomes.append(
+            Outcome(
+                "unique_key",
+                day,
+                total == distinct,
+                {"rows": total, "keys": distinct},
+                _unless(total == distinct, "rebuild the day: materialize it again"),
+            )
+        )
+        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": total, "missing": missing[day]}))
+    return outcomes
+
+
+def check_gold(
+    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Collection[date]
+) -> list[Outcome]:
+    """Every gold check on each event day."""
+    table = store.open_table(gold.path(settings, metric.metric), settings.storage_options)
+    additive = ["row_count", *(measure.name for measure in metric.measures if measure.additive)]
+    rows = (
+        None if table is None else store.read_version(table, ["event_date", *metric.grain, *additive], {"event_date": list(days)})
+    )
+    by_day = _by_day(rows, metric.grain, days)
+    published = _totals(rows, additive)
+    source = gold.compute(gold.silver_rows(session(), settings, metric, days), metric, days, grain=[]).toArrow()
+    expected = _totals(source.select(["event_date", *additive]), additive)
+    outcomes = []
+    for day in sorted(days):
+        total, distinct = by_day[day]
+        if metric.grain:
+            outcomes.append(Outcome("unique_grain", day, total == distinct, {"rows": total, "groups": distinct}))
+        else:
+            outcomes.append(Outcome("unique_grain", day, total <= 1, {"rows": total, "groups": min(total, 1)}))
+        numbers = {name: _number(value) for name, value in published.get(day, {}).items()}
+        equal = published.get(day, {}) == expected.get(day, {})
+        wanted = {f"silver_{name}": _number(value) for name, value in expected.get(day, {}).items()}
+        outcomes.append(
+            Outcome(
+                "totals_equal_silver", day, equal, numbers | wanted, _unless(equal, "silver has moved on: materialize the day")
+            )
+        )
+    return outcomes
+
+
+def _schema_outcomes(table: DeltaTable | None, columns: Columns, days: Collection[date]) -> list[Outcome]:
+    wanted = arrow_schema(columns)
+    found = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
+    actual = {item.name: item.type for item in found}
+    wrong = [item.name for item in wanted if actual.get(item.name) != item.type]
+    passed = table is None or not wrong
+    note = None if passed else f"not as the contract says: {', '.join(wrong)}"
+    return [Outcome("contract_schema", day, passed, {"columns": len(wanted)}, note) for day in sorted(days)]
+
+
+def _by_day(rows: pa.Table | None, keys: Sequence[str], days: Collection[date]) -> dict[date, tuple[int, int]]:
+    """Rows, and distinct values of ``keys``, per day."""
+    if rows is None:
+        return dict.fromkeys(days, (0, 0))
+    total = Counter(rows["event_date"].to_pylist())
+    distinct = Counter(rows.group_by(["event_date", *keys]).aggregate([])["event_date"].to_pylist())
+    return {day: (total[day], distinct[day]) for day in days}
+
+
+def _totals(rows: pa.Table | None, measures: Sequence[str]) -> dict[date, dict[str, Any]]:
+    if rows is None or not len(rows):
+        return {}
+    sums = rows.group_by("event_date").aggregate([(name, "sum") for name in measures])
+    return {row["event_date"]: {name: row[f"{name}_sum"] for name in measures} for row in sums.to_pylist()}
+
+
+def _number(value: Any) -> int | float | None:
+    return value if value is None or isinstance(value, int) else float(value)
+
+
+def _unless(passed: bool, explanation: str) -> str | None:  # noqa: FBT001
+    return None if passed else explanation

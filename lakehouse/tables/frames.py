@@ -1,0 +1,38 @@
+"""Rows of a Delta table as a DataFrame, by whichever way is cheaper.
+
+A handful of rows is read by delta-rs and handed to Spark as local data: that saves Delta's own jobs (a snapshot and a
+file listing per scan, which cost more than the rows do). More than that is left to Spark's tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.ledger.store import Where
+    from lakehouse.settings import Settings
+
+
+def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
+    """The rows of a table whose columns hold one of the values given for them.
+
+    :raises FileNotFoundError: where there is no table.
+    """
+    table = store.open_table(path, settings.storage_options)
+    if table is None:
+        msg = f"there is no table at {path}; materialize the layer below it first"
+        raise FileNotFoundError(msg)
+    if store.rows_at_most(table, where) <= settings.local_rows:
+        return spark.createDataFrame(store.read_version(table, columns, where))
+    frame = spark.read.format("delta").load(path)
+    for column, values in where.items():
+        frame = frame.where(F.col(column).isin(sorted(values)))
+    return frame.select(*columns)
