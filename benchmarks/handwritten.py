@@ -36,10 +36,10 @@ def arrival_day(spark: SparkSession, file: Path, root: Path) -> int:
     )
     days = [row[0] for row in batch.select("event_date").distinct().collect()]
     magnitude = F.col("mag").cast("decimal(6,2)")
-    daily = (
-        spark.read.format("delta").load(silver).where(F.col("event_date").isin(days)).groupBy("event_date")
-        .agg(F.count("*").alias("n_events"), F.count("mag").alias("n_with_mag"), F.sum(magnitude).alias("sum_mag"), F.max(magnitude).alias("max_mag"))
-    )  # fmt: skip
+    measures = [F.count("*").alias("n_events"), F.count("mag").alias("n_with_mag")]
+    measures += [F.sum(magnitude).alias("sum_mag"), F.max(magnitude).alias("max_mag")]
+    touched = spark.read.format("delta").load(silver).where(F.col("event_date").isin(days))
+    daily = touched.groupBy("event_date").agg(*measures)
     where = f"event_date IN ({', '.join(repr(str(day)) for day in days)})"
     writer = daily.write.format("delta").mode("overwrite").partitionBy("event_date")
     (writer.option("replaceWhere", where) if DeltaTable.isDeltaTable(spark, gold) else writer).save(gold)

@@ -67,9 +67,9 @@ class RowParser:
     def row(self, record: Record) -> dict[str, Any]:
         """The record's row; a malformed one holds the raw text and the reason, and no typed values."""
         row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
+        if record.values is None:
+            return row | {"malformed_reason": record.problem}
         try:
-            if record.values is None:
-                raise Malformed(record.problem)
             return row | self._typed(record.values)
         except Malformed as problem:
             return row | {"malformed_reason": str(problem)}

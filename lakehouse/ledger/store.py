@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from pyarrow import fs
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 if TYPE_CHECKING:
@@ -38,8 +40,16 @@ def read(
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """As :func:`read`, of a table that is open already."""
-    rows = table.to_pyarrow_dataset(file_pruning_predicate=_pruning(table, where))
+    rows = table.to_pyarrow_dataset(filesystem=_local(table), file_pruning_predicate=_pruning(table, where))
     return rows.to_table(columns=None if columns is None else list(columns), filter=_condition(where))
+
+
+def _local(table: DeltaTable) -> fs.FileSystem | None:
+    """Arrow's own file system for local tables: reading through delta-rs's can end the process with an abort at exit."""
+    uri = table.table_uri
+    if "://" in uri and not uri.startswith("file://"):
+        return None
+    return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
 
 
 def rows_at_most(table: DeltaTable, where: Where) -> int:

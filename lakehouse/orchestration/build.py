@@ -56,8 +56,8 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
 
 def _check_runnable(catalog: Catalog) -> None:
     refused = [
-        f"{name}: materialization.reprocess_policy: {contract.materialization.reprocess_policy!r} can be checked but not run yet; "
-        "use 'merge'"
+        f"{name}: materialization.reprocess_policy: {contract.materialization.reprocess_policy!r} can be checked but not "
+        "run yet; use 'merge'"
         for name, contract in catalog.sources.items()
         if contract.materialization.reprocess_policy != "merge"
     ]

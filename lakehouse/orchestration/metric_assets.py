@@ -1,6 +1,7 @@
 """The asset of a metric: gold by event day."""
 
 from collections.abc import Iterator
+
 import dagster as dg
 
 from lakehouse.contracts import MetricContract, SourceContract

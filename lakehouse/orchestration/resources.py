@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dagster_deltalake import DeltaTableResource, LocalConfig
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
+from pyspark.sql import SparkSession
 
 from lakehouse.settings import Settings
 from lakehouse.tables.session import spark_options
@@ -15,23 +16,23 @@ from lakehouse.tables.session import spark_options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import SparkSession
 
-
-class LakeSpark(LazyPySparkResource):
+class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
     """The session as the settings say, started by the first asset that asks for it.
 
     Java and the JARs are looked for only then, so that the UI opens on a machine that has neither.
     """
 
-    spark_config: dict[str, Any] = {}
+    spark_config: dict[str, Any] = Field(default_factory=dict)
     _session: Any = PrivateAttr(default=None)
 
     @property
     def spark_session(self) -> SparkSession:
         """:raises SetupProblem: when Java or a JAR is missing."""
         if self._session is None:
-            self._session = spark_session_from_config(spark_options(Settings()) | self.spark_config)
+            # Runs of one process share its session; options take effect when that is started.
+            running = SparkSession.getActiveSession()
+            self._session = running or spark_session_from_config(spark_options(Settings()) | self.spark_config)
         return self._session
 
     def session(self) -> SparkSession:

@@ -1,5 +1,6 @@
 """The assets of a source: bronze by arrival day, arrivals (which event days were touched), silver by event day."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -128,7 +129,7 @@ def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, 
 
 
 def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, Any]:
-    what = result.changes.get(day, {})
+    what = result.changes.get(day, Counter())
     return {
         "method": "merge" if day in result.merged else "rebuild",
         "dagster/row_count": rows,

@@ -11,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.ledger import ingestions, key_log, progress, store
 from lakehouse.tables import bronze, changes, delta, silver
+from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -82,7 +83,8 @@ def _merge(
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids)}
-    silver.merge(spark, settings, contract, days, ids, arrivals, why)
+    with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
+        silver.merge(spark, settings, contract, days, ids, arrivals, why)
     progress.record(
         settings,
         source,
@@ -98,7 +100,9 @@ def _merge(
 @recomputed_on_conflict
 def _rebuild(settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], run_id: str) -> None:
     _check_key_log(settings, contract.dataset)
-    silver.rebuild(spark, settings, contract, days, {"run_id": run_id, "method": "rebuild"})
+    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
+        silver.rebuild(spark, settings, contract, days, {"run_id": run_id, "method": "rebuild"})
 
 
 def _check_key_log(settings: Settings, source: str) -> None:

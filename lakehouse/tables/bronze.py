@@ -42,6 +42,11 @@ def app_id(source: str, content_hash: str) -> str:
     return f"bronze:{source}:{content_hash}"
 
 
+def is_large(file: LandingFile) -> bool:
+    """Whether a file is worth a task of its own."""
+    return file.size > _PARSED_HERE_BYTES
+
+
 def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str) -> Iterator[pa.RecordBatch]:
     """The rows of one delivery, as Arrow batches of :func:`bronze_columns`."""
     schema = arrow_schema(bronze_columns(contract))
@@ -61,7 +66,7 @@ def delivery_frame(
 ) -> DataFrame:
     """The same as a DataFrame of one partition: a large file is parsed by a task, wherever Spark runs it."""
     file_path = file.path
-    if file.size <= _PARSED_HERE_BYTES:
+    if not is_large(file):
         batches = list(delivery_rows(settings, contract, delivery, file_path))
         rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
         return spark.createDataFrame(rows).coalesce(1)

@@ -90,7 +90,9 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
     )
     by_day = _by_day(rows, ["record_key"], days)
     missing: Counter[date] = Counter()
-    for name in required if rows is not None else []:
+    for name in required:
+        if rows is None:
+            break
         missing.update(rows.filter(pc.is_null(rows[name]))["event_date"].to_pylist())
     for day in sorted(days):
         total, distinct = by_day[day]

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.domain.days import reach_back
 from lakehouse.ledger import store
 from lakehouse.tables import changes, delta, frames, silver
+from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -51,6 +52,13 @@ def restate(
 
     :returns: the days written.
     """
+    with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
+        return _restate(spark, settings, metric, days, why)
+
+
+def _restate(
+    spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], why: dict[str, Any]
+) -> set[date]:
     target = path(settings, metric.metric)
     wanted = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
     if delta.version(settings, target) < 0:
@@ -61,6 +69,11 @@ def restate(
         rows = wanted.filter(pc.is_in(wanted["event_date"], pa.array(sorted(different), pa.date32())))
         delta.replace_days(spark.createDataFrame(rows).coalesce(1), target, different, why)
     return different
+
+
+def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
+    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
+    return 0 if table is None else store.rows_at_most(table, {"event_date": source_days(metric, days)})
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:

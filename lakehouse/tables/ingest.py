@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,10 @@ from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import ingestions, key_log, store
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.tables import bronze, landing
+from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -83,10 +84,11 @@ class Ingest:
 
     def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
         delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())
-        if not self._in_bronze(file, print_):
+        if not self._in_bronze(print_):
             frame = bronze.delivery_frame(self._session(), self._settings, self._contract, delivery, file)
             why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
-            bronze.append(frame, self._settings, self._source, print_.content_hash, why)
+            with sized_for(self._session(), self._settings, many=bronze.is_large(file)):
+                bronze.append(frame, self._settings, self._source, print_.content_hash, why)
         rows = self._claims_in_bronze(file, print_)
         claims = key_log.claims(rows)
         key_log.append(self._settings, self._source, print_.ingestion_id, claims)
@@ -104,13 +106,13 @@ class Ingest:
             touched_rows=[own_days[day] for day in touched],
         )
 
-    def _in_bronze(self, file: LandingFile, print_: Fingerprint) -> bool:
+    def _in_bronze(self, print_: Fingerprint) -> bool:
         """Whether a run that was killed got as far as Bronze's commit."""
         table = store.open_table(bronze.path(self._settings, self._source), self._options)
         return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
 
     def _claims_in_bronze(self, file: LandingFile, print_: Fingerprint) -> pa.Table:
-        where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
+        where: dict[str, Collection[Any]] = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
         found = store.read(bronze.path(self._settings, self._source), key_log.BRONZE_COLUMNS, where, self._options)
         if found is None:
             msg = f"bronze/{self._source} is gone from {self._settings.root} in the middle of a run"

@@ -60,7 +60,10 @@ def java() -> str:
     release = said.stderr.partition('version "')[2].partition('"')[0]
     major = release.split(".")[0]
     if not major.isdigit() or int(major) not in JAVA_VERSIONS:
-        msg = f"Java {release or 'of unknown version'} at {found} will not do: Spark 4.2 runs on Java 17 or 21; set JAVA_HOME to one of these"
+        msg = (
+            f"Java {release or 'of unknown version'} at {found} will not do: Spark 4.2 runs on Java 17 or 21; "
+            "set JAVA_HOME to one of these"
+        )
         raise SetupProblem(msg)
     return found
 

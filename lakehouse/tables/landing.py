@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fnmatch import translate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,7 +79,7 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
 def open_file(settings: Settings, contract: SourceContract, path: str) -> BinaryIO:
     """The bytes of a landing file."""
     system, _ = _file_system(settings.landing_of(contract.dataset))
-    return system.open_input_stream(path, compression=None)
+    return cast("BinaryIO", system.open_input_stream(path, compression=None))
 
 
 def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile) -> Fingerprint:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,10 @@ import platformdirs
 from lakehouse.tables.jars import delta_jars, java
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
     from lakehouse.settings import Settings
 
 _DELTA = {
@@ -35,6 +40,11 @@ _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_MANY_ROWS = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 #: Options of a local JVM.
 _LOCAL = {
@@ -66,6 +76,21 @@ def spark_options(settings: Settings) -> dict[str, str]:
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
     return options | settings.spark_conf
+
+
+@contextmanager
+def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterator[None]:
+    """Plan what happens inside for many rows, where there are many: then generating code pays."""
+    if settings.spark_profile == "large" or not many:
+        yield
+        return
+    for name in _SMALL:
+        spark.conf.set(name, _MANY_ROWS[name])
+    try:
+        yield
+    finally:
+        for name, value in _SMALL.items():
+            spark.conf.set(name, value)
 
 
 def _java_options(settings: Settings, jars: list[Path]) -> list[str]:

@@ -142,8 +142,8 @@ def _merge_source(
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
-        rows.ingestion_id == rest._ingestion_id,
-        rows.line_number == rest._line_number,
+        rows.ingestion_id == rest["_ingestion_id"],
+        rows.line_number == rest["_line_number"],
     ]
     return rest.join(rows, same_row, "left").drop(rows.record_key)
 
@@ -167,13 +167,14 @@ def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
     ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
     theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
+    # Made of the contract's names and of dates; no value of a row gets into it.
     return f"""
         ON t.event_date IN ({delta.day_literals(days)}) AND t.record_key = s.record_key
         WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
         WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(f"t.`{name}` = s.`{name}`" for name in columns)}
         WHEN NOT MATCHED AND s._lives AND s._present THEN
             INSERT ({", ".join(f"`{name}`" for name in columns)}) VALUES ({", ".join(f"s.`{name}`" for name in columns)})
-    """
+    """  # noqa: S608
 
 
 def _bronze_rows(

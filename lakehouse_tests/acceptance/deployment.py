@@ -1,0 +1,111 @@
+"""A real deployment for tests: ``dagster dev`` with webserver and daemon on a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+class Deployment:
+    """``dagster dev`` as the README starts it; GraphQL is what the UI itself speaks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "lake"
+        self.home = folder / "dagster_home"
+        self.home.mkdir(parents=True)
+        shutil.copy(CHECKOUT / "dagster_home" / "dagster.yaml", self.home)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.environment = os.environ | {
+            "DAGSTER_HOME": str(self.home),
+            "LAKEHOUSE_ROOT": str(self.root),
+            "LAKEHOUSE_SENSOR_SECONDS": "5",
+            "LAKEHOUSE_SETTLE_SECONDS": "1",
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        command = [
+            str(Path(sys.executable).with_name("dagster")),
+            "dev",
+            "-w",
+            str(CHECKOUT / "workspace.yaml"),
+            "-p",
+            str(self.port),
+        ]
+        with (self.folder / "dagster.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            )
+            try:
+                self.until(lambda: self.graphql("{version}")["version"], 120, "the webserver")
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGINT)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        address = f"http://127.0.0.1:{self.port}/graphql"
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            said = json.load(answer)
+        assert "errors" not in said, said
+        return said["data"]
+
+    def runs(self) -> list[dict[str, Any]]:
+        query = "{runsOrError(limit: 500) {... on Runs {results {runId status assetSelection {path} tags {key value}}}}}"
+        return self.graphql(query)["runsOrError"]["results"]
+
+    def materialized(self, *path: str) -> set[str]:
+        """The partitions of an asset that have a materialization."""
+        query = """query($key: AssetKeyInput!) {assetNodeOrError(assetKey: $key) {... on AssetNode {
+            assetMaterializations(limit: 1000) {partition}}}}"""
+        node = self.graphql(query, key={"path": list(path)})["assetNodeOrError"]
+        return {event["partition"] for event in node["assetMaterializations"]}
+
+    def backfill(self, path: list[str], partitions: list[str]) -> str:
+        """Launch a backfill as the UI's dialog does; gives its id."""
+        query = """mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $params) {
+            __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}}}"""
+        params = {"partitionNames": partitions, "assetSelection": [{"path": path}], "fromFailure": False}
+        said = self.graphql(query, params=params)["launchPartitionBackfill"]
+        assert said["__typename"] == "LaunchBackfillSuccess", said
+        return said["backfillId"]
+
+    def backfill_status(self, backfill_id: str) -> str:
+        query = "query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {status}}}"
+        return self.graphql(query, id=backfill_id)["partitionBackfillOrError"]["status"]
+
+    def until(self, met: Callable[[], Any], seconds: float, what: str) -> Any:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if found := met():
+                    return found
+            except OSError:
+                pass  # the webserver is not up yet
+            time.sleep(1)
+        tail = (self.folder / "dagster.log").read_text()[-6000:]
+        msg = f"waited {seconds} s in vain for {what}; the log ends with:\n{tail}"
+        raise AssertionError(msg)

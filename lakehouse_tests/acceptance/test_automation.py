@@ -1,0 +1,85 @@
+"""A file dropped into landing ends as a changed gold number with no click, and a backfill from the UI works per layer."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.ledger import store
+from lakehouse_tests.acceptance.deployment import Deployment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+
+HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id\n"
+FIRST = HEADER + "".join(
+    f"s{day}{n},north,2024-11-{day:02}T10:0{n}:00Z,10.00,{n},2024-11-05T06:00:00Z,insert,0,\n"
+    for day in (1, 2, 3, 4)
+    for n in (1, 2)
+)
+LATE = (
+    HEADER
+    + "s13,south,2024-11-01T18:00:00Z,5.00,3,2024-11-06T06:00:00Z,insert,0,\n"  # late by four days
+    + "s41,north,2024-11-03T23:00:00Z,10.00,1,2024-11-06T06:00:00Z,correct,1,s41\n"  # moves from the 4th to the 3rd
+)
+
+
+def revenue(deployment: Deployment) -> dict[date, Decimal]:
+    rows = store.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"])
+    return {} if rows is None else {row["event_date"]: row["revenue"] for row in rows.to_pylist()}
+
+
+@pytest.mark.timeout(900)
+def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    landing = deployment.root / "landing" / "sales"
+    landing.mkdir(parents=True)
+    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
+    day = {number: date(2024, 11, number) for number in (1, 2, 3, 4)}
+    with deployment.running():
+        deployment.until(lambda: revenue(deployment) == dict.fromkeys(day.values(), Decimal("20.00")), 300, "the first numbers")
+        deployment.until(lambda: all(run["status"] == "SUCCESS" for run in deployment.runs()), 60, "quiet")
+        before = {run["runId"] for run in deployment.runs()}
+
+        (landing / "arrival_date=2024-11-06.csv").write_text(LATE)
+        wanted = {day[1]: Decimal("25.00"), day[2]: Decimal("20.00"), day[3]: Decimal("30.00"), day[4]: Decimal("10.00")}
+        deployment.until(lambda: revenue(deployment) == wanted, 300, "the restated numbers")
+        deployment.until(lambda: all(run["status"] == "SUCCESS" for run in deployment.runs()), 60, "quiet")
+
+        new = [run for run in deployment.runs() if run["runId"] not in before]
+        silver = [days for run in new if (days := _days(run, ["silver", "sales"]))]
+        gold = [days for run in new if (days := _days(run, ["gold", "revenue"]))]
+        assert set().union(*silver) == {"2024-11-01", "2024-11-03", "2024-11-04"}
+        assert sum(len(days) for days in silver) == 3
+        assert set().union(*gold) == {"2024-11-01", "2024-11-03", "2024-11-04"}
+        assert deployment.materialized("silver", "sales") == {f"{one}" for one in day.values()}
+
+        backfills = [
+            deployment.backfill(["bronze", "sales"], ["2024-11-05", "2024-11-06"]),
+            deployment.backfill(["silver", "sales"], ["2024-11-01", "2024-11-02", "2024-11-04"]),
+            deployment.backfill(["gold", "revenue"], ["2024-11-01", "2024-11-02"]),
+        ]
+        deployment.until(
+            lambda: {deployment.backfill_status(one) for one in backfills} == {"COMPLETED_SUCCESS"}, 300, "the backfills"
+        )
+        assert revenue(deployment) == wanted
+
+
+def _days(run: dict[str, object], path: list[str]) -> set[str]:
+    """The event days of a run of one asset, as its tags say."""
+    selection = run["assetSelection"] or []
+    if {"path": path} not in selection:  # type: ignore[operator]
+        return set()
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}  # type: ignore[attr-defined]
+    if "lakehouse/days" in tags:
+        return set(json.loads(tags["lakehouse/days"]))
+    if "dagster/partition" in tags:
+        return {tags["dagster/partition"]}
+    first, last = (date.fromisoformat(tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
+    return {f"{date.fromordinal(number)}" for number in range(first.toordinal(), last.toordinal() + 1)}

@@ -1,0 +1,92 @@
+"""The real history through the real assets: right after every arrival day, one by one and as one range."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from lakehouse.contracts import load_catalog
+from lakehouse.domain.days import span
+from lakehouse.ledger import progress
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.replay import Replay
+from lakehouse.settings import Settings
+from lakehouse.tables import publish
+from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+
+FIRST = date(2018, 1, 1)
+TENTH = date(2018, 1, 10)
+
+
+@pytest.fixture(name="lake")
+def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LAKEHOUSE_ROOT", str(tmp_path / "lake"))
+    return Settings(landing=str(BATCHES))
+
+
+def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark: SparkSession, lake: Settings) -> None:
+    truth, daily = true_digests(), true_daily()
+    catalog = load_catalog(None)
+    with dg.DagsterInstance.ephemeral() as instance:
+        for result in Replay(lake, catalog, "earthquakes", instance).days(list(span(FIRST, TENTH))):
+            assert silver_digest(lake) == truth[result.arrival_date]
+            assert result.rows > 0
+            assert result.malformed == 0
+            if result.arrival_date in daily:
+                assert gold_daily(lake) == daily[result.arrival_date]
+
+        lake.now = None
+        job = build_definitions(lake, catalog).resolve_implicit_global_asset_job_def()
+
+        def materialize_range(layer: str, name: str, first: date, last: date) -> None:
+            tags = {ASSET_PARTITION_RANGE_START_TAG: f"{first}", ASSET_PARTITION_RANGE_END_TAG: f"{last}"}
+            done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey([layer, name])], tags=tags)
+            assert done.success
+            evaluations = [
+                event.asset_check_evaluation_data
+                for event in done.all_events
+                if event.event_type_value == "ASSET_CHECK_EVALUATION"
+            ]
+            assert {evaluation.partition for evaluation in evaluations} == {f"{day}" for day in span(first, last)}
+            assert all(evaluation.passed for evaluation in evaluations)
+
+        materialize_range("bronze", "earthquakes", date(2018, 1, 11), date(2018, 2, 10))
+        touched = progress.pending(lake, "earthquakes")
+        assert {date(2018, 1, 28), date(2018, 1, 29)} <= set(touched)
+        materialize_range("silver", "earthquakes", min(touched), max(touched))
+        assert silver_digest(lake) == truth[date(2018, 2, 10)]
+        assert not progress.pending(lake, "earthquakes")
+
+        restated = publish.pending(lake, catalog.metrics["earthquakes_daily"]).days
+        materialize_range("gold", "earthquakes_daily", min(restated), max(restated))
+    numbers = gold_daily(lake)
+    unchanged_since = {day for day in numbers if day < min(restated)}
+    assert {day: numbers[day] for day in unchanged_since} == {day: daily[date(2018, 1, 8)][day] for day in unchanged_since}
+    assert len(numbers) == len(daily[date(2018, 2, 8)]) + 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
+    truth, daily = true_digests(), true_daily()
+    with dg.DagsterInstance.ephemeral() as instance:
+        replay = Replay(lake, load_catalog(None), "earthquakes", instance)
+        recomputed = 0
+        for result in replay.days(list(span(FIRST, FIRST + timedelta(days=89)))):
+            assert silver_digest(lake) == truth[result.arrival_date], result.arrival_date
+            if result.arrival_date in daily:
+                assert gold_daily(lake) == daily[result.arrival_date], result.arrival_date
+            if result.arrival_date > TENTH:
+                recomputed += len(result.touched)
+    assert recomputed <= 519

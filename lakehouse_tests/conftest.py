@@ -1,0 +1,45 @@
+"""Fixtures of every tier: one Spark session a process, and a lake of its own for each test."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session, with the options that the product uses."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (unit tests start without pyspark)
+
+    from lakehouse.tables.session import spark_options  # noqa: PLC0415
+
+    builder = SparkSession.builder.appName("lakehouse tests")
+    for name, value in spark_options(Settings()).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """An empty lake and landing folder, at a fixed time."""
+    return lake_settings(tmp_path)
+
+
+def lake_settings(folder: Path) -> Settings:
+    """Settings of an empty lake below ``folder``."""
+    (folder / "landing").mkdir()
+    now = datetime(2024, 3, 1, tzinfo=timezone.utc)
+    return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now)

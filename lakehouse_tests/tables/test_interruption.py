@@ -1,0 +1,116 @@
+"""Stopped behind any commit and started again, the steps end in the same state as without the stop (R11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.ledger import ingestions, store
+from lakehouse.tables import delta, gold, publish
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+pytestmark = pytest.mark.spark
+
+ARRIVALS = {
+    date(2024, 2, 1): [
+        "a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0",
+        "b,2,2024-01-02T12:00:00Z,2024-02-01T06:00:00Z,insert,,0",
+        "c,3,2024-01-03T12:00:00Z,2024-02-01T06:00:00Z,insert,,0",
+        "not a record",
+    ],
+    date(2024, 2, 2): [
+        "a,4,2024-01-03T12:00:00Z,2024-02-02T06:00:00Z,correct,,0",
+        "b,,,2024-02-02T06:00:00Z,delete,,0",
+    ],
+}
+TOTAL = MetricContract.model_validate(
+    {"metric": "total", "source": "events", "measures": [{"name": "total", "sql": "sum(amount)", "type": "long"}]}
+)
+
+
+class Killed(BaseException):
+    """As little is caught of it as of a SIGKILL."""
+
+
+def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    """Raise :class:`Killed` right behind the ``last``-th commit."""
+    commits = 0
+
+    def counted(commit: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(commit)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            nonlocal commits
+            result = commit(*args, **kwargs)
+            commits += 1
+            if commits == last:
+                raise Killed
+            return result
+
+        return replacement
+
+    for module, name in [
+        (delta, "create"),
+        (delta, "append_once"),
+        (delta, "merge"),
+        (delta, "replace_days"),
+        (store, "append"),
+    ]:
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+
+
+def steps(lake: Lake) -> None:
+    for arrival in ARRIVALS:
+        lake.ingest(arrival)
+        if lake.pending():
+            lake.update()
+        pending = publish.pending(lake.settings, TOTAL)
+        if pending.days:
+            publish.restate(lake.settings, TOTAL, lambda: lake.spark, pending.days, "run", pending)
+
+
+def outcome(lake: Lake) -> tuple[Any, ...]:
+    numbers = store.read(gold.path(lake.settings, "total"), ["event_date", "total", "row_count"])
+    assert numbers is not None
+    known = [
+        (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)
+        for entry in ingestions.all_of(lake.settings, "events")
+        if entry.status == "ingested"
+    ]
+    bronze = [(row["line_number"], row["raw_payload"]) for row in lake.bronze("raw_payload")]
+    waiting = (lake.pending(), publish.pending(lake.settings, TOTAL).days)
+    return lake.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
+
+
+def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def delivered() -> Lake:
+        lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+        for arrival, lines in ARRIVALS.items():
+            lake.deliver(arrival, csv_file(lines))
+        return lake
+
+    undisturbed = delivered()
+    steps(undisturbed)
+    expected = outcome(undisturbed)
+    assert {row[:3] for row in expected[0]} == {("a", date(2024, 1, 3), 4), ("c", date(2024, 1, 3), 3)}
+    assert [(row["event_date"].day, row["total"]) for row in expected[1]] == [(3, 7)]
+
+    stops = 0
+    while True:
+        lake = delivered()
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, stops + 1)
+            try:
+                steps(lake)
+            except Killed:
+                stops += 1
+            else:
+                break
+        steps(lake)
+        assert outcome(lake) == expected, f"stopped behind commit {stops}"
+    assert stops >= 14

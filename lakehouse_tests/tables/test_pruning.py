@@ -1,0 +1,97 @@
+"""The poison test of R6: with the files of all other days gone, restating a day still succeeds, so it never read them."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.tables import bronze, gold, publish, silver
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+pytestmark = pytest.mark.spark
+
+EVENT_DAYS = [date(2024, 1, 1) + timedelta(days=number) for number in range(30)]
+ARRIVALS = [date(2024, 2, 1), date(2024, 2, 2), date(2024, 2, 3)]
+LATE = date(2024, 2, 9)
+TOTAL = MetricContract.model_validate(
+    {"metric": "total", "source": "events", "measures": [{"name": "total", "sql": "sum(amount)", "type": "long"}]}
+)
+
+
+def line(key: str, day: date, amount: int, arrival: date) -> str:
+    return f"{key},{amount},{day}T12:00:00Z,{arrival}T06:00:00Z,correct,,0"
+
+
+@pytest.fixture(params=[20_000, 0], ids=["few rows", "many rows"])
+def lake(request, settings, spark) -> Lake:
+    """Thirty event days of one key each, which came on three arrival days, and the metric on top."""
+    settings.local_rows = request.param
+    lake = Lake(settings, contract(), spark)
+    for number, arrival in enumerate(ARRIVALS):
+        lake.deliver(arrival, csv_file(line(f"k{day.day}", day, 1, arrival) for day in EVENT_DAYS[number::3]))
+        lake.ingest(arrival)
+    lake.update()
+    restate(lake)
+    return lake
+
+
+def restate(lake: Lake) -> set[date]:
+    pending = publish.pending(lake.settings, TOTAL)
+    return publish.restate(lake.settings, TOTAL, lambda: lake.spark, pending.days, "run", pending)
+
+
+def poison(lake: Lake, *, sparing: set[date]) -> None:
+    """Take away every data file of days that are not spared, in all layers."""
+    gone = 0
+    for table in (
+        bronze.path(lake.settings, "events"),
+        silver.path(lake.settings, "events"),
+        gold.path(lake.settings, "total"),
+    ):
+        for file in Path(table).rglob("*.parquet"):
+            partition = file.parent.name.partition("=")[2]
+            if partition and date.fromisoformat(partition) not in sparing:
+                file.unlink()
+                gone += 1
+    assert gone >= 30
+
+
+def silver_of(lake: Lake, *days: date) -> set[tuple[str, date, int]]:
+    """Silver's rows on some days: the whole table can no longer be read."""
+    frame = lake.spark.read.format("delta").load(silver.path(lake.settings, "events"))
+    rows = frame.where(frame.event_date.isin(list(days))).select("record_key", "event_date", "amount").collect()
+    return {tuple(row) for row in rows}
+
+
+def test_a_late_row_reads_its_own_day_only(lake: Lake) -> None:
+    day = EVENT_DAYS[10]
+    poison(lake, sparing={day})
+    lake.deliver(LATE, csv_file([line("late", day, 5, LATE)]))
+    lake.ingest(LATE)
+    assert set(lake.update().changes) == {day}
+    assert silver_of(lake, day) == {("k11", day, 1), ("late", day, 5)}
+    assert restate(lake) == {day}
+
+
+def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
+    old, new = EVENT_DAYS[10], EVENT_DAYS[20]
+    poison(lake, sparing={old, new})
+    before = lake.silver_version()
+    lake.deliver(LATE, csv_file([line("k11", new, 5, LATE)]))
+    lake.ingest(LATE)
+    assert set(lake.update().changes) == {old, new}
+    assert lake.silver_version() == before + 1
+    assert silver_of(lake, old, new) == {("k11", new, 5), ("k21", new, 1)}
+    assert restate(lake) == {old, new}
+
+
+def test_a_rebuild_reads_its_day_and_the_arrivals_behind_it_only(lake: Lake) -> None:
+    day = EVENT_DAYS[10]
+    poison(lake, sparing={day, ARRIVALS[1]})
+    before = lake.silver_version()
+    assert lake.update([day]).rebuilt == {day}
+    assert lake.silver_version() == before
+    assert silver_of(lake, day) == {("k11", day, 1)}
