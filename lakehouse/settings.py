@@ -36,7 +36,6 @@ class Settings(BaseSettings):
     )
     local_rows: int = Field(20_000, description="Up to this many rows are handed to Spark by the driver, not by tasks.")
     spark_conf: dict[str, str] = Field(default_factory=dict, description="Extra Spark options, as a JSON object.")
-    spark_archive: bool = Field(True, description="Keep a class-data archive that halves later JVM starts.")
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="delta-rs options for an object store.")

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lakehouse.cli import contract, replay
+from lakehouse.cli import contract, demo, replay
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.add_typer(contract.app, name="contract")
 app.command("replay")(replay.replay)
+app.command("demo")(demo.demo)
 
 
 def main() -> None:

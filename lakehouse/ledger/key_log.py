@@ -34,7 +34,6 @@ SCHEMA = pa.schema(
 )
 #: The bronze columns that claims are made of.
 BRONZE_COLUMNS = [*(name for name in SCHEMA.names if name != "kind"), "change_op", "corrects_key", "malformed_reason"]
-_COMPACT_ABOVE_FILES = 64
 
 
 def path(settings: Settings, source: str) -> str:
@@ -58,11 +57,8 @@ def claims(bronze: pa.Table) -> pa.Table:
 
 
 def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
-    """Append an ingestion's claims, once; small files are put together now and then."""
-    written = store.append(path(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
-    table = store.open_table(path(settings, source), settings.storage_options)
-    if written and table is not None and len(table.file_uris()) > _COMPACT_ABOVE_FILES:
-        table.optimize.compact()
+    """Append an ingestion's claims, once."""
+    store.append(path(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:

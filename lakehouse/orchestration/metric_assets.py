@@ -46,7 +46,7 @@ def gold_asset(settings: Settings, metric: MetricContract, contract: SourceContr
         follows = publish.pending(settings, metric) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
-        written = publish.restate(settings, metric, spark.session, days, context.run_id, follows)
+        written = publish.restate(settings, metric, spark.session, days, context.run.run_id, follows)
         outcomes = checks.check_gold(settings, metric, spark.session, days)
         numbers = {outcome.day: outcome.numbers for outcome in outcomes if outcome.check == "totals_equal_silver"}
         events.materialized(context, key, {day: {"restated": day in written, **numbers[day]} for day in days})

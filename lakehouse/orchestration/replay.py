@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.ledger import ingestions, progress
+from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
@@ -86,7 +86,9 @@ class Replay:
         """
         for day in sorted(days):
             self._settings.now = datetime.combine(day, time(23, 59, 59), timezone.utc)
-            yield self.day(day)
+            with store.reusing_tables():
+                result = self.day(day)
+            yield result
 
     def day(self, day: date) -> DayResult:
         """Take one arrival day through the layers."""

@@ -59,7 +59,7 @@ def bronze_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
     )
     def bronze_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.Output[None]]:
         days = days_of_run(context)
-        ingest = Ingest(settings, contract, spark.session, context.run_id)
+        ingest = Ingest(settings, contract, spark.session, context.run.run_id)
         reports = {day: ingest.day(day) for day in days}
         for report in reports.values():
             for entry in report.held:
@@ -93,7 +93,7 @@ def silver_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.Output[None]]:
         days = days_of_run(context)
-        result = update(settings, contract, spark.session, days, context.run_id)
+        result = update(settings, contract, spark.session, days, context.run.run_id)
         outcomes = checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         events.materialized(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days})

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lakehouse.domain.records import Record, read_records
 from lakehouse.domain.rows import Delivery, RowParser
-from lakehouse.tables import delta
+from lakehouse.tables import delta, frames
 from lakehouse.tables.landing import open_file
 from lakehouse.tables.schema import arrow_schema, bronze_columns, ddl
 
@@ -69,7 +69,7 @@ def delivery_frame(
     if not is_large(file):
         batches = list(delivery_rows(settings, contract, delivery, file_path))
         rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
-        return spark.createDataFrame(rows).coalesce(1)
+        return frames.local(spark, rows).coalesce(1)
 
     def parse(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from delivery_rows(settings, contract, delivery, file_path)

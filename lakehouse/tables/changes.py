@@ -49,21 +49,18 @@ def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str
     if first > last:
         return {}
     net = net_changes(table, first, last).select(["record_key", "event_date", "_net"])
-    before: dict[str, date] = {}
-    after: dict[str, date] = {}
+    before: dict[str, set[date]] = defaultdict(set)  # a key is on two days where only one day of a move was updated
+    after: dict[str, set[date]] = defaultdict(set)
     for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
-        (after if count > 0 else before)[key] = day
+        (after if count > 0 else before)[key].add(day)
     for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        if old is None and new is not None:
-            days[new]["inserted"] += 1
-        elif new is None and old is not None:
-            days[old]["deleted"] += 1
-        elif old == new and new is not None:
-            days[new]["corrected"] += 1
-        elif old is not None and new is not None:
-            days[old]["moved_out"] += 1
-            days[new]["moved_in"] += 1
+        gone, new = before[key] - after[key], after[key] - before[key]
+        for day in before[key] & after[key]:
+            days[day]["corrected"] += 1
+        for day in gone:
+            days[day]["moved_out" if new else "deleted"] += 1
+        for day in new:
+            days[day]["moved_in" if gone else "inserted"] += 1
     return dict(days)
 
 

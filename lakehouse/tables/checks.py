@@ -44,7 +44,7 @@ BRONZE = {
 }
 SILVER = {
     "contract_schema": "The table has the columns and types of the contract.",
-    "unique_key": "No key lives twice on the day.",
+    "unique_key": "No key of the day lives twice, on this day or another.",
     "required_fields": "Every field that the contract requires is there.",
 }
 GOLD = {
@@ -88,25 +88,29 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
     rows = (
         None if table is None else store.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
     )
-    by_day = _by_day(rows, ["record_key"], days)
+    keys_on: dict[date, list[str]] = {day: [] for day in days}
     missing: Counter[date] = Counter()
-    for name in required:
-        if rows is None:
-            break
-        missing.update(rows.filter(pc.is_null(rows[name]))["event_date"].to_pylist())
-    for day in sorted(days):
-        total, distinct = by_day[day]
-        outcomes.append(
-            Outcome(
-                "unique_key",
-                day,
-                total == distinct,
-                {"rows": total, "keys": distinct},
-                _unless(total == distinct, "rebuild the day: materialize it again"),
-            )
-        )
-        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": total, "missing": missing[day]}))
+    for row in [] if rows is None else rows.to_pylist():
+        keys_on[row["event_date"]].append(row["record_key"])
+        missing[row["event_date"]] += sum(row[name] is None for name in required)
+    lives = _lives(settings, contract, table, {key for keys in keys_on.values() for key in keys}, days)
+    for day, keys in sorted(keys_on.items()):
+        twice = sum(lives[key] > 1 for key in keys)
+        advice = _unless(not twice, "a key lives twice: materialize again this day and the others on which the key has been")
+        outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(keys), "keys_twice": twice}, advice))
+        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(keys), "missing": missing[day]}))
     return outcomes
+
+
+def _lives(
+    settings: Settings, contract: SourceContract, table: DeltaTable | None, keys: set[str], days: Collection[date]
+) -> Counter[str]:
+    """How often each key lives, on ``days`` and on every other day on which the key log has seen it."""
+    if table is None or not keys:
+        return Counter()
+    reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
+    found = store.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
+    return Counter(found["record_key"].to_pylist())
 
 
 def check_gold(

@@ -15,10 +15,19 @@ from lakehouse.ledger import store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
+
+
+def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows of this process as a DataFrame.
+
+    Spark 4.2 takes an Arrow table whose first chunk is empty for an empty table, without a word: hence the one chunk.
+    """
+    return spark.createDataFrame(rows.combine_chunks())
 
 
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
@@ -31,7 +40,7 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
         msg = f"there is no table at {path}; materialize the layer below it first"
         raise FileNotFoundError(msg)
     if store.rows_at_most(table, where) <= settings.local_rows:
-        return spark.createDataFrame(store.read_version(table, columns, where))
+        return local(spark, store.read_version(table, columns, where))
     frame = spark.read.format("delta").load(path)
     for column, values in where.items():
         frame = frame.where(F.col(column).isin(sorted(values)))

@@ -62,12 +62,12 @@ def _restate(
     target = path(settings, metric.metric)
     wanted = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
     if delta.version(settings, target) < 0:
-        delta.create(spark, target, spark.createDataFrame(wanted.slice(0, 0)).schema, "event_date", change_feed=True)
+        delta.create(spark, target, frames.local(spark, wanted.slice(0, 0)).schema, "event_date", change_feed=True)
     current = store.read(target, wanted.column_names, {"event_date": days}, settings.storage_options)
     different = changes.differing_days(current, wanted)
     if different:
         rows = wanted.filter(pc.is_in(wanted["event_date"], pa.array(sorted(different), pa.date32())))
-        delta.replace_days(spark.createDataFrame(rows).coalesce(1), target, different, why)
+        delta.replace_days(frames.local(spark, rows).coalesce(1), target, different, why)
     return different
 
 

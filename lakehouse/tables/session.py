@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import platformdirs
 
 from lakehouse.tables.jars import delta_jars, java
 
@@ -48,6 +43,7 @@ _MANY_ROWS = {
 }
 #: Options of a local JVM.
 _LOCAL = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -68,11 +64,11 @@ def spark_options(settings: Settings) -> dict[str, str]:
         return {"spark.remote": settings.spark_remote, **session, **settings.spark_conf}
     options = {"spark.master": settings.spark_master, **_DELTA, **session, **_LOCAL}
     options["spark.driver.memory"] = settings.spark_memory
-    jars = delta_jars(settings)
     java()
+    jars = delta_jars(settings)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
     if settings.spark_master.startswith("local"):
-        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, jars))
+        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings))
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
     return options | settings.spark_conf
@@ -93,20 +89,10 @@ def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterato
             spark.conf.set(name, value)
 
 
-def _java_options(settings: Settings, jars: list[Path]) -> list[str]:
-    options = ["-Duser.timezone=UTC"]
+def _java_options(settings: Settings) -> list[str]:
+    quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={quiet}"]
     if settings.spark_profile == "small":
         # C1 alone starts faster; its default code cache of 48 MB fills within minutes and stops compilation for good.
         options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC"]
-    archive = archive_path(jars)
-    if settings.spark_archive and archive.is_file():
-        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     return options
-
-
-def archive_path(jars: list[Path]) -> Path:
-    """Where the class-data archive of exactly this Java, PySpark and Delta lies; another combination, another file."""
-    release = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
-    spark = Path(sys.modules["pyspark"].__file__ or "") if "pyspark" in sys.modules else Path(sys.prefix)
-    identity = "|".join([release, version("pyspark"), str(spark), *(str(jar) for jar in jars)])
-    return Path(platformdirs.user_cache_dir("lakehouse")) / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"

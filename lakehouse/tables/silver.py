@@ -135,10 +135,15 @@ def _merge_source(
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
 ) -> DataFrame:
-    """One row per key of the ingestions: its winner, whether that lives on one of the days, and the row if it is at hand."""
+    """One row per key of the ingestions and day where it may be: the winner, whether it lives there, the row if at hand.
+
+    A key is in two places where only one of the days of a move has been brought up to date.
+    """
     claims = _claims_of_keys(spark, settings, contract, ingestion_ids)
-    won = winners(claims, by_sequence=bool(contract.order.sequence)).withColumn("_lives", _lives(days))
-    rest = won.select("record_key", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
+    places = claims.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    won = winners(claims, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
+    won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
+    rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
@@ -169,7 +174,7 @@ def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
     # Made of the contract's names and of dates; no value of a row gets into it.
     return f"""
-        ON t.event_date IN ({delta.day_literals(days)}) AND t.record_key = s.record_key
+        ON t.event_date IN ({delta.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
         WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
         WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(f"t.`{name}` = s.`{name}`" for name in columns)}
         WHEN NOT MATCHED AND s._lives AND s._present THEN

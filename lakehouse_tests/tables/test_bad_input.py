@@ -152,8 +152,10 @@ def test_an_arrival_day_outside_the_partitions_is_complained_about(lake: Lake) -
     files, complaints = landing_files(lake.settings, lake.contract)
     assert [file.arrival_date for file in files] == [DAY]
     assert complaints == [
-        "arrival_date=2023-12-31.csv: arrival day 2023-12-31 lies before the first one, 2024-01-01; set source.start_date in "
-        "the contract of events to 2023-12-31 or earlier, or take the file away",
+        (
+            "arrival_date=2023-12-31.csv: arrival day 2023-12-31 lies before the first one, 2024-01-01; set source.start_date "
+            "in the contract of events to 2023-12-31 or earlier, or take the file away"
+        ),
         "arrival_date=2024-02-30.csv: 2024-02-30 is no day of the calendar; rename the file",
     ]
     lake.ingest(DAY)

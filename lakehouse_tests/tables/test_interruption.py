@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from functools import wraps
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import ingestions, store
 from lakehouse.tables import delta, gold, publish
+from lakehouse.tables.apply import IncompleteKeyLogError
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -114,3 +117,21 @@ def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytes
         steps(lake)
         assert outcome(lake) == expected, f"stopped behind commit {stops}"
     assert stops >= 14
+
+
+@pytest.mark.parametrize("lost", ["events_keys", ""], ids=["the key log", "all of them"])
+def test_operational_tables_that_were_lost_are_made_again_from_bronze(settings, spark, lost: str) -> None:
+    lake = Lake(settings, contract(), spark)
+    for arrival, lines in ARRIVALS.items():
+        lake.deliver(arrival, csv_file(lines))
+    steps(lake)
+    expected, days = outcome(lake), [date(2024, 1, day) for day in (1, 2, 3)]
+    rmtree(Path(settings.table("ops", lost)))
+    with pytest.raises(IncompleteKeyLogError, match="arrival days 2024-02-01 to 2024-02-02"):
+        lake.update(days)
+    rmtree(Path(settings.table("ops", "ingestions")), ignore_errors=True)  # the way out that the message names
+    steps(lake)
+    assert outcome(lake) == expected
+    version = lake.silver_version()
+    lake.update(days)
+    assert lake.silver_version() == version

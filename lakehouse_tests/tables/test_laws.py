@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -73,6 +73,46 @@ def histories(draw: st.DrawFn) -> History:
     return History([[*file] for file in files], steps, draw(st.sampled_from([0, 20_000])))
 
 
+def said(hour: int, key: str, op: Any, day: int | None, corrects: str | None = None) -> Record:
+    return Record(key, op, DAYS[day] if day is not None else None, hour, NOON + timedelta(hours=hour), corrects, hour % 3)
+
+
+#: Each key is a corner of R2, which few generated histories would meet.
+CORNERS = [
+    [
+        said(1, "new id", "correct", 1, corrects="original comes late"),
+        said(5, "retired behind", "insert", 0),
+        said(1, "retires first", "correct", 1, corrects="revived"),
+        said(4, "moved", "correct", 1),
+        said(2, "deleted first", "delete", None),
+        said(2, "inserted again", "delete", 2),
+    ],
+    [
+        said(3, "original comes late", "insert", 0),
+        said(3, "retires behind", "correct", 2, corrects="retired behind"),
+        said(4, "revived", "insert", 2),
+        said(1, "moved", "insert", 0),
+        said(1, "deleted first", "insert", 3),
+        said(3, "inserted again", "insert", 3),
+    ],
+    [
+        said(2, "revived", "correct", 0),
+        said(2, "moved", "insert", 3),
+        said(5, "moved", "correct", 2),
+        said(5, "inserted again", "correct", 3, corrects="inserted again"),
+    ],
+]
+
+
+def corners(order: list[int], updated: list[list[date]]) -> History:
+    steps = [Step(file, date(2024, 2, 1 + file), frozenset(days)) for file, days in zip(order, updated)]
+    return History(CORNERS, steps, 20_000)
+
+
+FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS])
+BACKWARD = corners([2, 1, 0], [DAYS[:1], DAYS[2:], []])
+
+
 def content(rows: Iterable[Row]) -> dict[date, set[Row]]:
     """What the rows say, without where it comes from, by event day."""
     by_day: dict[date, set[Row]] = {day: set() for day in DAYS}
@@ -121,10 +161,11 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
     assert len(lake.bronze()) == len(known), "every record once (R1)"
 
 
-def quick(count: int) -> Any:
+def cheap(count: int, *phases: Phase) -> Any:
     return examples(
         max_examples=count,
         deadline=None,
+        phases=[Phase.explicit, Phase.generate, *phases],
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -142,7 +183,9 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
 
 
 @SOURCES
-@quick(6)
+@cheap(4)
+@example(history=FORWARD)
+@example(history=BACKWARD)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool
@@ -152,7 +195,7 @@ def test_silver_is_a_function_of_bronze(
 
 @pytest.mark.slow
 @SOURCES
-@quick(60)
+@cheap(60, Phase.shrink)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze_at_length(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool

@@ -1,0 +1,5 @@
+"""``python -m lakehouse``, the same as ``lakehouse``."""
+
+from lakehouse.cli import main
+
+main()

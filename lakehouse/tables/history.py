@@ -1,0 +1,64 @@
+"""What readers of a gold table have seen, day by day, from the table's own change feed and commits; no JVM."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.ledger import restatements, store
+from lakehouse.tables import gold
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The rows of one event day as one commit left them; none where it emptied the day."""
+
+    as_of: datetime
+    version: int
+    rows: list[dict[str, Any]]
+
+
+def publications(settings: Settings, metric: str) -> dict[date, list[Publication]]:
+    """Every state of each event day, oldest first."""
+    table = store.open_table(gold.path(settings, metric), settings.storage_options)
+    if table is None:
+        return {}
+    as_of = {commit["version"]: _as_of(commit) for commit in table.history()}
+    feed = pa.table(table.load_cdf(starting_version=0, ending_version=table.version()).read_all()).to_pylist()
+    states: dict[tuple[date, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in feed:
+        key = (row["event_date"], row["_commit_version"])
+        rows = states[key]
+        if row["_change_type"] in {"insert", "update_postimage"}:
+            rows.append({name: value for name, value in row.items() if not name.startswith("_")})
+    days: dict[date, list[Publication]] = defaultdict(list)
+    for (day, version), rows in sorted(states.items()):
+        days[day].append(Publication(as_of[version], version, rows))
+    return dict(days)
+
+
+def causes(settings: Settings, metric: str) -> dict[tuple[date, int], dict[str, int]]:
+    """What happened to the keys of an event day, by day and the gold version that followed it."""
+    return {
+        (day, entry.gold_version): dict(entry.causes.get(day.isoformat(), {}))
+        for entry in restatements.of(settings, metric)
+        for day in entry.days
+    }
+
+
+def _as_of(commit: dict[str, Any]) -> datetime:
+    """The clock of the run that committed."""
+    why = json.loads(commit.get("userMetadata") or "{}")
+    if "as_of" in why:
+        return datetime.fromisoformat(why["as_of"])
+    return datetime.fromtimestamp(commit["timestamp"] / 1000).astimezone()

@@ -1,0 +1,59 @@
+"""Checks notice what they are there for."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.ledger import progress
+from lakehouse.tables import checks, silver
+from lakehouse.tables.apply import update
+from lakehouse.tables.ingest import Ingest
+from lakehouse_tests.acceptance.test_automation import FIRST, LATE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    contract = load_catalog(None).sources["sales"]
+    settings.landing = str(tmp_path / "sales")
+    for number, text in ((5, FIRST), (6, LATE)):
+        (tmp_path / "sales").mkdir(exist_ok=True)
+        (tmp_path / "sales" / f"arrival_date=2024-11-0{number}.csv").write_text(text)
+        Ingest(settings, contract, lambda: spark, "test").day(date(2024, 11, number))
+    days = sorted(progress.pending(settings, "sales"))
+    update(settings, contract, lambda: spark, days, "test")
+    arrival = [date(2024, 11, 6)]
+    assert all(outcome.passed for outcome in checks.check_silver(settings, contract, days))
+    assert all(outcome.passed for outcome in checks.check_bronze(settings, contract, arrival))
+
+    path = silver.path(settings, "sales")
+    copy = (
+        spark.read.format("delta")
+        .load(path)
+        .where("record_key = 's41'")
+        .selectExpr("* except (event_date)", "DATE'2024-11-04' event_date")
+    )
+    copy.write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{settings.table('bronze', 'sales')}` WHERE record_key = 's13'")
+
+    unique = {
+        outcome.day.day: outcome.passed
+        for outcome in checks.check_silver(settings, contract, days)
+        if outcome.check == "unique_key"
+    }
+    assert unique == {1: True, 2: True, 3: False, 4: False}
+    accounted = [outcome for outcome in checks.check_bronze(settings, contract, arrival) if outcome.check == "rows_accounted"]
+    assert [outcome.passed for outcome in accounted] == [False]
+    assert accounted[0].numbers["rows_read"] == 2
+    assert accounted[0].numbers["rows_in_bronze"] == 1

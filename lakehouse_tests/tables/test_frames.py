@@ -1,0 +1,22 @@
+"""Rows handed to Spark by this process all arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.tables import frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("chunks", [[[], [1, 2]], [[1], [], [2]], [[], []], [[1, 2], []]])
+def test_no_chunk_of_a_table_is_lost(spark: SparkSession, chunks: list[list[int]]) -> None:
+    table = pa.table({"n": pa.chunked_array([pa.array(chunk, pa.int64()) for chunk in chunks])})
+    found = [row.n for row in frames.local(spark, table).collect()]
+    assert found == [number for chunk in chunks for number in chunk]
