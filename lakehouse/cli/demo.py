@@ -1,12 +1,16 @@
-"""``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers."""
+"""``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
+
+Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``tables.history``.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 
 from lakehouse.cli.console import errors, out
@@ -14,6 +18,9 @@ from lakehouse.cli.replay import with_progress
 from lakehouse.domain import demo as stream
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
     from lakehouse.settings import Settings
     from lakehouse.tables.history import Publication
 
@@ -24,81 +31,109 @@ _WORDS = {
     "moved_out": "moved out",
     "deleted": "withdrawn",
 }
+_LEGEND = """\
+late       arrived after the day was first published, which itself is no restatement
+corrected  the same sale on the same day, with another amount: the day's number was published wrong and is now right
+moved      the sale belongs to another day than it said first; both days change
+withdrawn  deleted, or replaced under a new number, which then counts as late"""
 
 
-def demo(seed: Annotated[int, typer.Option(help="Another seed makes another fortnight.")] = 7) -> None:
+def demo(
+    seed: Annotated[int, typer.Option(help="Another seed makes another fortnight; give it a LAKEHOUSE_ROOT of its own.")] = 7,
+) -> None:
     """Make a small stream of late, corrected, moved and withdrawn sales, take it through the layers, show what changed."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
     settings = Settings()
+    if "://" in settings.root:
+        errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
+        raise typer.Exit(2)
     settings = Settings(landing=f"{settings.root}/landing/sales")
-    written = _write_files(Path(settings.landing_of("sales")), seed)
-    out.print(f"{len(stream.files(seed))} files of sales in {settings.landing}, {written} of them new.")
-    errors.print(
-        "Taking them through Bronze, Silver and Gold, arrival day by arrival day; about a minute and a half.", style="dim"
-    )
+    files = stream.files(seed)
+    written = _write_files(Path(settings.landing_of("sales")), files)
+    errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
+    if written:
+        errors.print("Taking them through Bronze, Silver and Gold, one arrival day after another: a minute or two.", style="dim")
     with local_instance() as instance:
         run = Replay(settings, load_catalog(None), "sales", instance)
         with_progress(run, run.arrival_days()[0])
     _report(settings)
 
 
-def _write_files(folder: Path, seed: int) -> int:
+def _write_files(folder: Path, files: Mapping[str, str]) -> int:
     """Write what is not there yet; an unchanged file keeps its time, so that nothing looks new."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = 0
-    for name, text in stream.files(seed).items():
-        file = folder / name
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
-            written += 1
-    return written
+    new = {name: text.encode() for name, text in files.items()}
+    new = {name: text for name, text in new.items() if not (folder / name).is_file() or (folder / name).read_bytes() != text}
+    for name, text in new.items():
+        (folder / name).write_bytes(text)
+    return len(new)
 
 
 def _report(settings: Settings) -> None:
-    from lakehouse.ledger import ingestions  # noqa: PLC0415
+    """All of it is read from the tables, so that it is the same however often the demo runs."""
     from lakehouse.tables import history  # noqa: PLC0415
 
     states = history.publications(settings, "revenue")
-    causes = history.causes(settings, "revenue")
-    table = Table(title="Revenue per event day, as first published and as it is now", title_justify="left")
-    for heading in ("event day", "published on", "first", "now", "change"):
-        table.add_column(heading, justify="left" if heading in {"event day", "published on"} else "right", no_wrap=True)
-    table.add_column("restated on, and why")
-    restatements = 0
+    restatements = sum(len(seen) - 1 for seen in states.values())
+    out.print()
+    out.print(_revenue_table(states, history.causes(settings, "revenue")))
+    out.print(_LEGEND, style="dim")
+    out.print()
+    out.print(f"{len(states)} event days, restated {restatements} times in all; only the days named were written.")
+    _report_bronze(settings)
+    _say_how_to_go_on(settings)
+
+
+def _revenue_table(states: Mapping[date, Sequence[Publication]], causes: Mapping[tuple[date, int], Mapping[str, int]]) -> Table:
+    table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
+    for heading in ("event day", "published"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("first", "now", "change"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("restated on", no_wrap=True)
+    table.add_column("because of")
     for day, seen in sorted(states.items()):
         first, now = _revenue(seen[0]), _revenue(seen[-1])
-        restatements += len(seen) - 1
-        reasons = "\n".join(f"{one.as_of:%d %b}: {_why(causes.get((day, one.version), {}))}" for one in seen[1:])
-        table.add_row(
-            f"{day}", f"{seen[0].as_of:%Y-%m-%d}", f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}", reasons or "-"
-        )
-    out.print(table)
+        numbers = (f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
+        dates = "\n".join(f"{one.as_of:%Y-%m-%d}" for one in seen[1:])
+        reasons = "\n".join(_why(causes.get((day, one.version), {})) for one in seen[1:])
+        table.add_row(f"{day}", f"{seen[0].as_of:%Y-%m-%d}", *numbers, dates or "never", reasons, end_section=True)
+    return table
+
+
+def _revenue(state: Publication) -> Decimal:
+    return sum((row["revenue"] for row in state.rows), Decimal(0))
+
+
+def _why(what: Mapping[str, int]) -> str:
+    known = [f"{what[kind]} {word}" for kind, word in _WORDS.items() if what.get(kind)]
+    return ", ".join(known) or "computed again by hand"
+
+
+def _report_bronze(settings: Settings) -> None:
+    from lakehouse.ledger import ingestions  # noqa: PLC0415
+
     entries = ingestions.all_of(settings, "sales")
-    malformed = sum(entry.malformed for entry in entries)
-    again = [entry for entry in entries if entry.status == "redelivered"]
-    rows = sum(entry.rows for entry in entries)
-    out.print(f"{restatements} restatements of {len(states)} days; every other day was left untouched each time.")
-    out.print(f"Bronze holds {rows:,} records once, {malformed} of them malformed and kept with the reason.")
-    for entry in again:
-        out.print(f"{entry.source_file} added nothing: {entry.message}.")
-    out.print()
-    out.print("Look at it in Dagster (asset graph, partitions, checks):")
-    out.print(
-        '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml     then open http://127.0.0.1:3000', soft_wrap=True
+    rows, malformed = sum(entry.rows for entry in entries), sum(entry.malformed for entry in entries)
+    out.print(f"Bronze holds {rows:,} records, each once; {malformed} is malformed and kept with the reason.")
+    for entry in entries:
+        if entry.status == "redelivered":
+            out.print(f"{entry.source_file} added nothing: {entry.message}.", soft_wrap=True)
+
+
+def _say_how_to_go_on(settings: Settings) -> None:
+    gold = f"{settings.root}/gold/revenue"
+    lines = (
+        "",
+        "See it in Dagster, from this folder:",
+        '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
+        "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",
+        "Read the numbers, with DuckDB or with delta-rs:",
+        f"  SELECT * FROM delta_scan('{gold}') ORDER BY event_date;",  # noqa: S608 (text for a person)
+        f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
     )
-    out.print(
-        f"Or read the tables with any engine, for instance: SELECT * FROM delta_scan('{settings.root}/gold/revenue')",
-        soft_wrap=True,
-    )
-
-
-def _revenue(state: Publication) -> float:
-    return float(sum(row["revenue"] for row in state.rows))
-
-
-def _why(what: dict[str, int]) -> str:
-    counts = Counter({_WORDS.get(kind, kind): count for kind, count in what.items()})
-    return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "computed again"
+    for line in lines:
+        out.print(line, soft_wrap=True, markup=False)

@@ -1,6 +1,7 @@
 """A seeded stream of sales as a shop chain would send it: late, corrected, moved, withdrawn, and once delivered twice.
 
-Only the text of the files is made here; where they go is the caller's business.
+Only the text of the files is made here; where they go is the caller's business. The stream ends with the second day
+after the last sales: what would arrive later is not sent.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 FIRST_DAY = datetime(2024, 11, 1, tzinfo=timezone.utc)
 DAYS = 14
 SALES_A_DAY = 60
+_END = FIRST_DAY + timedelta(days=DAYS + 2)
 # Shares, cumulated: of arrivals, and of what happens later.
 _LATE, _VERY_LATE = 0.10, 0.11
 _CORRECTED, _MOVED, _WITHDRAWN, _RENAMED = 0.030, 0.040, 0.050, 0.056
@@ -44,16 +46,13 @@ def files(seed: int) -> dict[str, str]:
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     originals = [_sale(chance, day, number) for day in range(DAYS) for number in range(SALES_A_DAY)]
     changes = [change for sale in originals for change in _changes(chance, sale)]
-    changed = {change.corrects_sale_id or change.sale_id for change in changes}
-    records = [*originals, *changes, _old_move(next(sale for sale in originals if sale.sale_id not in changed))]
+    records = [*originals, *changes, _old_move(originals, changes), _broken()]
     by_day: dict[str, list[Sale]] = {}
-    last_day = FIRST_DAY + timedelta(days=DAYS + 2)
     for record in sorted(records, key=lambda one: (one.received_at, one.sale_id)):
-        if record.received_at < last_day:
-            by_day.setdefault(f"{record.received_at:%Y-%m-%d}", []).append(record)
+        if record.received_at < _END:
+            by_day.setdefault(_day(record.received_at), []).append(record)
     texts = {f"arrival_date={day}.csv": _text(sales) for day, sales in by_day.items()}
     days = sorted(by_day)
-    texts[f"arrival_date={days[6]}.csv"] += f"S-broken,market,{days[6]}T09:00:00Z,12.x,7,{days[6]}T23:00:00Z,insert,0,\n"
     texts[f"arrival_date={days[9]}.again.csv"] = texts[f"arrival_date={days[4]}.csv"]
     return texts
 
@@ -76,23 +75,54 @@ def _changes(chance: random.Random, sale: Sale) -> Iterable[Sale]:
     fate = chance.random()
     later = _second(sale.received_at + timedelta(days=chance.uniform(1, 6)))
     if fate < _CORRECTED:
-        yield replace(
-            sale, received_at=later, op="correct", amount=f"{float(sale.amount) * 0.9:.2f}", corrects_sale_id=sale.sale_id
-        )
+        yield replace(sale, received_at=later, op="correct", amount=_reduced(sale))
     elif fate < _MOVED:
         other_day = sale.sold_at + timedelta(days=1 if sale.sold_at < FIRST_DAY + timedelta(days=1) else -1)
-        yield replace(sale, received_at=max(later, other_day), op="correct", sold_at=other_day, corrects_sale_id=sale.sale_id)
+        yield replace(sale, received_at=max(later, other_day), op="correct", sold_at=other_day)
     elif fate < _WITHDRAWN:
         yield replace(sale, received_at=later, op="delete")
     elif fate < _RENAMED:
-        yield replace(sale, sale_id=f"{sale.sale_id}-R", received_at=later, op="correct", corrects_sale_id=sale.sale_id)
+        yield replace(
+            sale,
+            sale_id=f"{sale.sale_id}-R",
+            received_at=later,
+            op="correct",
+            amount=_reduced(sale),
+            corrects_sale_id=sale.sale_id,
+        )
 
 
-def _old_move(sale: Sale) -> Sale:
-    """On the last day a sale of the first day turns out to be of the second: old days that nothing else touches then."""
-    received = FIRST_DAY + timedelta(days=DAYS + 1, hours=12)
-    moved = sale.sold_at + timedelta(days=1)
-    return replace(sale, sold_at=moved, received_at=received, op="correct", corrects_sale_id=sale.sale_id)
+def _old_move(originals: list[Sale], changes: list[Sale]) -> Sale:
+    """On the last arrival day a sale moves to the day after it, and nothing else touches either of these old days then."""
+    received = _END - timedelta(hours=12)
+    sold = {sale.sale_id: sale.sold_at for sale in originals}
+    arrived = [record for record in (*originals, *changes) if _day(record.received_at) == _day(received)]
+    touched = {_day(record.sold_at) for record in arrived}
+    touched |= {_day(sold[record.corrects_sale_id or record.sale_id]) for record in arrived}
+    changed = {change.corrects_sale_id or change.sale_id for change in changes}
+    for sale in originals:
+        next_day = sale.sold_at + timedelta(days=1)
+        if (
+            sale.sale_id not in changed
+            and sale.received_at < received
+            and touched.isdisjoint({_day(sale.sold_at), _day(next_day)})
+        ):
+            return replace(sale, sold_at=next_day, received_at=received, op="correct")
+    raise AssertionError("the last arrival touches every second day")
+
+
+def _broken() -> Sale:
+    """The one record whose amount is no number."""
+    sold = FIRST_DAY + timedelta(days=6, hours=9)
+    return Sale("S-broken", "market", sold, "12.x", 7, sold + timedelta(minutes=10))
+
+
+def _reduced(sale: Sale) -> str:
+    return f"{float(sale.amount) * 0.9:.2f}"
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"
 
 
 def _second(moment: datetime) -> datetime:

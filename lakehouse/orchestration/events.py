@@ -1,7 +1,8 @@
 """What a run tells Dagster: one materialization and one evaluation per check for each day it was really about.
 
-The assets yield no output, because Dagster would mark the whole range of a run as materialized; they log the events of
-their days instead. Evaluations name the materialization they judge, also in runs over a range.
+A run about scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
+materialized; it logs the events of its days instead. A run about a partition or a plain range yields one, and its
+checks follow as steps of their own. Evaluations name the materialization they judge, also in runs over a range.
 """
 
 from __future__ import annotations
@@ -11,14 +12,31 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
+from lakehouse.orchestration.partitions import DAYS_TAG
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
     from lakehouse.tables.checks import Outcome
 
-#: What an asset yields: an output would count as a materialization of every day in the run's range.
-NO_OUTPUT: tuple[dg.Output[None], ...] = ()
+
+def report(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    days: Mapping[date, Mapping[str, Any]],
+    outcomes: Iterable[Outcome],
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Tell Dagster what a run did to ``days`` (with their metadata), and what the checks say where no step of theirs will."""
+    scattered = DAYS_TAG in context.run.tags
+    if scattered:
+        materialized(context, key, days)
+    if scattered or context.run.asset_check_selection == frozenset():
+        checked(context, key, outcomes)
+    if not scattered:
+        for day, metadata in sorted(days.items()):
+            context.add_asset_metadata(dict(metadata), asset_key=key, partition_key=day.isoformat())
+        yield dg.MaterializeResult(asset_key=key)
 
 
 def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:

@@ -41,7 +41,7 @@ def gold_asset(settings: Settings, metric: MetricContract, contract: SourceContr
         description=metric.description or f"{metric.metric} per event day.",
         metadata={"dagster/uri": gold.path(settings, metric.metric)},
     )
-    def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.Output[None]]:
+    def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
         follows = publish.pending(settings, metric) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
@@ -49,8 +49,6 @@ def gold_asset(settings: Settings, metric: MetricContract, contract: SourceContr
         written = publish.restate(settings, metric, spark.session, days, context.run.run_id, follows)
         outcomes = checks.check_gold(settings, metric, spark.session, days)
         numbers = {outcome.day: outcome.numbers for outcome in outcomes if outcome.check == "totals_equal_silver"}
-        events.materialized(context, key, {day: {"restated": day in written, **numbers[day]} for day in days})
-        events.checked(context, key, outcomes)
-        yield from events.NO_OUTPUT
+        yield from events.report(context, key, {day: {"restated": day in written, **numbers[day]} for day in days}, outcomes)
 
     return gold_of_metric

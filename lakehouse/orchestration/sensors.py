@@ -83,7 +83,7 @@ def restatement_sensor(settings: Settings, metric: MetricContract) -> dg.SensorD
         if len(earlier) >= _ATTEMPTS:
             return dg.SkipReason(f"{len(earlier)} runs have failed for these days; look at the newest and start it again")
         run_key = f"{metric.metric}:{pending.silver_version}:{len(earlier)}"
-        return dg.RunRequest(run_key=run_key, asset_selection=[key], tags={**tags_for(pending.days), **tag})
+        return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(pending.days), **tag})
 
     return sense
 

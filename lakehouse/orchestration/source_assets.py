@@ -57,18 +57,17 @@ def bronze_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
         metadata={"dagster/uri": bronze.path(settings, source)},
     )
-    def bronze_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.Output[None]]:
+    def bronze_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
         ingest = Ingest(settings, contract, spark.session, context.run.run_id)
         reports = {day: ingest.day(day) for day in days}
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
-        events.materialized(context, key, {day: _bronze_metadata(report) for day, report in reports.items()})
         # Also what an earlier, killed run brought in and did not announce.
         events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
-        events.checked(context, key, checks.check_bronze(settings, contract, days))
-        yield from events.NO_OUTPUT
+        metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
+        yield from events.report(context, key, metadata, checks.check_bronze(settings, contract, days))
 
     return bronze_of_source
 
@@ -91,14 +90,12 @@ def silver_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
         description=f"The current row of each key of {source}, on its own event day.",
         metadata={"dagster/uri": silver.path(settings, source)},
     )
-    def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.Output[None]]:
+    def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
         result = update(settings, contract, spark.session, days, context.run.run_id)
         outcomes = checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
-        events.materialized(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days})
-        events.checked(context, key, outcomes)
-        yield from events.NO_OUTPUT
+        yield from events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 
     return silver_of_source
 

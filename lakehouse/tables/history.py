@@ -1,11 +1,14 @@
-"""What readers of a gold table have seen, day by day, from the table's own change feed and commits; no JVM."""
+"""What readers of a gold table have seen, day by day, from the table's own change feed and commits.
+
+Only reading, through delta-rs and without a JVM; what a commit changed in silver is told by ``changes``.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,8 +17,6 @@ from lakehouse.ledger import restatements, store
 from lakehouse.tables import gold
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from lakehouse.settings import Settings
 
 
@@ -48,12 +49,18 @@ def publications(settings: Settings, metric: str) -> dict[date, list[Publication
 
 
 def causes(settings: Settings, metric: str) -> dict[tuple[date, int], dict[str, int]]:
-    """What happened to the keys of an event day, by day and the gold version that followed it."""
-    return {
-        (day, entry.gold_version): dict(entry.causes.get(day.isoformat(), {}))
-        for entry in restatements.of(settings, metric)
-        for day in entry.days
-    }
+    """What happened to the keys of an event day, by day and the gold version that followed it.
+
+    A run killed between its commit and its ledger row is recorded by the next one, which writes no days but knows the
+    causes: they count where no other run claims the day.
+    """
+    found: dict[tuple[date, int], dict[str, int]] = {}
+    unclaimed: dict[tuple[date, int], dict[str, int]] = {}
+    for entry in restatements.of(settings, metric):
+        for text, what in entry.causes.items():
+            day = date.fromisoformat(text)
+            (found if day in entry.days else unclaimed).setdefault((day, entry.gold_version), dict(what))
+    return unclaimed | found
 
 
 def _as_of(commit: dict[str, Any]) -> datetime:
@@ -61,4 +68,4 @@ def _as_of(commit: dict[str, Any]) -> datetime:
     why = json.loads(commit.get("userMetadata") or "{}")
     if "as_of" in why:
         return datetime.fromisoformat(why["as_of"])
-    return datetime.fromtimestamp(commit["timestamp"] / 1000).astimezone()
+    return datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
