@@ -58,7 +58,8 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
                 for event in done.all_events
                 if event.event_type_value == "ASSET_CHECK_EVALUATION"
             ]
-            assert {evaluation.partition for evaluation in evaluations} == {f"{day}" for day in span(first, last)}
+            judged = {evaluation.partition for evaluation in evaluations}
+            assert judged - {None} == {f"{day}" for day in span(first, last)}  # None: a check step's own summary of the range
             assert all(evaluation.passed for evaluation in evaluations)
 
         materialize_range("bronze", "earthquakes", date(2018, 1, 11), date(2018, 2, 10))
