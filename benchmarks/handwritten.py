@@ -1,21 +1,34 @@
 """What one would write by hand: the newest record per key by MERGE, then the touched days again. No records, no checks.
 
+    python benchmarks/handwritten.py BATCHES ROOT DAYS [--tuned]
+
 It keeps the same silver state and daily aggregates as the project on histories without a move to an untouched day, and
 is the yardstick of ``replay.py``. It knows nothing of stale re-deliveries, malformed lines, moves off the batch's days,
-held files, interrupted runs, or why a number changed.
+held files, interrupted runs, or why a number changed. Its session is what one writes by hand, Delta's two options and
+Spark's defaults, or with ``--tuned`` the project's own. Prints a line of JSON per arrival day.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from datetime import date, timedelta
+from pathlib import Path
 
 from delta.tables import DeltaTable
+from measure import Meter
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from lakehouse.settings import Settings
+from lakehouse.tables.session import spark_options
 
-    from pyspark.sql import SparkSession
+FIRST = date(2018, 1, 1)
+_BY_HAND = ("spark.master", "spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.driver.extraClassPath")
 
 
 def arrival_day(spark: SparkSession, file: Path, root: Path) -> int:
@@ -45,3 +58,38 @@ def arrival_day(spark: SparkSession, file: Path, root: Path) -> int:
     (writer.option("replaceWhere", where) if DeltaTable.isDeltaTable(spark, gold) else writer).save(gold)
     batch.unpersist()
     return len(days)
+
+
+def session(*, tuned: bool) -> SparkSession:
+    """A session with the project's options, or with those that nobody can leave out."""
+    options = spark_options(Settings(spark_long_lived=True))
+    builder = SparkSession.builder
+    for name, value in options.items():
+        if tuned or name in _BY_HAND:
+            builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main() -> None:
+    """Take the arrival days one by one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("batches", type=Path)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("days", type=int)
+    parser.add_argument("--tuned", action="store_true")
+    arguments = parser.parse_args()
+    spark = session(tuned=arguments.tuned)
+    meter = Meter(spark, arguments.root)
+    for day in (FIRST + timedelta(days=offset) for offset in range(arguments.days)):
+        before, start = meter.now(), time.perf_counter()
+        event_days = arrival_day(spark, arguments.batches / f"arrival_date={day}.csv.gz", arguments.root)
+        seconds = time.perf_counter() - start
+        print(json.dumps({"seconds": seconds, "event_days": event_days, "work": asdict(meter.now().since(before))}), flush=True)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

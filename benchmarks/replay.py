@@ -2,8 +2,9 @@
 
     python benchmarks/replay.py DATA [--days 30]
 
-DATA is the folder of the earthquake history (with ``batches``). Both sides share one process and one Spark session; the
-replay pays for everything it does (Dagster's events, checks, records), the hand-written job has none of it.
+DATA is the folder of the earthquake history (with ``batches``). Each side has a process and a session of its own: the
+hand-written job as one writes it, the same with the session of the project, and the replay, which pays for everything it
+does (Dagster's events, checks, records), of which the hand-written job has none.
 """
 
 from __future__ import annotations
@@ -12,94 +13,87 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from datetime import date, timedelta
+from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
-from handwritten import arrival_day
-from measure import Meter, Work
-from pyspark.sql import SparkSession
+from handwritten import FIRST, session
+from measure import Meter
 
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables.session import spark_options
+from lakehouse.tables import silver
 
 WARM_UP = 10
+Day = dict[str, Any]
 
 
 def main() -> None:
-    """Run both and print the figures, then as one line of JSON."""
+    """Run all three and print the figures, as one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--days", type=int, default=30)
     arguments = parser.parse_args()
     batches = arguments.data / "batches"
-    days = [date(2018, 1, 1) + timedelta(days=offset) for offset in range(arguments.days)]
     with tempfile.TemporaryDirectory() as scratch:
-        os.environ["LAKEHOUSE_ROOT"] = f"{scratch}/lake"
-        settings = Settings(landing=str(batches))
-        builder = SparkSession.builder
-        for key, value in spark_options(settings).items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        by_hand, hand_work, hand_days = _by_hand(spark, batches, Path(scratch, "hand"), days)
-        ours, our_work, our_days = _replayed(spark, settings, Path(scratch, "lake"), days)
-    figures = {
-        "days": len(days),
-        "by_hand_seconds": statistics.median(by_hand[WARM_UP:]),
-        "replay_seconds": statistics.median(ours[WARM_UP:]),
-        "by_hand_first_day": by_hand[0],
-        "replay_first_day": ours[0],
-        "by_hand_event_days": hand_days,
-        "replay_event_days": our_days,
-        "by_hand_per_day": _per_day(hand_work),
-        "replay_per_day": _per_day(our_work),
-    }
-    figures["ratio"] = figures["replay_seconds"] / figures["by_hand_seconds"]
-    for name, value in figures.items():
-        print(f"{name:22} {value}")
-    print(json.dumps(figures))
+        by_hand = _by_hand(batches, Path(scratch, "by_hand"), arguments.days)
+        tuned = _by_hand(batches, Path(scratch, "tuned"), arguments.days, "--tuned")
+        replayed = _replayed(batches, Path(scratch, "lake"), arguments.days)
+    figures = {"by hand": _summary(by_hand), "by hand, our session": _summary(tuned), "replay": _summary(replayed)}
+    ours = figures["replay"]["seconds"]
+    figures["ratio"] = {name: round(ours / figures[name]["seconds"], 2) for name in ("by hand", "by hand, our session")}
+    print(json.dumps(figures, indent=1))
     sys.stdout.flush()
     os._exit(0)
 
 
-def _by_hand(spark: SparkSession, batches: Path, root: Path, days: list[date]) -> tuple[list[float], list[Work], int]:
-    meter = Meter(spark, root)
-    seconds, work, event_days = [], [], 0
-    for number, day in enumerate(days):
-        before, start = meter.now(), time.perf_counter()
-        recomputed = arrival_day(spark, batches / f"arrival_date={day}.csv.gz", root)
-        seconds.append(time.perf_counter() - start)
-        work.append(meter.now().since(before))
-        event_days += recomputed if number >= WARM_UP else 0
-        print(f"by hand  {day}  {seconds[-1]:6.2f} s", file=sys.stderr)
-    return seconds, work, event_days
+def _by_hand(batches: Path, root: Path, days: int, *more: str) -> list[Day]:
+    script = Path(__file__).with_name("handwritten.py")
+    command = [sys.executable, str(script), str(batches), str(root), str(days), *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _replayed(spark: SparkSession, settings: Settings, root: Path, days: list[date]) -> tuple[list[float], list[Work], int]:
+def _replayed(batches: Path, root: Path, days: int) -> list[Day]:
+    os.environ["LAKEHOUSE_ROOT"] = str(root)
+    settings = Settings(landing=str(batches))
+    spark = session(tuned=True)
     meter = Meter(spark, root)
-    seconds, work, event_days = [], [], 0
+    done: list[Day] = []
     with tempfile.TemporaryDirectory() as home, dg.DagsterInstance.local_temp(home) as instance:
         replay = Replay(settings, load_catalog(None), "earthquakes", instance)
-        for number, day in enumerate(days):
+        for day in (FIRST + timedelta(days=offset) for offset in range(days)):
             before, start = meter.now(), time.perf_counter()
             result = next(iter(replay.days([day])))
-            seconds.append(time.perf_counter() - start)
-            work.append(meter.now().since(before))
-            event_days += len(result.touched) if number >= WARM_UP else 0
-            print(f"replay   {day}  {seconds[-1]:6.2f} s", file=sys.stderr)
-    return seconds, work, event_days
+            seconds = time.perf_counter() - start
+            done.append({"seconds": seconds, "event_days": len(result.touched), "work": asdict(meter.now().since(before))})
+            print(f"replay   {day}  {seconds:6.2f} s", file=sys.stderr)
+    written = silver.path(settings, "earthquakes")
+    merges = [commit for commit in spark.sql(f"DESCRIBE HISTORY delta.`{written}`").collect() if commit.operation == "MERGE"]
+    changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsCopied")
+    for day, commit in zip(done, reversed(merges)):
+        day["silver_rows_written"] = sum(int(commit.operationMetrics[name]) for name in changed)
+    return done
 
 
-def _per_day(work: list[Work]) -> dict[str, float]:
-    """Medians from the eleventh day on."""
-    later = work[WARM_UP:]
-    return {name: statistics.median(getattr(one, name) for one in later) for name in vars(later[0])}
+def _summary(days: list[Day]) -> dict[str, Any]:
+    """Medians per arrival day, and sums, from the eleventh day on."""
+    later = days[WARM_UP:]
+    summary: dict[str, Any] = {
+        "first day seconds": round(days[0]["seconds"], 1),
+        "seconds": round(statistics.median(day["seconds"] for day in later), 2),
+        "event days": sum(day["event_days"] for day in later),
+    }
+    if all("silver_rows_written" in day for day in later):
+        summary["silver rows written"] = sum(day["silver_rows_written"] for day in later)
+    return summary | {name: statistics.median(day["work"][name] for day in later) for name in later[0]["work"]}
 
 
 if __name__ == "__main__":

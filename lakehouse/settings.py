@@ -35,6 +35,7 @@ class Settings(BaseSettings):
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
     )
     local_rows: int = Field(20_000, description="Up to this many rows are handed to Spark by the driver, not by tasks.")
+    spark_long_lived: bool = Field(False, description="The session serves many runs: compile its code fully, not quickly.")
     spark_conf: dict[str, str] = Field(default_factory=dict, description="Extra Spark options, as a JSON object.")
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")

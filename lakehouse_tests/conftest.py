@@ -24,7 +24,7 @@ def spark() -> Iterator[SparkSession]:
     from lakehouse.tables.session import spark_options  # noqa: PLC0415
 
     builder = SparkSession.builder.appName("lakehouse tests")
-    for name, value in spark_options(Settings()).items():
+    for name, value in spark_options(Settings(spark_long_lived=True)).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -50,7 +50,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             sensors=all_sensors,
             # In process: a step in a process of its own would live on when its run is killed.
             executor=dg.in_process_executor,
-            resources={"spark": LakeSpark(), **readers(settings, tables)},
+            resources={"spark": LakeSpark(long_lived=settings.spark_long_lived), **readers(settings, tables)},
         )
 
 

@@ -65,6 +65,7 @@ class Replay:
     """
 
     def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
+        settings.spark_long_lived = True
         self._settings = settings
         self._source = source
         self._contract: SourceContract = catalog.sources[source]

@@ -24,6 +24,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
+    long_lived: bool = False
     _session: Any = PrivateAttr(default=None)
 
     @property
@@ -32,8 +33,13 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         if self._session is None:
             # Runs of one process share its session; options take effect when that is started.
             running = SparkSession.getActiveSession()
-            self._session = running or spark_session_from_config(spark_options(Settings()) | self.spark_config)
+            self._session = running or spark_session_from_config(self._options())
         return self._session
+
+    def _options(self) -> dict[str, Any]:
+        settings = Settings()
+        settings.spark_long_lived |= self.long_lived
+        return spark_options(settings) | self.spark_config
 
     def session(self) -> SparkSession:
         """The same as a function, for code that may not need it."""

@@ -39,7 +39,7 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     by = ["event_date", *(metric.grain if grain is None else grain)]
-    wanted = rows.where(F.col("event_date").isin(sorted(days)))
+    wanted = rows.where(f"event_date IN ({delta.day_literals(days)})")
     return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
 
 

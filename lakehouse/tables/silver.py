@@ -197,4 +197,5 @@ def _lives(days: Collection[date]) -> Column:
 
 
 def _on(days: Collection[date]) -> Column:
-    return F.coalesce(F.col("event_date").isin(sorted(days)), F.lit(False))
+    # As text: a Column made of objects asks the JVM several times for each day.
+    return F.expr(f"coalesce(event_date IN ({delta.day_literals(days)}), false)")

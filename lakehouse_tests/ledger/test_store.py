@@ -1,0 +1,54 @@
+"""The ledger's reading and appending, without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"number": pa.array(numbers, pa.int64()), "source": ["s"] * len(numbers)})
+
+
+def test_no_table_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert store.read(path) is None
+    store.append(path, rows())
+    found = store.read(path)
+    assert found is not None
+    assert len(found) == 0
+
+
+def test_the_same_application_appends_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert store.append(path, rows(1), app_id="first")
+    assert not store.append(path, rows(1), app_id="first")
+    assert store.append(path, rows(2), app_id="second")
+    assert sorted(store.read(path)["number"].to_pylist()) == [1, 2]
+
+
+def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    with store.reusing_tables():
+        assert store.read(path) is None
+        for number in range(3):
+            store.append(path, rows(number))
+            for _ in range(2):
+                assert sorted(store.read(path, ["number"], {"source": ["s"]})["number"].to_pylist()) == list(range(number + 1))
+                assert len(store.read(path, ["number"], {"number": [0]})) == 1, "each question has its own answer"
+
+
+def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for number in range(70):
+        store.append(path, rows(number), partition_by=["source"])
+    table = store.open_table(path)
+    assert table is not None
+    assert len(table.file_uris()) < 10
+    assert sorted(store.read(path)["number"].to_pylist()) == list(range(70))
