@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import shutil
+from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,11 +14,11 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.days import span
-from lakehouse.ledger import progress
+from lakehouse.ledger import ingestions, progress
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import publish
+from lakehouse.tables import apply, delta, publish, silver
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
 
 if TYPE_CHECKING:
@@ -91,3 +94,34 @@ def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
             if result.arrival_date > TENTH:
                 recomputed += len(result.touched)
     assert recomputed <= 519
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
+    spark: SparkSession, lake: Settings, tmp_path: Path
+) -> None:
+    days = list(span(FIRST, FIRST + timedelta(days=29)))
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for day in days:
+        for suffix in ("", ".again"):
+            shutil.copy(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}{suffix}.csv.gz")
+    lake.landing = str(landing)
+    catalog = load_catalog(None)
+    contract = catalog.sources["earthquakes"]
+    contract.source.landing = "arrival_date={arrival_date}*.csv.gz"
+    random.Random(20180101).shuffle(days)
+    with dg.DagsterInstance.ephemeral() as instance:
+        replay = Replay(lake, catalog, "earthquakes", instance)
+        for day in days:
+            (result,) = replay.days([day])
+            assert result.files == 1, "the same content again adds nothing"
+    assert silver_digest(lake) == true_digests()[max(days)]
+    deliveries = ingestions.all_of(lake, "earthquakes")
+    assert Counter(entry.status for entry in deliveries) == {"ingested": 30, "redelivered": 30}
+
+    version = delta.version(lake, silver.path(lake, "earthquakes"))
+    every_day = set().union(*(entry.touched_days for entry in deliveries))
+    assert apply.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
+    assert delta.version(lake, silver.path(lake, "earthquakes")) == version, "a rebuild of everything changes nothing (R3)"
