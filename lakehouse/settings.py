@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
     sensor_seconds: int = Field(15, description="How often the sensors look.")
+    reconcile_seconds: float = Field(600, description="How long announced days may wait for silver before they are again.")
     settle_seconds: float = Field(5, description="How long a landing file must have been left alone.")
 
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")

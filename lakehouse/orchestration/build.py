@@ -34,7 +34,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             silver = source_assets.silver_asset(settings, contract)
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
             all_checks += check_assets.source_checks(settings, contract, bronze, silver)
-            all_sensors.append(sensors.landing_sensor(settings, contract))
+            all_sensors += [sensors.landing_sensor(settings, contract), sensors.reconciling_sensor(settings, contract)]
         for metric in catalog.metrics.values():
             gold = metric_assets.gold_asset(settings, metric, catalog.sources[metric.source])
             assets.append(gold)

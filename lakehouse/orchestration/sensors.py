@@ -1,6 +1,6 @@
-"""What starts runs by itself: files in landing start bronze, changes of silver start gold.
+"""What starts runs by itself: files in landing start bronze, changes of silver start gold, days left behind start again.
 
-Both read through delta-rs and start no JVM. Silver needs no sensor: its policy follows ``arrivals`` (see
+All read through delta-rs and start no JVM. Silver needs no sensor: its policy follows ``arrivals`` (see
 ``source_assets``).
 """
 
@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 
 import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
-from lakehouse.ledger import ingestions
+from lakehouse.ledger import ingestions, progress
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
+from lakehouse.orchestration.source_assets import keys
 from lakehouse.settings import Settings
 from lakehouse.tables import landing, publish
 from lakehouse.tables.ingest import news
@@ -27,6 +29,8 @@ _RUNNING = [
     dg.DagsterRunStatus.STARTED,
 ]
 _ATTEMPTS = 3
+#: Set on runs that pick up what was left behind: the source, arrival day and ingestions.
+RECONCILES_TAG = "lakehouse/reconciles"
 
 
 def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
@@ -57,6 +61,49 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             yield dg.SkipReason("; ".join(complaints) or "no new file has settled")
         for day, new in sorted(days.items()):
             yield dg.RunRequest(run_key=_run_key(source, day, new), partition_key=day.isoformat(), asset_selection=[key])
+
+    return sense
+
+
+def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+    """Runs bronze again for arrival days whose event days wait for silver while nobody works on them.
+
+    Bronze then announces them anew: a run that was killed between its commit and its events loses nothing (R11).
+    """
+    source = contract.dataset
+    bronze_key, arrivals_key, silver_key = keys(source)
+
+    @dg.sensor(
+        name=f"reconcile_{source}",
+        target=dg.AssetSelection.assets(bronze_key),
+        minimum_interval_seconds=max(60, settings.sensor_seconds),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Days of {source} that were left waiting for silver are announced again.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        waiting = progress.pending_entries(settings, source)
+        if not waiting:
+            yield dg.SkipReason("nothing waits for silver")
+            return
+        if _at_work(context.instance, {bronze_key, silver_key}):
+            yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is at work")
+            return
+        newest = context.instance.get_latest_materialization_event(arrivals_key)
+        announced = datetime.fromtimestamp(newest.timestamp if newest else 0, timezone.utc)
+        if datetime.now(timezone.utc) - announced < timedelta(seconds=settings.reconcile_seconds):
+            yield dg.SkipReason(f"{len(waiting)} days wait for silver, announced at {announced:%H:%M:%S}")
+            return
+        by_arrival: dict[date, set[str]] = defaultdict(set)
+        for entry in {entry.ingestion_id: entry for entries in waiting.values() for entry in entries}.values():
+            by_arrival[entry.arrival_date].add(entry.ingestion_id)
+        for day, ids in sorted(by_arrival.items()):
+            tag = {RECONCILES_TAG: f"{source}:{day}:{_short_hash('|'.join(sorted(ids)))}"}
+            earlier = len(context.instance.get_runs(dg.RunsFilter(tags=tag)))
+            if earlier >= _ATTEMPTS:
+                yield dg.SkipReason(f"arrivals of {day} were announced {earlier} times more; look why silver does not follow")
+                continue
+            run_key = f"{tag[RECONCILES_TAG]}:{earlier}"
+            yield dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[bronze_key], tags=tag)
 
     return sense
 
@@ -102,4 +149,17 @@ def automation(catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
 def _run_key(source: str, day: date, files: list[LandingFile]) -> str:
     """The same files as they are now make the same key, so that a repeated tick starts nothing twice."""
     state = "|".join(f"{file.name}:{file.size}:{file.modified}" for file in files)
-    return f"{source}:{day}:{hashlib.sha256(state.encode()).hexdigest()[:16]}"
+    return f"{source}:{day}:{_short_hash(state)}"
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _at_work(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
+    """Whether a run or a backfill of one of the assets is on its way."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_RUNNING))
+    if any(run.asset_selection is None or run.asset_selection & assets for run in runs):
+        return True
+    backfills = instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED]))
+    return any(assets & set(backfill.asset_selection or []) for backfill in backfills)
