@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lakehouse.cli import contract, demo, replay
+from lakehouse.cli import account, contract, demo, replay, trace
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -16,6 +16,8 @@ app = typer.Typer(
 app.add_typer(contract.app, name="contract")
 app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
+app.command("account")(account.account)
+app.command("trace")(trace.trace)
 
 
 def main() -> None:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
 
 out = Console(highlight=False)
 errors = Console(stderr=True)
 
 
+def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
+    """The settings and the contracts, among them the one of ``source``.
+
+    :raises typer.Exit: for a source that no contract describes.
+    """
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings() if landing is None else Settings(landing=str(landing))
+    catalog = load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+    if source not in catalog.sources:
+        known = ", ".join(sorted(catalog.sources)) or "none"
+        errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red", markup=False)
+        raise typer.Exit(2)
+    return settings, catalog
+
+
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
+    from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.orchestration.replay import RunFailedError  # noqa: PLC0415
-    from lakehouse.tables.apply import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
 
     return (RunFailedError, IncompleteKeyLogError, SetupProblem)

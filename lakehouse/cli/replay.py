@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lakehouse.cli.console import errors, out
+from lakehouse.cli.console import catalog_with, errors, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,19 +27,9 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
 ) -> None:
     """Take every arrival day in order as if it were today. It can be stopped and run again."""
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.replay import Replay, local_instance, total_causes  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
+    settings, catalog = catalog_with(source, landing)
+    from lakehouse.orchestration.replay import Replay, local_instance, total_causes  # noqa: PLC0415 (loads in seconds)
 
-    settings = Settings()
-    if landing is not None:
-        settings = Settings(landing=str(landing))
-    catalog = load_catalog(settings.contracts, bundled=settings.bundled_contracts)
-    if source not in catalog.sources:
-        errors.print(
-            f"No contract has 'dataset: {source}'; known are {', '.join(sorted(catalog.sources)) or 'none'}.", style="red"
-        )
-        raise typer.Exit(2)
     with local_instance() as instance:
         run = Replay(settings, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)

@@ -36,6 +36,10 @@ SCHEMA = pa.schema(
 BRONZE_COLUMNS = [*(name for name in SCHEMA.names if name != "kind"), "change_op", "corrects_key", "malformed_reason"]
 
 
+class IncompleteKeyLogError(Exception):
+    """The key log does not cover Bronze, so that whatever is made from it would lack rows. Its text has the way out."""
+
+
 def path(settings: Settings, source: str) -> str:
     """The address of the source's key log."""
     return settings.table("ops", f"{source}_keys")

@@ -44,10 +44,6 @@ class SilverUpdate:
     version: int
 
 
-class IncompleteKeyLogError(Exception):
-    """The key log does not cover Bronze, so that a rebuild would lose rows."""
-
-
 def update(
     settings: Settings,
     contract: SourceContract,
@@ -125,4 +121,4 @@ def _check_key_log(settings: Settings, source: str) -> None:
             f"materialize bronze/{source} for these days, then silver again (where {settings.table('ops', 'ingestions')} is "
             "still there, take it away first)"
         )
-        raise IncompleteKeyLogError(msg)
+        raise key_log.IncompleteKeyLogError(msg)

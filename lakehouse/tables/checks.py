@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import ingestions, key_log, store
-from lakehouse.tables import bronze, gold, silver
+from lakehouse.domain.dispositions import Disposition
+from lakehouse.ledger import ingestions, key_log, progress, store
+from lakehouse.tables import accounts, bronze, gold, silver
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -40,6 +41,7 @@ class Outcome:
 BRONZE = {
     "contract_schema": "The table has the columns and types of the contract.",
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
+    "every_row_disposed": "Each row is applied, superseded, a duplicate or malformed; what is applied is what silver holds.",
     "no_file_held": "No file of the day waits because it could not be read as a whole.",
 }
 SILVER = {
@@ -66,7 +68,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     log = store.read(key_log.path(settings, source), ["arrival_date", "kind"], where, options)
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
-    outcomes = list(schema)
+    outcomes = [*schema, *_disposition_outcomes(settings, contract, in_bronze, days)]
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         malformed = in_bronze[day] - sound[day]
@@ -77,6 +79,31 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
         outcomes.append(
             Outcome("no_file_held", day, not messages, {"files_held": held[day]}, "; ".join(filter(None, messages)) or None)
         )
+    return outcomes
+
+
+def _disposition_outcomes(
+    settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
+) -> list[Outcome]:
+    """Whether the dispositions of each arrival day add up, and say what silver says where nothing waits for it."""
+    account = accounts.rows(settings, contract, arrival_days=list(days))
+    waiting = progress.pending(settings, contract.dataset).keys()
+    due = {(row.event_date, row.record_key): row.arrival_date for row in account if row.lives and row.event_date not in waiting}
+    where = {"event_date": sorted({day for day, _ in due if day}), "arrival_date": list(days)}
+    path = silver.path(settings, contract.dataset)
+    there = store.read(path, ["event_date", "record_key", "arrival_date"], where, settings.storage_options) if due else None
+    found = {(row["event_date"], row["record_key"]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())}
+    differing = {(*place, day) for place, day in due.items() ^ found.items()}
+    counts = accounts.counts(account)
+    outcomes = []
+    for day in sorted(days):
+        kinds = counts.get(day, Counter())
+        wrong = sorted({event_day for event_day, _, arrived in differing if arrived == day and event_day})
+        waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
+        numbers = {one.value: kinds[one] for one in Disposition} | {"waiting_for_silver": waits, "event_days_off": len(wrong)}
+        advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong[:10]))}"
+        passed = kinds.total() == in_bronze.get(day, 0) and not wrong
+        outcomes.append(Outcome("every_row_disposed", day, passed, numbers, _unless(passed, advice)))
     return outcomes
 
 

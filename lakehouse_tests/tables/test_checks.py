@@ -57,3 +57,27 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     assert [outcome.passed for outcome in accounted] == [False]
     assert accounted[0].numbers["rows_read"] == 2
     assert accounted[0].numbers["rows_in_bronze"] == 1
+
+
+def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    contract = load_catalog(None).sources["sales"]
+    settings.landing = str(tmp_path / "sales")
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "arrival_date=2024-11-05.csv").write_text(FIRST)
+    arrival = date(2024, 11, 5)
+    Ingest(settings, contract, lambda: spark, "test").day(arrival)
+
+    def disposed() -> checks.Outcome:
+        (outcome,) = [one for one in checks.check_bronze(settings, contract, [arrival]) if one.check == "every_row_disposed"]
+        return outcome
+
+    assert disposed().passed
+    assert disposed().numbers["waiting_for_silver"] == 8
+    update(settings, contract, lambda: spark, sorted(progress.pending(settings, "sales")), "test")
+    assert disposed().passed
+    assert disposed().numbers["waiting_for_silver"] == 0
+    spark.sql(f"DELETE FROM delta.`{silver.path(settings, 'sales')}` WHERE record_key = 's31'")
+    assert not disposed().passed
+    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"

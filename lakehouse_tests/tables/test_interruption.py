@@ -13,8 +13,8 @@ import pytest
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import ingestions, store
+from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.tables import delta, gold, publish
-from lakehouse.tables.apply import IncompleteKeyLogError
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 

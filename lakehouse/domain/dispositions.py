@@ -1,0 +1,104 @@
+"""What became of each record, and why (rule R4), key by key.
+
+Here is the judgement over the claims about one key. Where claims come from is told by ``ledger.key_log``; the same choice
+of a winner over millions of keys is made by Spark in ``tables.silver``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
+
+
+class Disposition(str, Enum):
+    """Every row of Bronze has exactly one."""
+
+    APPLIED = "applied"
+    SUPERSEDED = "superseded"
+    DUPLICATE = "duplicate"
+    MALFORMED = "malformed"
+
+
+#: A row of Bronze: the ingestion and the line.
+RowId = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one row says about one key: insert, correct, delete, or (a row of another key) retire."""
+
+    kind: str
+    sequence: int
+    arrival_ts: datetime
+    ingestion_id: str
+    line_number: int
+    event_date: date | None
+
+    @property
+    def row(self) -> RowId:
+        """The row that makes the claim."""
+        return self.ingestion_id, self.line_number
+
+    @property
+    def order(self) -> tuple[int, datetime, str, int]:
+        """The total order of R2; one greater is newer."""
+        return self.sequence, self.arrival_ts, self.ingestion_id, self.line_number
+
+    @property
+    def lives(self) -> bool:
+        """Whether it puts a row into silver, where it wins."""
+        return self.kind in {"insert", "correct"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The disposition of a row, and the row that decided it: itself, or the one that came before it in rank."""
+
+    disposition: Disposition
+    decided_by: Claim | None
+    because: str
+
+
+def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
+    """The claim that counts among all about one key (R2).
+
+    :param by_sequence: whether the source numbers its changes. Where it does not, an insert behind the retirement of its key
+        is the original arriving late, and does not count.
+    """
+    greatest = max(claims, key=lambda claim: claim.order)
+    if by_sequence:
+        return greatest
+    changes = [claim for claim in claims if claim.kind != "insert"]
+    newest_change = max(changes, key=lambda claim: claim.order, default=None)
+    return newest_change if newest_change is not None and newest_change.kind == "retire" else greatest
+
+
+def verdicts(claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequence: bool) -> dict[RowId, Verdict]:
+    """What became of each row whose own key this is.
+
+    :param claims: every claim about the key.
+    :param content: what each row says, without when and where it came from; needed for keys with several rows.
+    """
+    won = winner(claims, by_sequence=by_sequence)
+    own = sorted((claim for claim in claims if claim.kind != "retire"), key=lambda claim: claim.order, reverse=True)
+    found: dict[RowId, Verdict] = {}
+    for rank, claim in enumerate(own):
+        if claim == won:
+            what = "lives" if claim.lives else "ended its key"
+            found[claim.row] = Verdict(Disposition.APPLIED, claim, what)
+            continue
+        same = next((newer for newer in own[:rank] if content[newer.row] == content[claim.row]), None)
+        if same is not None:
+            found[claim.row] = Verdict(Disposition.DUPLICATE, same, "a newer record says the same")
+        elif won.kind == "retire":
+            found[claim.row] = Verdict(Disposition.SUPERSEDED, won, "its key was corrected under another one")
+        else:
+            by = "a newer record" if won.lives else "a delete"
+            when = "" if won.arrival_ts > claim.arrival_ts else ", which was here before it"
+            found[claim.row] = Verdict(Disposition.SUPERSEDED, won, f"{by} counts{when}")
+    return found

@@ -1,0 +1,100 @@
+"""What became of each record of a key, from its claims alone."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.domain.dispositions import Claim, Disposition, verdicts, winner
+from lakehouse_tests.model import Record, live_rows
+
+NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
+APPLIED, SUPERSEDED, DUPLICATE = Disposition.APPLIED, Disposition.SUPERSEDED, Disposition.DUPLICATE
+
+
+def claim(line: int, kind: str, hour: int, sequence: int = 0) -> Claim:
+    day = date(2024, 1, 1) if kind in {"insert", "correct"} else None
+    return Claim(kind, sequence, NOON + timedelta(hours=hour), "file", line, day)
+
+
+def judged(claims: list[Claim], content: dict[int, Any] | None = None, *, by_sequence: bool = False) -> dict[int, Disposition]:
+    """Disposition by line; lines say different things unless told otherwise."""
+    says = {one.row: (content or {}).get(one.line_number, f"line {one.line_number}") for one in claims}
+    return {line: verdict.disposition for (_, line), verdict in verdicts(claims, says, by_sequence=by_sequence).items()}
+
+
+def test_the_newest_record_is_applied_and_the_older_superseded() -> None:
+    assert judged([claim(1, "insert", 1), claim(2, "correct", 2)]) == {1: SUPERSEDED, 2: APPLIED}
+
+
+def test_a_stale_record_that_comes_later_is_superseded() -> None:
+    assert judged([claim(1, "correct", 5), claim(2, "insert", 1)]) == {1: APPLIED, 2: SUPERSEDED}
+
+
+def test_a_delete_is_applied_and_ends_what_was_before() -> None:
+    claims = [claim(1, "insert", 1), claim(2, "delete", 2)]
+    assert judged(claims) == {1: SUPERSEDED, 2: APPLIED}
+    found = verdicts(claims, {one.row: one for one in claims}, by_sequence=False)
+    assert found["file", 1].because == "a delete counts"
+    assert found["file", 2].because == "ended its key"
+
+
+def test_a_record_said_again_is_a_duplicate_of_the_newer_one() -> None:
+    claims = [claim(1, "insert", 1), claim(2, "insert", 2), claim(3, "insert", 3)]
+    assert judged(claims, {1: "same", 2: "same", 3: "same"}) == {1: DUPLICATE, 2: DUPLICATE, 3: APPLIED}
+    assert judged(claims, {1: "same", 2: "other", 3: "same"}) == {1: DUPLICATE, 2: SUPERSEDED, 3: APPLIED}
+
+
+def test_a_key_corrected_under_another_one_has_no_applied_row() -> None:
+    claims = [claim(1, "insert", 1), claim(2, "retire", 2), claim(3, "insert", 3)]
+    assert judged(claims) == {1: SUPERSEDED, 3: SUPERSEDED}
+    assert judged([*claims, claim(4, "correct", 4)]) == {1: SUPERSEDED, 3: SUPERSEDED, 4: APPLIED}
+    assert judged(claims, by_sequence=True) == {1: SUPERSEDED, 3: APPLIED}, "the sequence says that the original is newer"
+
+
+def test_where_the_source_numbers_its_changes_the_number_decides() -> None:
+    assert judged([claim(1, "insert", 1, sequence=2), claim(2, "insert", 5, sequence=1)], by_sequence=True) == {
+        1: APPLIED,
+        2: SUPERSEDED,
+    }
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["insert", "correct", "delete", "retire"]), st.integers(0, 3), st.integers(0, 2)),
+        min_size=1,
+        max_size=7,
+    ),
+    st.booleans(),
+)
+def test_every_row_has_one_disposition_and_what_lives_is_what_the_rule_says(
+    said: list[tuple[str, int, int]], by_sequence: bool
+) -> None:
+    claims, records = [], []
+    for line, (kind, hour, number) in enumerate(said):
+        sequence = number if by_sequence else 0
+        claims.append(claim(line, kind, hour, sequence))
+        day, retires = date(2024, 1, 1), kind == "retire"
+        records.append(
+            Record(
+                key=f"other {line}" if retires else "key",
+                op="correct" if retires else kind,  # type: ignore[arg-type]
+                day=day,
+                amount=0,
+                arrival=NOON + timedelta(hours=hour),
+                corrects="key" if retires else None,
+                sequence=sequence,
+                file="file",
+                line=line,
+            )
+        )
+    found = verdicts(claims, {one.row: one.line_number for one in claims}, by_sequence=by_sequence)
+    assert set(found) == {one.row for one in claims if one.kind != "retire"}
+    applied = [row for row, verdict in found.items() if verdict.disposition is APPLIED]
+    won = winner(claims, by_sequence=by_sequence)
+    assert applied == ([won.row] if won.kind != "retire" else [])
+    living = live_rows(records, by_sequence=by_sequence).get("key")
+    assert (won.row if won.lives else None) == (("file", living.line) if living else None)
