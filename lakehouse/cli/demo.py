@@ -5,6 +5,7 @@ Here belong the steps and their words; the sales are made in ``domain.demo``, th
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,24 +84,24 @@ def _report(settings: Settings) -> None:
     out.print(_LEGEND, style="dim")
     out.print()
     out.print(f"{len(states)} event days, restated {restatements} times in all; only the days named were written.")
-    _report_bronze(settings)
-    _say_how_to_go_on(settings)
+    _say_how_to_go_on(settings, _report_bronze(settings))
 
 
 def _revenue_table(states: Mapping[date, Sequence[Publication]], causes: Mapping[tuple[date, int], Mapping[str, int]]) -> Table:
     table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
-    for heading in ("event day", "published"):
-        table.add_column(heading, no_wrap=True)
+    table.add_column("event day", no_wrap=True)
     for heading in ("first", "now", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("restated on", no_wrap=True)
+    table.add_column("restated", no_wrap=True)
     table.add_column("because of")
     for day, seen in sorted(states.items()):
         first, now = _revenue(seen[0]), _revenue(seen[-1])
-        numbers = (f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
-        dates = "\n".join(f"{one.as_of:%Y-%m-%d}" for one in seen[1:])
-        reasons = "\n".join(_why(causes.get((day, one.version), {})) for one in seen[1:])
-        table.add_row(f"{day}", f"{seen[0].as_of:%Y-%m-%d}", *numbers, dates or "never", reasons, end_section=True)
+        numbers = (f"{day}", f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
+        later = [(f"{one.as_of:%b} {one.as_of.day:2}", _why(causes.get((day, one.version), {}))) for one in seen[1:]]
+        # A row for each restatement, so that a reason stays beside its date in a narrow terminal.
+        for position, (when, why) in enumerate(later or [("never", "")]):
+            said = numbers if position == 0 else ("", "", "", "")
+            table.add_row(*said, when, why, end_section=position >= len(later) - 1)
     return table
 
 
@@ -113,24 +114,33 @@ def _why(what: Mapping[str, int]) -> str:
     return ", ".join(known) or "computed again by hand"
 
 
-def _report_bronze(settings: Settings) -> None:
+def _report_bronze(settings: Settings) -> str:
+    """:returns: a sale that was spoken of more often than any other."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
+    from lakehouse.tables import accounts  # noqa: PLC0415
 
-    entries = ingestions.all_of(settings, "sales")
-    rows, malformed = sum(entry.rows for entry in entries), sum(entry.malformed for entry in entries)
-    out.print(f"Bronze holds {rows:,} records, each once; {malformed} is malformed and kept with the reason.")
-    for entry in entries:
+    rows = accounts.rows(settings, load_catalog(None).sources["sales"])
+    became = Counter(row.disposition.value for row in rows)
+    counts = ", ".join(f"{count:,} {what}" for what, count in became.most_common())
+    out.print(f"Bronze holds {len(rows):,} records, each once: {counts}.", soft_wrap=True)
+    for entry in ingestions.all_of(settings, "sales"):
         if entry.status == "redelivered":
             out.print(f"{entry.source_file} added nothing: {entry.message}.", soft_wrap=True)
+    (key, _), *_ = Counter(row.record_key or "" for row in rows).most_common(1)
+    return key
 
 
-def _say_how_to_go_on(settings: Settings) -> None:
+def _say_how_to_go_on(settings: Settings, key: str) -> None:
     gold = f"{settings.root}/gold/revenue"
     lines = (
         "",
         "See it in Dagster, from this folder:",
         '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
         "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",
+        "Ask what became of every row, or follow one sale from its lines to the numbers it moved:",
+        "  lakehouse account sales",
+        f"  lakehouse trace sales {key}",
         "Read the numbers, with DuckDB or with delta-rs:",
         f"  SELECT * FROM delta_scan('{gold}') ORDER BY event_date;",  # noqa: S608 (text for a person)
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",

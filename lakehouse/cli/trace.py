@@ -7,8 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from lakehouse.cli.console import catalog_with, errors, out
 
@@ -37,27 +35,27 @@ def trace(
         told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in life]}
         out.print(json.dumps(told, default=str), soft_wrap=True, markup=False)
         return
-    out.print(_records(key, records))
-    out.print(_silver(life))
+    _print_records(records)
+    _print_life(life)
 
 
-def _records(key: str, records: list[BronzeRow]) -> Table:
-    table = Table(title=f"What Bronze holds of {key}", title_justify="left", box=box.HORIZONTALS)
-    for heading in ("arrived", "file and line", "says", "event day", "disposition", "because"):
-        table.add_column(heading, overflow="fold")
+def _print_records(records: list[BronzeRow]) -> None:
+    """Two lines a record, never cut: a table would fold the files' names."""
+    out.print("In Bronze", style="bold")
     for row in records:
-        because = f"{row.because} ({row.decided_by})" if row.decided_by else row.because
-        place = f"{row.source_file}:{row.line_number}"
-        event_day = f"{row.event_date}" if row.event_date else ""
-        table.add_row(f"{row.arrival_date}", place, row.change_op or "", event_day, row.disposition.value, because)
-    return table
+        about = f" for {row.event_date}" if row.event_date else ""
+        _say(f"  {row.arrival_date}  {row.change_op or 'unread'}{about}, {row.source_file}:{row.line_number}")
+        decided_by = f", {row.decided_by}" if row.decided_by else ""
+        _say(f"              {row.disposition.value}: {row.because}{decided_by}")
 
 
-def _silver(life: list[SilverChange]) -> Table:
-    table = Table(title="What that did to silver and to published numbers", title_justify="left", box=box.HORIZONTALS)
-    for heading in ("silver version", "row", "event day", "published days it moved"):
-        table.add_column(heading, overflow="fold")
+def _print_life(life: list[SilverChange]) -> None:
+    out.print("In silver, and the published days that moved", style="bold")
     for change in life:
-        moved = ", ".join(f"{metric} of {day} on {when:%Y-%m-%d}" for metric, day, when in change.published)
-        table.add_row(f"{change.version}", _CHANGES[change.change], f"{change.event_date}", moved or "none")
-    return table
+        _say(f"  version {change.version}: {_CHANGES[change.change]} on {change.event_date}")
+        for metric, day, when in change.published:
+            _say(f"              gold/{metric} of {day}, on {when:%Y-%m-%d}")
+
+
+def _say(text: str) -> None:
+    out.print(text, soft_wrap=True, markup=False)

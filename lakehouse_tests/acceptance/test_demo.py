@@ -64,7 +64,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
     assert superseded["decided_by"].startswith("arrival_date=")
     assert {change["change"] for change in told["silver"]} >= {"insert", "delete"}
     assert all(change["published"] for change in told["silver"]), "each of its changes moved a published day"
-    assert "revenue of" in lakehouse_command(home, "trace", "sales", moved).stdout
+    assert "gold/revenue of" in lakehouse_command(home, "trace", "sales", moved).stdout
     nobody = lakehouse_command(home, "trace", "sales", "nobody")
     assert nobody.returncode == 1
     assert "No row of bronze/sales has the key 'nobody'" in nobody.stderr
