@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from lakehouse.ledger import store
 
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows of this process as a DataFrame.
 
-    Spark 4.2 takes an Arrow table whose first chunk is empty for an empty table, without a word: hence the one chunk.
+    Spark 4.2 takes an Arrow table whose first chunk is empty for an empty table, without a word: hence the one chunk. Spark
+    Connect takes no empty one: hence its schema.
     """
+    if not len(rows):
+        return spark.createDataFrame([], from_arrow_schema(rows.schema))
     return spark.createDataFrame(rows.combine_chunks())
 
 

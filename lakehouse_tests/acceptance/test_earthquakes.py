@@ -109,8 +109,9 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
             shutil.copy(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}{suffix}.csv.gz")
     lake.landing = str(landing)
     catalog = load_catalog(None)
-    contract = catalog.sources["earthquakes"]
-    contract.source.landing = "arrival_date={arrival_date}*.csv.gz"
+    bundled = catalog.sources["earthquakes"]
+    anew = bundled.source.model_copy(update={"landing": "arrival_date={arrival_date}*.csv.gz"})
+    contract = catalog.sources["earthquakes"] = bundled.model_copy(update={"source": anew})
     random.Random(20180101).shuffle(days)
     with dg.DagsterInstance.ephemeral() as instance:
         replay = Replay(lake, catalog, "earthquakes", instance)
