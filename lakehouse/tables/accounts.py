@@ -85,8 +85,12 @@ def rows(
         if row["malformed_reason"] is not None:
             ruled = Verdict(Disposition.MALFORMED, None, row["malformed_reason"])
         if ruled is None:
-            where_, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
-            msg = f"{where_} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again"
+            place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
+            ledger = settings.table("ops", "ingestions")
+            msg = (
+                f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again "
+                f"(where {ledger} is still there, take it away first)"
+            )
             raise key_log.IncompleteKeyLogError(msg)
         other = ruled.decided_by
         outranked = other is not None and other.row != (row["ingestion_id"], row["line_number"])

@@ -86,7 +86,10 @@ def _disposition_outcomes(
     settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
 ) -> list[Outcome]:
     """Whether the dispositions of each arrival day add up, and say what silver says where nothing waits for it."""
-    account = accounts.rows(settings, contract, arrival_days=list(days))
+    try:
+        account = accounts.rows(settings, contract, arrival_days=list(days))
+    except key_log.IncompleteKeyLogError as problem:
+        return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
     waiting = progress.pending(settings, contract.dataset).keys()
     due = {(row.event_date, row.record_key): row.arrival_date for row in account if row.lives and row.event_date not in waiting}
     where = {"event_date": sorted({day for day, _ in due if day}), "arrival_date": list(days)}

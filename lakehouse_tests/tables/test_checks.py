@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import progress
+from lakehouse.ledger import key_log, progress
 from lakehouse.tables import checks, silver
 from lakehouse.tables.apply import update
 from lakehouse.tables.ingest import Ingest
@@ -81,3 +82,7 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     spark.sql(f"DELETE FROM delta.`{silver.path(settings, 'sales')}` WHERE record_key = 's31'")
     assert not disposed().passed
     assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"
+
+    shutil.rmtree(key_log.path(settings, "sales"))
+    assert not disposed().passed
+    assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
