@@ -26,6 +26,8 @@ def main() -> None:
 
     try:
         app()
+    except SystemExit:
+        raise  # how click ends: it must not wait for the import below
     except ContractError as problem:
         for mistake in problem.mistakes:
             errors.print(mistake, style="red", highlight=False, soft_wrap=True)

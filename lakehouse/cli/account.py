@@ -34,7 +34,7 @@ def account(
     if as_json:
         for day, found in counts.items():
             line = {"arrival_date": day.isoformat(), "rows": found.total()} | {one.value: found[one] for one in Disposition}
-            out.print(json.dumps(line), soft_wrap=True, markup=False)
+            out.print(json.dumps(line), soft_wrap=True)
         return
     if not counts:
         out.print(f"bronze/{source} holds no row{f' of {days[0]}' if days else ''}.")

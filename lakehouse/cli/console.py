@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-out = Console(highlight=False)
-errors = Console(stderr=True)
+#: Names and keys are data: nothing in them is a smiley or a colour.
+out = Console(highlight=False, emoji=False, markup=False)
+errors = Console(stderr=True, emoji=False, markup=False)
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
@@ -29,7 +30,7 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
     catalog = load_catalog(settings.contracts, bundled=settings.bundled_contracts)
     if source not in catalog.sources:
         known = ", ".join(sorted(catalog.sources)) or "none"
-        errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red", markup=False)
+        errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")
         raise typer.Exit(2)
     return settings, catalog
 

@@ -146,4 +146,4 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
     )
     for line in lines:
-        out.print(line, soft_wrap=True, markup=False)
+        out.print(line, soft_wrap=True)

@@ -70,7 +70,7 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
                 for message in result.held:
                     errors.print(f"held: {message}", style="yellow", soft_wrap=True)
                 if as_json:
-                    out.print(json.dumps(result.as_json(), default=str), soft_wrap=True, markup=False)
+                    out.print(json.dumps(result.as_json(), default=str), soft_wrap=True)
             bar.advance(task)
     return results
 

@@ -13,8 +13,6 @@ from lakehouse.cli.console import catalog_with, errors, out
 if TYPE_CHECKING:
     from lakehouse.tables.accounts import BronzeRow, SilverChange
 
-_CHANGES = {"insert": "inserted", "delete": "deleted", "update_preimage": "was", "update_postimage": "became"}
-
 
 def trace(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
@@ -25,18 +23,18 @@ def trace(
     from lakehouse.tables import accounts  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
-    contract, metrics = catalog.sources[source], [metric.metric for metric in catalog.metrics_of(source)]
+    contract, metrics = catalog.sources[source], catalog.metrics_of(source)
     records = accounts.rows(settings, contract, keys=[key])
     if not records:
-        errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow", markup=False)
+        errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    life = accounts.silver_life(settings, contract, metrics, key)
+    life, oldest = accounts.silver_life(settings, contract, metrics, key)
     if as_json:
         told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in life]}
-        out.print(json.dumps(told, default=str), soft_wrap=True, markup=False)
+        out.print(json.dumps(told, default=str), soft_wrap=True)
         return
     _print_records(records)
-    _print_life(life)
+    _print_life(life, oldest)
 
 
 def _print_records(records: list[BronzeRow]) -> None:
@@ -49,13 +47,15 @@ def _print_records(records: list[BronzeRow]) -> None:
         _say(f"              {row.disposition.value}: {row.because}{decided_by}")
 
 
-def _print_life(life: list[SilverChange]) -> None:
+def _print_life(life: list[SilverChange], oldest: int) -> None:
     out.print("In silver, and the published days that moved", style="bold")
+    if oldest:
+        _say(f"  (the table's log begins with version {oldest})")
     for change in life:
-        _say(f"  version {change.version}: {_CHANGES[change.change]} on {change.event_date}")
+        _say(f"  version {change.version}: {change.change} on {change.event_date}")
         for metric, day, when in change.published:
             _say(f"              gold/{metric} of {day}, on {when:%Y-%m-%d}")
 
 
 def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, markup=False)
+    out.print(text, soft_wrap=True)

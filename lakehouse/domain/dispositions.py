@@ -92,13 +92,14 @@ def verdicts(claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequen
             what = "lives" if claim.lives else "ended its key"
             found[claim.row] = Verdict(Disposition.APPLIED, claim, what)
             continue
-        same = next((newer for newer in own[:rank] if content[newer.row] == content[claim.row]), None)
+        says = content.get(claim.row)
+        same = next((newer for newer in own[:rank] if says is not None and content.get(newer.row) == says), None)
         if same is not None:
             found[claim.row] = Verdict(Disposition.DUPLICATE, same, "a newer record says the same")
         elif won.kind == "retire":
             found[claim.row] = Verdict(Disposition.SUPERSEDED, won, "its key was corrected under another one")
         else:
             by = "a newer record" if won.lives else "a delete"
-            when = "" if won.arrival_ts > claim.arrival_ts else ", which was here before it"
+            when = "" if won.arrival_ts >= claim.arrival_ts else ", which was here before it"
             found[claim.row] = Verdict(Disposition.SUPERSEDED, won, f"{by} counts{when}")
     return found

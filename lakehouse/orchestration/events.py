@@ -51,7 +51,7 @@ def checked(
     """Log an evaluation per outcome, bound to the newest materialization of its partition."""
     outcomes = list(outcomes)
     partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
-    targets = _newest(context.instance, key, partitions)
+    targets = newest(context.instance, key, partitions)
     for outcome in outcomes:
         metadata = dict(outcome.numbers)
         if outcome.explanation:
@@ -70,10 +70,10 @@ def checked(
         context.op_execution_context.log_event(evaluation)  # type: ignore[arg-type]
 
 
-def _newest(
+def newest(
     instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
-    """The newest materialization of each partition."""
+    """The newest materialization of each of the partitions that have one."""
     if not partitions:
         return {}
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(

@@ -14,6 +14,7 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.ledger import ingestions, progress
+from lakehouse.orchestration import events
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
 from lakehouse.orchestration.source_assets import keys
@@ -29,6 +30,8 @@ _RUNNING = [
     dg.DagsterRunStatus.STARTED,
 ]
 _ATTEMPTS = 3
+#: Set on runs for new files: the source, arrival day and the files' state.
+LANDS_TAG = "lakehouse/lands"
 #: Set on runs that pick up what was left behind: the source, arrival day and ingestions.
 RECONCILES_TAG = "lakehouse/reconciles"
 
@@ -47,8 +50,6 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     )
     def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
         files, complaints = landing.landing_files(settings, contract)
-        for complaint in complaints:
-            context.log.error(complaint)
         known = ingestions.all_of(settings, source)
         held = {(entry.source_file, entry.bytes, entry.modified) for entry in ingestions.still_held(known)}
         settled_before = datetime.now(timezone.utc) - timedelta(seconds=settings.settle_seconds)
@@ -57,10 +58,18 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             unchanged = (file.name, file.size, file.modified) in held
             if not unchanged and (file.modified is None or file.modified < settled_before):
                 days[file.arrival_date].append(file)
-        if not days:
-            yield dg.SkipReason("; ".join(complaints) or "no new file has settled")
+        requests, reasons = [], list(complaints)
         for day, new in sorted(days.items()):
-            yield dg.RunRequest(run_key=_run_key(source, day, new), partition_key=day.isoformat(), asset_selection=[key])
+            tag = {LANDS_TAG: _run_key(source, day, new)}
+            earlier = context.instance.get_runs(dg.RunsFilter(tags=tag))
+            if any(run.status in _RUNNING for run in earlier):
+                reasons.append(f"a run for {day} is on its way")
+            elif len(earlier) >= _ATTEMPTS:
+                reasons.append(f"{len(earlier)} runs for the files of {day} have failed; look at the newest and start it again")
+            else:
+                run_key = f"{tag[LANDS_TAG]}:{len(earlier)}"
+                requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[key], tags=tag))
+        yield from _requests_or_reasons(context, requests, reasons or ["no new file has settled"])
 
     return sense
 
@@ -88,22 +97,25 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         if _at_work(context.instance, {bronze_key, silver_key}):
             yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is at work")
             return
-        newest = context.instance.get_latest_materialization_event(arrivals_key)
-        announced = datetime.fromtimestamp(newest.timestamp if newest else 0, timezone.utc)
-        if datetime.now(timezone.utc) - announced < timedelta(seconds=settings.reconcile_seconds):
-            yield dg.SkipReason(f"{len(waiting)} days wait for silver, announced at {announced:%H:%M:%S}")
-            return
-        by_arrival: dict[date, set[str]] = defaultdict(set)
-        for entry in {entry.ingestion_id: entry for entries in waiting.values() for entry in entries}.values():
-            by_arrival[entry.arrival_date].add(entry.ingestion_id)
-        for day, ids in sorted(by_arrival.items()):
+        announced = events.newest(context.instance, arrivals_key, [day.isoformat() for day in waiting])
+        recent = (datetime.now(timezone.utc) - timedelta(seconds=settings.reconcile_seconds)).timestamp()
+        left_behind: dict[date, set[str]] = defaultdict(set)
+        for event_day, entries in waiting.items():
+            told = announced.get(event_day.isoformat())
+            if told is None or told.timestamp < recent:
+                for entry in entries:
+                    left_behind[entry.arrival_date].add(entry.ingestion_id)
+        reasons = [] if left_behind else [f"{len(waiting)} days wait for silver, all announced a short while ago"]
+        requests = []
+        for day, ids in sorted(left_behind.items()):
             tag = {RECONCILES_TAG: f"{source}:{day}:{_short_hash('|'.join(sorted(ids)))}"}
             earlier = len(context.instance.get_runs(dg.RunsFilter(tags=tag)))
             if earlier >= _ATTEMPTS:
-                yield dg.SkipReason(f"arrivals of {day} were announced {earlier} times more; look why silver does not follow")
+                reasons.append(f"arrivals of {day} were announced {earlier} times more; look why silver does not follow")
                 continue
             run_key = f"{tag[RECONCILES_TAG]}:{earlier}"
-            yield dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[bronze_key], tags=tag)
+            requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[bronze_key], tags=tag))
+        yield from _requests_or_reasons(context, requests, reasons)
 
     return sense
 
@@ -150,6 +162,18 @@ def _run_key(source: str, day: date, files: list[LandingFile]) -> str:
     """The same files as they are now make the same key, so that a repeated tick starts nothing twice."""
     state = "|".join(f"{file.name}:{file.size}:{file.modified}" for file in files)
     return f"{source}:{day}:{_short_hash(state)}"
+
+
+def _requests_or_reasons(
+    context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Dagster takes requests or one reason, never both: beside requests the reasons go to the log."""
+    if requests:
+        for reason in reasons:
+            context.log.error(reason)
+        yield from requests
+    else:
+        yield dg.SkipReason("; ".join(reasons))
 
 
 def _short_hash(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.dispositions import Claim, Disposition, Verdict, verdicts
 from lakehouse.ledger import ingestions, key_log, restatements, store
 from lakehouse.tables import bronze, silver
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
     from lakehouse.ledger.restatements import Restatement
@@ -49,7 +51,7 @@ class BronzeRow:
 
 @dataclass(frozen=True)
 class SilverChange:
-    """What one commit did to the row of a key; ``published`` are the gold days that were written because of it."""
+    """What one commit did to the row of a key; ``published`` are the gold days written when gold took it in."""
 
     version: int
     when: datetime
@@ -87,10 +89,8 @@ def rows(
         if ruled is None:
             place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
             ledger = settings.table("ops", "ingestions")
-            msg = (
-                f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again "
-                f"(where {ledger} is still there, take it away first)"
-            )
+            first = f" (take {ledger} away first, which has every file come anew)" if row["ingestion_id"] in names else ""
+            msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
             raise key_log.IncompleteKeyLogError(msg)
         other = ruled.decided_by
         outranked = other is not None and other.row != (row["ingestion_id"], row["line_number"])
@@ -105,7 +105,9 @@ def rows(
                 change_op=row["change_op"],
                 disposition=ruled.disposition,
                 because=ruled.because,
-                decided_by=f"{names[other.ingestion_id]}:{other.line_number}" if other is not None and outranked else None,
+                decided_by=f"{names.get(other.ingestion_id, other.ingestion_id)}:{other.line_number}"
+                if other is not None and outranked
+                else None,
                 lives=ruled.disposition is Disposition.APPLIED and other is not None and other.lives,
             )
         )
@@ -120,33 +122,44 @@ def counts(found: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:
     return dict(sorted(by_day.items()))
 
 
-def silver_life(settings: Settings, contract: SourceContract, metrics: Collection[str], key: str) -> list[SilverChange]:
-    """What happened to a key's row in silver, commit by commit, and which published days followed from it."""
+def silver_life(
+    settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
+) -> tuple[list[SilverChange], int]:
+    """What happened to a key's row in silver, commit by commit, and which published days were written with it.
+
+    :returns: the changes of content, and the oldest version that the table's log still tells of.
+    """
     table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
     if table is None:
-        return []
-    days = key_log.days_of(settings, contract.dataset, pa.array([key]))
-    feed = table.load_cdf(
-        starting_version=0,
-        columns=["record_key", "event_date", "_change_type", "_commit_version", "_commit_timestamp"],
-        predicate=f"record_key = '{_quoted(key)}'",
-    )
-    changes = [row for row in pa.table(feed.read_all()).to_pylist() if row["event_date"] in days and row["record_key"] == key]
-    followed = {metric: restatements.of(settings, metric) for metric in metrics}
+        return [], 0
+    oldest = min(commit["version"] for commit in table.history())
+    said = [name for name, _ in content_columns(contract)]
+    feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
+    states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
+    for row in pa.table(feed.read_all()).to_pylist():
+        side = "after" if row["_change_type"] in {"insert", "update_postimage"} else "before"
+        states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
+        states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
+    followed = {metric.metric: (metric.window, restatements.of(settings, metric.metric)) for metric in metrics}
     result = []
-    for row in sorted(changes, key=lambda row: (row["_commit_version"], row["_change_type"])):
-        version, day = row["_commit_version"], row["event_date"]
+    for (version, day), state in sorted(states.items()):
+        before, after = state.get("before"), state.get("after")
+        if before == after:
+            continue  # the feed of a replaced day names the rows that stayed, too
+        change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
-            (metric, day, entry.as_of) for metric, entries in followed.items() for entry in _after(entries, version, day)
+            (metric, other, entry.as_of)
+            for metric, (window, entries) in followed.items()
+            for entry in _following(entries, version)
+            for other in sorted(reach_ahead({day}, window) & set(entry.days))
         ]
-        result.append(SilverChange(version, row["_commit_timestamp"], row["_change_type"], day, published))
-    return result
+        result.append(SilverChange(version, state["when"], change, day, published))
+    return result, oldest
 
 
-def _after(entries: list[Restatement], version: int, day: date) -> list[Restatement]:
-    """The first restatement that took this version of silver in, where it wrote the day."""
-    following = sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)
-    return [entry for entry in following[:1] if day in entry.days]
+def _following(entries: list[Restatement], version: int) -> list[Restatement]:
+    """The first restatement that took this version of silver in."""
+    return sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)[:1]
 
 
 def _verdicts(
@@ -200,7 +213,3 @@ def _content(settings: Settings, contract: SourceContract, keys: Collection[str]
 
 def _file_names(settings: Settings, source: str) -> dict[str, str]:
     return {entry.ingestion_id: entry.source_file for entry in ingestions.all_of(settings, source) if entry.status == "ingested"}
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

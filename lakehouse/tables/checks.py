@@ -91,21 +91,26 @@ def _disposition_outcomes(
     except key_log.IncompleteKeyLogError as problem:
         return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
     waiting = progress.pending(settings, contract.dataset).keys()
-    due = {(row.event_date, row.record_key): row.arrival_date for row in account if row.lives and row.event_date not in waiting}
-    where = {"event_date": sorted({day for day, _ in due if day}), "arrival_date": list(days)}
-    path = silver.path(settings, contract.dataset)
-    there = store.read(path, ["event_date", "record_key", "arrival_date"], where, settings.storage_options) if due else None
-    found = {(row["event_date"], row["record_key"]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())}
-    differing = {(*place, day) for place, day in due.items() ^ found.items()}
+    # Also the days of rows that do not count: silver must not hold them there.
+    settled = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
+    due = {(row.event_date, row.record_key, row.ingestion_id, row.line_number): row.arrival_date for row in account if row.lives}
+    due = {place: day for place, day in due.items() if place[0] not in waiting}
+    columns = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
+    where = {"event_date": settled, "arrival_date": list(days)}
+    there = store.read(silver.path(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
+    found = {
+        tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())
+    }
+    differing = {(place[0], arrived) for place, arrived in due.items() ^ found.items()}
     counts = accounts.counts(account)
     outcomes = []
     for day in sorted(days):
         kinds = counts.get(day, Counter())
-        wrong = sorted({event_day for event_day, _, arrived in differing if arrived == day and event_day})
+        wrong = sorted(event_day for event_day, arrived in differing if arrived == day)
         waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
         numbers = {one.value: kinds[one] for one in Disposition} | {"waiting_for_silver": waits, "event_days_off": len(wrong)}
-        advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong[:10]))}"
-        passed = kinds.total() == in_bronze.get(day, 0) and not wrong
+        advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
+        passed = not wrong and kinds.total() == in_bronze.get(day, 0)
         outcomes.append(Outcome("every_row_disposed", day, passed, numbers, _unless(passed, advice)))
     return outcomes
 

@@ -62,7 +62,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
     assert [row["disposition"] for row in told["records"]].count("applied") == 1
     superseded = next(row for row in told["records"] if row["disposition"] == "superseded")
     assert superseded["decided_by"].startswith("arrival_date=")
-    assert {change["change"] for change in told["silver"]} >= {"insert", "delete"}
+    assert {change["change"] for change in told["silver"]} >= {"inserted", "removed"}
     assert all(change["published"] for change in told["silver"]), "each of its changes moved a published day"
     assert "gold/revenue of" in lakehouse_command(home, "trace", "sales", moved).stdout
     nobody = lakehouse_command(home, "trace", "sales", "nobody")

@@ -39,16 +39,16 @@ def _instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def ingest(lake: Settings) -> None:
+def ingest(lake: Settings, arrival: date = ARRIVAL, touched: list[date] = TOUCHED, name: str = "abc") -> None:
     """What a run leaves that was killed after its ledger row and before its events."""
     ingestions.record(
         lake,
         Ingestion(
             source="sales",
-            ingestion_id="abc",
-            content_hash="abcdef",
-            arrival_date=ARRIVAL,
-            source_file="arrival_date=2024-11-05.csv",
+            ingestion_id=name,
+            content_hash=f"{name}def",
+            arrival_date=arrival,
+            source_file=f"arrival_date={arrival}.csv",
             bytes=10,
             modified=None,
             status="ingested",
@@ -56,8 +56,8 @@ def ingest(lake: Settings) -> None:
             recorded_at=datetime(2024, 11, 5, tzinfo=timezone.utc),
             rows=2,
             malformed=0,
-            touched_days=TOUCHED,
-            touched_rows=[1, 1],
+            touched_days=touched,
+            touched_rows=[1] * len(touched),
         ),
     )
 
@@ -81,11 +81,25 @@ def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.Dagst
 
 def test_days_just_announced_are_left_to_the_policy(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake)
-    instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=f"{TOUCHED[0]}"))
+    announce(instance, TOUCHED)
     sensor = sensors.reconciling_sensor(lake, SALES)
-    assert "announced at" in str(tick(sensor, instance, lake).skip_message)
+    assert "all announced a short while ago" in str(tick(sensor, instance, lake).skip_message)
     lake.reconcile_seconds = 0
     assert len(tick(sensors.reconciling_sensor(lake, SALES), instance, lake).run_requests) == 1
+
+
+def announce(instance: dg.DagsterInstance, days: list[date]) -> None:
+    for day in days:
+        instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=f"{day}"))
+
+
+def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Settings, instance: dg.DagsterInstance) -> None:
+    ingest(lake)
+    busy = [date(2024, 11, 6)]
+    ingest(lake, date(2024, 11, 7), busy, "other")
+    announce(instance, busy)
+    (request,) = tick(sensors.reconciling_sensor(lake, SALES), instance, lake).run_requests
+    assert request.partition_key == "2024-11-05"
 
 
 def test_days_that_silver_has_taken_are_done(lake: Settings, instance: dg.DagsterInstance) -> None:
@@ -103,6 +117,9 @@ def test_it_gives_up_after_three_times_and_says_so(lake: Settings, instance: dg.
     for _ in range(3):
         instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
     assert "look why silver does not follow" in str(tick(sensor, instance, lake).skip_message)
+    ingest(lake, date(2024, 11, 7), [date(2024, 11, 6)], "other")
+    (other,) = tick(sensor, instance, lake).run_requests
+    assert other.partition_key == "2024-11-07", "one day that was given up does not stop the others"
 
 
 def test_it_waits_while_a_run_is_at_work(lake: Settings, instance: dg.DagsterInstance) -> None:
@@ -124,3 +141,17 @@ def test_a_new_file_starts_its_arrival_day_once_it_has_settled(lake: Settings, i
     os.utime(file, (past + 1, past + 1))
     (changed,) = tick(sensor, instance, lake).run_requests
     assert changed.run_key != request.run_key, "a file that changed is another one"
+
+
+def test_a_file_whose_run_failed_is_tried_three_times(lake: Settings, instance: dg.DagsterInstance) -> None:
+    file = Path(str(lake.landing), "arrival_date=2024-11-05.csv")
+    file.write_text("a file")
+    os.utime(file, (time.time() - 60, time.time() - 60))
+    sensor = sensors.landing_sensor(lake, SALES)
+    asked = set()
+    for _ in range(3):
+        (request,) = tick(sensor, instance, lake).run_requests
+        asked.add(request.run_key)
+        instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
+    assert len(asked) == 3, "the daemon never runs a run key twice"
+    assert "have failed; look at the newest" in str(tick(sensor, instance, lake).skip_message)

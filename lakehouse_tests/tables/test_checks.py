@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import key_log, progress
+from lakehouse.ledger import key_log, progress, store
 from lakehouse.tables import checks, silver
 from lakehouse.tables.apply import update
 from lakehouse.tables.ingest import Ingest
@@ -79,10 +79,41 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     update(settings, contract, lambda: spark, sorted(progress.pending(settings, "sales")), "test")
     assert disposed().passed
     assert disposed().numbers["waiting_for_silver"] == 0
-    spark.sql(f"DELETE FROM delta.`{silver.path(settings, 'sales')}` WHERE record_key = 's31'")
+    path = silver.path(settings, "sales")
+    spark.sql(f"UPDATE delta.`{path}` SET line_number = 99 WHERE record_key = 's21'")
+    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-02"
+    spark.sql(f"UPDATE delta.`{path}` SET line_number = 4 WHERE record_key = 's21'")
+    assert disposed().passed
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE record_key = 's31'")
     assert not disposed().passed
     assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"
 
     shutil.rmtree(key_log.path(settings, "sales"))
     assert not disposed().passed
     assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
+
+
+def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    contract = load_catalog(None).sources["sales"]
+    settings.landing = str(tmp_path / "sales")
+    (tmp_path / "sales").mkdir()
+    withdrawn = FIRST.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
+    for number, text in ((5, FIRST), (6, withdrawn)):
+        (tmp_path / "sales" / f"arrival_date=2024-11-0{number}.csv").write_text(text)
+        Ingest(settings, contract, lambda: spark, "test").day(date(2024, 11, number))
+        update(settings, contract, lambda: spark, sorted(progress.pending(settings, "sales")), "test")
+
+    def passed() -> list[bool]:
+        outcomes = checks.check_bronze(settings, contract, [date(2024, 11, 5), date(2024, 11, 6)])
+        return [one.passed for one in outcomes if one.check == "every_row_disposed"]
+
+    assert passed() == [True, True]
+    path = silver.path(settings, "sales")
+    version = store.open_table(path).version()
+    ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(path)
+    ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(
+        "_change_type", "_commit_version", "_commit_timestamp"
+    )
+    ghost.write.format("delta").mode("append").save(path)
+    assert store.open_table(path).version() == version + 1
+    assert passed() == [False, True]
