@@ -57,11 +57,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The disposition of a row, and the row that decided it: itself, or the one that came before it in rank."""
+    """The disposition of a row, and the claim that outranks it; ``lives`` where silver holds the row."""
 
     disposition: Disposition
-    decided_by: Claim | None
     because: str
+    outranked_by: Claim | None = None
+    lives: bool = False
 
 
 def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
@@ -90,16 +91,16 @@ def verdicts(claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequen
     for rank, claim in enumerate(own):
         if claim == won:
             what = "lives" if claim.lives else "ended its key"
-            found[claim.row] = Verdict(Disposition.APPLIED, claim, what)
+            found[claim.row] = Verdict(Disposition.APPLIED, what, lives=claim.lives)
             continue
         says = content.get(claim.row)
         same = next((newer for newer in own[:rank] if says is not None and content.get(newer.row) == says), None)
         if same is not None:
-            found[claim.row] = Verdict(Disposition.DUPLICATE, same, "a newer record says the same")
+            found[claim.row] = Verdict(Disposition.DUPLICATE, "a newer record says the same", same)
         elif won.kind == "retire":
-            found[claim.row] = Verdict(Disposition.SUPERSEDED, won, "its key was corrected under another one")
+            found[claim.row] = Verdict(Disposition.SUPERSEDED, "its key was corrected under another one", won)
         else:
             by = "a newer record" if won.lives else "a delete"
             when = "" if won.arrival_ts >= claim.arrival_ts else ", which was here before it"
-            found[claim.row] = Verdict(Disposition.SUPERSEDED, won, f"{by} counts{when}")
+            found[claim.row] = Verdict(Disposition.SUPERSEDED, f"{by} counts{when}", won)
     return found

@@ -79,8 +79,8 @@ def newest(
     storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
         key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(partitions)
     )
-    newest = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(storage_ids.values()))
-    records = instance.fetch_materializations(newest, limit=max(len(storage_ids), 1)).records
+    wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(storage_ids.values()))
+    records = instance.fetch_materializations(wanted, limit=max(len(storage_ids), 1)).records
     return {
         record.partition_key: AssetCheckEvaluationTargetMaterializationData(
             run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp

@@ -61,13 +61,11 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         requests, reasons = [], list(complaints)
         for day, new in sorted(days.items()):
             tag = {LANDS_TAG: _run_key(source, day, new)}
-            earlier = context.instance.get_runs(dg.RunsFilter(tags=tag))
-            if any(run.status in _RUNNING for run in earlier):
-                reasons.append(f"a run for {day} is on its way")
-            elif len(earlier) >= _ATTEMPTS:
-                reasons.append(f"{len(earlier)} runs for the files of {day} have failed; look at the newest and start it again")
+            given_up = f"{{}} runs for the files of {day} have failed; look at the newest and start it again"
+            run_key, reason = _next_attempt(context.instance, tag, given_up)
+            if reason:
+                reasons.append(reason)
             else:
-                run_key = f"{tag[LANDS_TAG]}:{len(earlier)}"
                 requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[key], tags=tag))
         yield from _requests_or_reasons(context, requests, reasons or ["no new file has settled"])
 
@@ -109,11 +107,11 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         requests = []
         for day, ids in sorted(left_behind.items()):
             tag = {RECONCILES_TAG: f"{source}:{day}:{_short_hash('|'.join(sorted(ids)))}"}
-            earlier = len(context.instance.get_runs(dg.RunsFilter(tags=tag)))
-            if earlier >= _ATTEMPTS:
-                reasons.append(f"arrivals of {day} were announced {earlier} times more; look why silver does not follow")
+            given_up = f"arrivals of {day} were announced {{}} times more; look why silver does not follow"
+            run_key, reason = _next_attempt(context.instance, tag, given_up)
+            if reason:
+                reasons.append(reason)
                 continue
-            run_key = f"{tag[RECONCILES_TAG]}:{earlier}"
             requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[bronze_key], tags=tag))
         yield from _requests_or_reasons(context, requests, reasons)
 
@@ -136,12 +134,10 @@ def restatement_sensor(settings: Settings, metric: MetricContract) -> dg.SensorD
         if not pending.days:
             return dg.SkipReason("gold follows silver")
         tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
-        earlier = context.instance.get_runs(dg.RunsFilter(tags=tag))
-        if any(run.status in _RUNNING for run in earlier):
-            return dg.SkipReason("a run for these days is on its way")
-        if len(earlier) >= _ATTEMPTS:
-            return dg.SkipReason(f"{len(earlier)} runs have failed for these days; look at the newest and start it again")
-        run_key = f"{metric.metric}:{pending.silver_version}:{len(earlier)}"
+        given_up = "{} runs have failed for these days; look at the newest and start it again"
+        run_key, reason = _next_attempt(context.instance, tag, given_up)
+        if reason:
+            return dg.SkipReason(reason)
         return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(pending.days), **tag})
 
     return sense
@@ -162,6 +158,23 @@ def _run_key(source: str, day: date, files: list[LandingFile]) -> str:
     """The same files as they are now make the same key, so that a repeated tick starts nothing twice."""
     state = "|".join(f"{file.name}:{file.size}:{file.modified}" for file in files)
     return f"{source}:{day}:{_short_hash(state)}"
+
+
+def _next_attempt(instance: dg.DagsterInstance, tag: dict[str, str], given_up: str) -> tuple[str, str | None]:
+    """The run key of the next run that carries ``tag``, or beside it why there must be none now.
+
+    The daemon never runs a run key twice, also when its run failed: so the attempt is a part of it.
+
+    :param given_up: what to say when all attempts are used up; their number goes in at ``{}``.
+    """
+    (cause,) = tag.values()
+    earlier = instance.get_runs(dg.RunsFilter(tags=tag))
+    reason = None
+    if any(run.status in _RUNNING for run in earlier):
+        reason = f"a run for {cause} is on its way"
+    elif len(earlier) >= _ATTEMPTS:
+        reason = given_up.format(len(earlier))
+    return f"{cause}:{len(earlier)}", reason
 
 
 def _requests_or_reasons(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.dispositions import Claim, Disposition, Verdict, verdicts
 from lakehouse.ledger import ingestions, key_log, restatements, store
-from lakehouse.tables import bronze, silver
+from lakehouse.tables import bronze, changes, silver
 from lakehouse.tables.schema import content_columns
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
+    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.ledger.restatements import Restatement
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
@@ -80,20 +81,19 @@ def rows(
     found = store.read(bronze.path(settings, contract.dataset), _ROW, where, options)
     if found is None:
         return []
-    decided, names = _verdicts(settings, contract, found, where)
+    decided = _verdicts(settings, contract, found, where)
+    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
     result = []
     for row in found.to_pylist():
         ruled = decided.get((row["ingestion_id"], row["line_number"]))
         if row["malformed_reason"] is not None:
-            ruled = Verdict(Disposition.MALFORMED, None, row["malformed_reason"])
+            ruled = Verdict(Disposition.MALFORMED, row["malformed_reason"])
         if ruled is None:
             place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
             ledger = settings.table("ops", "ingestions")
-            first = f" (take {ledger} away first, which has every file come anew)" if row["ingestion_id"] in names else ""
+            first = f" (take {ledger} away first, which has every file come anew)" if row["ingestion_id"] in known else ""
             msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
             raise key_log.IncompleteKeyLogError(msg)
-        other = ruled.decided_by
-        outranked = other is not None and other.row != (row["ingestion_id"], row["line_number"])
         result.append(
             BronzeRow(
                 arrival_date=row["arrival_date"],
@@ -105,13 +105,17 @@ def rows(
                 change_op=row["change_op"],
                 disposition=ruled.disposition,
                 because=ruled.because,
-                decided_by=f"{names.get(other.ingestion_id, other.ingestion_id)}:{other.line_number}"
-                if other is not None and outranked
-                else None,
-                lives=ruled.disposition is Disposition.APPLIED and other is not None and other.lives,
+                decided_by=_place(ruled.outranked_by, known) if ruled.outranked_by else None,
+                lives=ruled.lives,
             )
         )
     return sorted(result, key=lambda row: (row.arrival_date, row.source_file, row.line_number))
+
+
+def _place(claim: Claim, known: Mapping[str, Ingestion]) -> str:
+    """File and line; the ingestion's id in place of the file where a killed run has not recorded it yet."""
+    file = known[claim.ingestion_id].source_file if claim.ingestion_id in known else claim.ingestion_id
+    return f"{file}:{claim.line_number}"
 
 
 def counts(found: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:
@@ -137,7 +141,7 @@ def silver_life(
     feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
     for row in pa.table(feed.read_all()).to_pylist():
-        side = "after" if row["_change_type"] in {"insert", "update_postimage"} else "before"
+        side = "after" if row["_change_type"] in changes.AFTER else "before"
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = {metric.metric: (metric.window, restatements.of(settings, metric.metric)) for metric in metrics}
@@ -162,10 +166,8 @@ def _following(entries: list[Restatement], version: int) -> list[Restatement]:
     return sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)[:1]
 
 
-def _verdicts(
-    settings: Settings, contract: SourceContract, found: pa.Table, where: Where
-) -> tuple[dict[RowId, Verdict], Mapping[str, str]]:
-    """The verdict on each sound row, and the files' names by ingestion."""
+def _verdicts(settings: Settings, contract: SourceContract, found: pa.Table, where: Where) -> dict[RowId, Verdict]:
+    """The verdict on each sound row."""
     source, options = contract.dataset, settings.storage_options
     wanted: dict[str, Collection[Any]] = {}
     if where:
@@ -188,7 +190,7 @@ def _verdicts(
     decided: dict[RowId, Verdict] = {}
     for claims in by_key.values():
         decided |= verdicts(claims, content, by_sequence=by_sequence)
-    return decided, _file_names(settings, source)
+    return decided
 
 
 def _arrival_days(log: pa.Table | None, keys: Collection[str]) -> set[date]:
@@ -209,7 +211,3 @@ def _content(settings: Settings, contract: SourceContract, keys: Collection[str]
     if found is None:
         return {}
     return {(row["ingestion_id"], row["line_number"]): tuple(row[name] for name in columns) for row in found.to_pylist()}
-
-
-def _file_names(settings: Settings, source: str) -> dict[str, str]:
-    return {entry.ingestion_id: entry.source_file for entry in ingestions.all_of(settings, source) if entry.status == "ingested"}

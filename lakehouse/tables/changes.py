@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+#: The feed's words for a row as a commit left it; the others tell of it as it was.
+AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
 
@@ -28,7 +30,7 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
     ``_net`` is below zero for rows that are gone and above for rows that are new; provenance columns are left out.
     """
     feed = _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
-    sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(["insert", "update_postimage"])), 1, -1)
+    sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(AFTER)), 1, -1)
     return _net(feed.select([name for name in feed.column_names if name not in _NO_CONTENT]), sign)
 
 

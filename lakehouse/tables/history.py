@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse.ledger import restatements, store
-from lakehouse.tables import gold
+from lakehouse.tables import changes, gold
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -40,7 +40,7 @@ def publications(settings: Settings, metric: str) -> dict[date, list[Publication
     for row in feed:
         key = (row["event_date"], row["_commit_version"])
         rows = states[key]
-        if row["_change_type"] in {"insert", "update_postimage"}:
+        if row["_change_type"] in changes.AFTER:
             rows.append({name: value for name, value in row.items() if not name.startswith("_")})
     days: dict[date, list[Publication]] = defaultdict(list)
     for (day, version), rows in sorted(states.items()):

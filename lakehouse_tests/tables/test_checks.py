@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import key_log, progress, store
+from lakehouse.ledger import key_log, store
 from lakehouse.tables import checks, silver
-from lakehouse.tables.apply import update
-from lakehouse.tables.ingest import Ingest
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
+from lakehouse_tests.tables.lake import Lake
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
 
+FIFTH, SIXTH = date(2024, 11, 5), date(2024, 11, 6)
 
-def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
-    contract = load_catalog(None).sources["sales"]
-    settings.landing = str(tmp_path / "sales")
-    for number, text in ((5, FIRST), (6, LATE)):
-        (tmp_path / "sales").mkdir(exist_ok=True)
-        (tmp_path / "sales" / f"arrival_date=2024-11-0{number}.csv").write_text(text)
-        Ingest(settings, contract, lambda: spark, "test").day(date(2024, 11, number))
-    days = sorted(progress.pending(settings, "sales"))
-    update(settings, contract, lambda: spark, days, "test")
-    arrival = [date(2024, 11, 6)]
+
+@pytest.fixture(name="lake")
+def _lake(settings: Settings, spark: SparkSession) -> Lake:
+    return Lake(settings, load_catalog(None).sources["sales"], spark)
+
+
+def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    contract = lake.contract
+    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, LATE)):
+        lake.deliver(arrival_day, text.encode())
+        lake.ingest(arrival_day)
+    days = lake.pending()
+    lake.update()
+    arrival = [SIXTH]
     assert all(outcome.passed for outcome in checks.check_silver(settings, contract, days))
     assert all(outcome.passed for outcome in checks.check_bronze(settings, contract, arrival))
 
@@ -61,22 +63,18 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
 
 
 def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
-    spark: SparkSession, settings: Settings, tmp_path: Path
+    spark: SparkSession, settings: Settings, lake: Lake
 ) -> None:
-    contract = load_catalog(None).sources["sales"]
-    settings.landing = str(tmp_path / "sales")
-    (tmp_path / "sales").mkdir()
-    (tmp_path / "sales" / "arrival_date=2024-11-05.csv").write_text(FIRST)
-    arrival = date(2024, 11, 5)
-    Ingest(settings, contract, lambda: spark, "test").day(arrival)
+    lake.deliver(FIFTH, FIRST.encode())
+    lake.ingest(FIFTH)
 
     def disposed() -> checks.Outcome:
-        (outcome,) = [one for one in checks.check_bronze(settings, contract, [arrival]) if one.check == "every_row_disposed"]
+        (outcome,) = [one for one in checks.check_bronze(settings, lake.contract, [FIFTH]) if one.check == "every_row_disposed"]
         return outcome
 
     assert disposed().passed
     assert disposed().numbers["waiting_for_silver"] == 8
-    update(settings, contract, lambda: spark, sorted(progress.pending(settings, "sales")), "test")
+    lake.update()
     assert disposed().passed
     assert disposed().numbers["waiting_for_silver"] == 0
     path = silver.path(settings, "sales")
@@ -93,18 +91,15 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
 
 
-def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
-    contract = load_catalog(None).sources["sales"]
-    settings.landing = str(tmp_path / "sales")
-    (tmp_path / "sales").mkdir()
+def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     withdrawn = FIRST.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
-    for number, text in ((5, FIRST), (6, withdrawn)):
-        (tmp_path / "sales" / f"arrival_date=2024-11-0{number}.csv").write_text(text)
-        Ingest(settings, contract, lambda: spark, "test").day(date(2024, 11, number))
-        update(settings, contract, lambda: spark, sorted(progress.pending(settings, "sales")), "test")
+    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, withdrawn)):
+        lake.deliver(arrival_day, text.encode())
+        lake.ingest(arrival_day)
+        lake.update()
 
     def passed() -> list[bool]:
-        outcomes = checks.check_bronze(settings, contract, [date(2024, 11, 5), date(2024, 11, 6)])
+        outcomes = checks.check_bronze(settings, lake.contract, [FIFTH, SIXTH])
         return [one.passed for one in outcomes if one.check == "every_row_disposed"]
 
     assert passed() == [True, True]
