@@ -1,7 +1,8 @@
 """The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
-``source``, ``clocks``, ``changes``, ``order`` and ``lateness`` are ours.
+``source``, ``clocks``, ``changes``, ``order``, ``lateness`` and ``synthetic_key`` are ours. What is decided about rows is in
+``rules``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
+from lakehouse.contracts.rules import Lateness, Materialization, Quality, SyntheticKey
 
 #: Columns that every bronze and silver table has beside the contract's own.
 SYSTEM_COLUMNS = (
@@ -29,6 +31,9 @@ SYSTEM_COLUMNS = (
     "change_op",
     "is_correction",
     "corrects_key",
+    "corrected_by",
+    "correction_reason",
+    "corrected_field",
     "raw_payload",
     "malformed_reason",
 )
@@ -53,31 +58,6 @@ class Model(Strict):
     """The typed columns, in the order of the table."""
 
     fields: list[FieldSpec] = Field(min_length=1)
-
-
-class RowRule(Strict):
-    """A condition in Spark SQL that every live row should meet."""
-
-    name: str | None = None
-    sql: str
-    category: str = "validity"
-    description: str | None = None
-
-
-class Quality(Strict):
-    """Rules on the content of rows."""
-
-    row_rules: list[RowRule] = Field(default_factory=list)
-
-
-class Materialization(Strict):
-    """How the silver table is kept; see the README for what each policy promises."""
-
-    strategy: Literal["merge", "append", "overwrite"] = "merge"
-    partition_by: list[str] = Field(default_factory=lambda: ["event_date"])
-    reprocess_policy: Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"] = "merge"
-    target_path: str | None = None
-    format: Literal["delta", "csv", "json", "parquet"] = "delta"
 
 
 class Source(Strict):
@@ -141,6 +121,9 @@ class Changes(Strict):
     delete_words: list[str] = Field(default_factory=lambda: ["delete", "d"])
     is_correction: str | None = Field(None, description="Column that marks a correction (1/true).")
     corrects_event_id: str | None = Field(None, description="Column with the key that the record corrects.")
+    corrected_by: str | None = Field(None, description="Column that names who corrected.")
+    correction_reason: str | None = Field(None, description="Column with the reason of a correction.")
+    corrected_field: str | None = Field(None, description="Column that names what was corrected.")
 
     @model_validator(mode="after")
     def _one_meaning(self) -> Changes:
@@ -160,19 +143,12 @@ class Order(Strict):
     sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
 
 
-class Lateness(Strict):
-    """How late events are expected to be."""
-
-    expected: timedelta = Field(
-        timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
-    )
-
-
 class SourceContract(Documented):
     """One source: one file, no code."""
 
     dataset: Name
-    primary_key: list[str] = Field(min_length=1)
+    primary_key: list[str] = Field(default_factory=list)
+    synthetic_key: SyntheticKey | None = None
     model: Model
     quality: Quality = Field(default_factory=Quality)
     materialization: Materialization = Field(default_factory=Materialization)
@@ -200,12 +176,11 @@ class SourceContract(Documented):
             names_taken = ", ".join(sorted(reserved))
             msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and say 'column:'"
             raise ValueError(msg)
-        unknown = [key for key in self.primary_key if key not in names]
-        if unknown:
-            msg = f"primary_key: not among model.fields: {', '.join(unknown)}"
-            raise ValueError(msg)
-        if self.changes.corrects_event_id and len(self.primary_key) > 1:
-            msg = "changes.corrects_event_id: needs a primary key of one column"
+        self._check_key(names)
+        self._check_policy()
+        by = self.lateness.by
+        if by and by.column not in {*names, "change_op"}:
+            msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
             raise ValueError(msg)
         if self.event_column is None:
             msg = "clocks.event: name the column of the event time (or have a field event_ts or event_date)"
@@ -223,6 +198,29 @@ class SourceContract(Documented):
             msg = "model.fields: source_system is a string"
             raise ValueError(msg)
         return self
+
+    def _check_key(self, names: list[str]) -> None:
+        if bool(self.primary_key) == bool(self.synthetic_key):
+            msg = "primary_key: name the fields that identify an event, or give a synthetic_key: one of the two"
+            raise ValueError(msg)
+        unknown = [key for key in self.primary_key if key not in names]
+        if unknown:
+            msg = f"primary_key: not among model.fields: {', '.join(unknown)}"
+            raise ValueError(msg)
+        if self.changes.corrects_event_id and len(self.primary_key) != 1:
+            msg = "changes.corrects_event_id: needs a primary key of one column"
+            raise ValueError(msg)
+        unknown = [name for name in self.synthetic_key.fields if name not in names] if self.synthetic_key else []
+        if unknown:
+            msg = f"synthetic_key.fields: not among model.fields: {', '.join(unknown)}"
+            raise ValueError(msg)
+
+    def _check_policy(self) -> None:
+        policy = self.materialization.reprocess_policy
+        changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
+        if policy != "merge" and changing:
+            msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only ever adds itself"
+            raise ValueError(msg)
 
     @property
     def event_column(self) -> str | None:
@@ -247,6 +245,9 @@ class SourceContract(Documented):
             self.changes.op,
             self.changes.is_correction,
             self.changes.corrects_event_id,
+            self.changes.corrected_by,
+            self.changes.correction_reason,
+            self.changes.corrected_field,
             self.order.sequence,
         ]
         return list(dict.fromkeys(column for column in wanted if column))

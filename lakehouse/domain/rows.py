@@ -5,9 +5,10 @@ A record that cannot be understood becomes a row too, with its raw text and the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, date, datetime, time
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -16,8 +17,11 @@ from lakehouse.domain.values import converter, is_date_only, to_boolean, to_date
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakehouse.contracts.rules import SyntheticKey
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.records import Record
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,11 @@ class RowParser:
         present = {column: value for column, value in values.items() if not self._is_null(value)}
         change = self._change(present)
         fields = self._typed_fields(present, whole=change["change_op"] != "delete")
-        key = record_key([fields[name] for name in self._contract.primary_key])
         clocks = self._clocks(present, needed=change["change_op"] != "delete")
+        recipe = self._contract.synthetic_key
+        key = (
+            synthetic_key(recipe, fields, clocks) if recipe else record_key([fields[name] for name in self._contract.primary_key])
+        )
         return {**fields, **clocks, **change, "record_key": key}
 
     def _is_null(self, value: Any) -> bool:
@@ -159,7 +166,13 @@ class RowParser:
             "is_correction": is_correction or op == "correct",
             "corrects_key": None if corrects is None else self._corrected_key(corrects),
             "source_sequence": 0 if sequence is None else _said(self._contract.order.sequence, to_integer, sequence),
+            "corrected_by": self._text(present, changes.corrected_by),
+            "correction_reason": self._text(present, changes.correction_reason),
+            "corrected_field": self._text(present, changes.corrected_field),
         }
+
+    def _text(self, present: dict[str, Any], column: str | None) -> str | None:
+        return None if column is None or column not in present else _said(column, to_text, present[column])
 
     def _corrected_key(self, value: Any) -> str:
         key = self._contract.primary_key[0]
@@ -172,6 +185,23 @@ def record_key(values: list[Any]) -> str:
     if len(values) == 1:
         return to_text(values[0])
     return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str, Any]) -> str:
+    """The key of a record without one: 128 bits of a hash over the recipe's fields and, where it has one, the window.
+
+    :raises Malformed: when there is no event time to find the window by.
+    """
+    parts = [None if fields[name] is None else to_text(fields[name]) for name in recipe.fields]
+    if recipe.window is not None:
+        day = clocks["event_date"]
+        if day is None:
+            msg = "the synthetic key has a window of event time, and the record has none"
+            raise Malformed(msg)
+        moment = clocks["event_ts"] or datetime.combine(day, time.min, timezone.utc)
+        parts.append(str((moment - _EPOCH) // recipe.window))
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _said(column: str | None, convert: Any, *arguments: Any) -> Any:

@@ -20,6 +20,9 @@ PROVENANCE = (
     ("change_op", "string"),
     ("is_correction", "boolean"),
     ("corrects_key", "string"),
+    ("corrected_by", "string"),
+    ("correction_reason", "string"),
+    ("corrected_field", "string"),
 )
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
 #: The total order of R2, most significant first: never the order of ingestion.

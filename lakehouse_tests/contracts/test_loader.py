@@ -124,7 +124,7 @@ def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
         ("dataset: shop", "dataset: shop\nowners: me", "2: owners: unknown key"),
         ("dataset: shop", "dataset: shop\n1: me", "2: 1: Keys should be strings"),
         ("primary_key: id", "primary_key: [id, nr]", "2: primary_key: not among model.fields: nr"),
-        ("primary_key: id\n", "", "1: primary_key: is missing"),
+        ("primary_key: id\n", "", "1: primary_key: name the fields that identify an event, or give"),
         ("primary_key: id", "primary_key: []", "2: primary_key: "),
         ("clocks: {event: at}", "clocks: {}", "3: clocks.event: name the column"),
         ("{event: at}", "{event: at, timezone: Mars/Base}", "3: clocks.timezone: unknown zone 'Mars/Base'"),

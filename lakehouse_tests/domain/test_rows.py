@@ -77,6 +77,9 @@ def test_a_record_becomes_a_typed_row() -> None:
         "change_op": "insert",
         "is_correction": False,
         "corrects_key": None,
+        "corrected_by": None,
+        "correction_reason": None,
+        "corrected_field": None,
         "source_sequence": 0,
         "record_key": "7",
     }

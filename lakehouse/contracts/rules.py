@@ -1,0 +1,130 @@
+"""What a contract decides about rows: which are fit, how late they may come, what identifies them, how silver keeps them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Name, Strict
+
+Beyond = Literal["restate", "quarantine", "drop"]
+
+
+class RowRule(Strict):
+    """A condition in Spark SQL that every row should meet; a row for which it is NULL does."""
+
+    name: Name | None = None
+    sql: str
+    category: str = "validity"
+    severity: Literal["warn", "quarantine", "reject"] = Field(
+        "quarantine", description="What becomes of a row that fails: it is counted only, waits for a steward, or is refused."
+    )
+    description: str | None = None
+
+
+class Quality(Strict):
+    """Rules on the content of rows."""
+
+    row_rules: list[RowRule] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Quality:
+        names = list(self.named_rules)
+        if len(names) < len(self.row_rules):
+            msg = "row_rules: two rules have the same name; give each its own"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def named_rules(self) -> dict[str, RowRule]:
+        """The row rules by name; one without a name is called by its position, from 1."""
+        return {rule.name or f"rule_{number}": rule for number, rule in enumerate(self.row_rules, start=1)}
+
+
+class Tier(Strict):
+    """A watermark that some use of the data waits for."""
+
+    within: timedelta = Field(ge=timedelta(0))
+    serves: str
+
+
+class TypeLateness(Strict):
+    """Other bounds for one event type; what is left out is as for the source."""
+
+    expected: timedelta | None = Field(None, ge=timedelta(0))
+    watermark: timedelta | None = Field(None, ge=timedelta(0))
+    beyond: Beyond | None = None
+    alert_above: float | None = Field(None, ge=0, le=1)
+
+
+class LatenessByType(Strict):
+    """Which field of a row tells its event type, and the bounds of those that differ."""
+
+    column: str
+    values: dict[str, TypeLateness] = Field(min_length=1)
+
+
+class Lateness(Strict):
+    """How late events are expected to be, and what becomes of later ones."""
+
+    expected: timedelta = Field(
+        timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
+    )
+    tiers: list[Tier] = Field(default_factory=list, description="Watermarks, each with what it serves.")
+    watermark: timedelta | None = Field(None, ge=timedelta(0), description="The bound that 'beyond' is about.")
+    beyond: Beyond = Field("restate", description="What becomes of a row that arrives beyond the watermark.")
+    alert_above: float | None = Field(None, ge=0, le=1, description="The tolerated share of rows beyond the watermark.")
+    review_within: timedelta = Field(
+        timedelta(days=14), gt=timedelta(0), description="How long after its arrival a quarantined row may wait for a steward."
+    )
+    by: LatenessByType | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Lateness:
+        if self.beyond != "restate" and self.watermark is None:
+            msg = f"watermark: is missing; 'beyond: {self.beyond}' needs the bound it is about, such as P7D"
+            raise ValueError(msg)
+        if [tier.within for tier in self.tiers] != sorted({tier.within for tier in self.tiers}):
+            msg = "tiers: name them from the shortest to the longest, each once"
+            raise ValueError(msg)
+        for word in self.by.values if self.by else ():
+            bounds = self.of_type(word)
+            if bounds.beyond != "restate" and bounds.watermark is None:
+                msg = f"by.values: {word}: 'beyond: {bounds.beyond}' needs a watermark"
+                raise ValueError(msg)
+        return self
+
+    def of_type(self, event_type: str | None) -> Lateness:
+        """The bounds of one event type; of the source where it has none of its own."""
+        own = self.by.values.get(event_type or "") if self.by else None
+        return self if own is None else self.model_copy(update={"by": None, **own.model_dump(exclude_none=True)})
+
+
+class SyntheticKey(Strict):
+    """A key for a source without one: a hash of some fields, and of a window of event time where events come more than once.
+
+    It costs what it cannot tell: two events that agree in these fields (within one window) are one, and a correction of
+    one of these fields is a new event.
+    """
+
+    fields: list[str] = Field(min_length=1)
+    window: timedelta | None = Field(
+        None,
+        gt=timedelta(0),
+        description="Rows with equal fields whose event time lies in one window (from midnight UTC) are one.",
+    )
+
+
+class Materialization(Strict):
+    """How the silver table is kept; see docs/contracts.md for what each policy promises."""
+
+    strategy: Literal["merge", "append", "overwrite"] = "merge"
+    partition_by: list[str] = Field(default_factory=lambda: ["event_date"])
+    reprocess_policy: Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"] = "merge"
+    max_shrink: float = Field(
+        0.5, ge=0, le=1, description="The share of a day's rows that a re-sent file may lack; one that lacks more is held."
+    )
+    target_path: str | None = None
+    format: Literal["delta", "csv", "json", "parquet"] = "delta"
