@@ -11,7 +11,8 @@ import typer
 from lakehouse.cli.console import catalog_with, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.tables.accounts import BronzeRow, SilverChange
+    from lakehouse.tables.accounts import BronzeRow
+    from lakehouse.tables.life import SilverChange
 
 
 def trace(
@@ -20,7 +21,7 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
     """Tell what became of each record of a key, and why; what it did to silver, and which published days that moved."""
-    from lakehouse.tables import accounts  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.tables import accounts, life  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
@@ -28,13 +29,13 @@ def trace(
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    life, oldest = accounts.silver_life(settings, contract, metrics, key)
+    story, oldest = life.silver_life(settings, contract, metrics, key)
     if as_json:
-        told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in life]}
+        told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in story]}
         out.print(json.dumps(told, default=str), soft_wrap=True)
         return
     _print_records(records)
-    _print_life(life, oldest)
+    _print_life(story, oldest)
 
 
 def _print_records(records: list[BronzeRow]) -> None:
@@ -45,6 +46,8 @@ def _print_records(records: list[BronzeRow]) -> None:
         _say(f"  {row.arrival_date}  {row.change_op or 'unread'}{about}, {row.source_file}:{row.line_number}")
         decided_by = f", {row.decided_by}" if row.decided_by else ""
         _say(f"              {row.disposition.value}: {row.because}{decided_by}")
+        if row.decision:
+            _say(f"              {row.decision}")
 
 
 def _print_life(life: list[SilverChange], oldest: int) -> None:

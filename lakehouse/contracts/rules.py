@@ -56,7 +56,6 @@ class TypeLateness(Strict):
     expected: timedelta | None = Field(None, ge=timedelta(0))
     watermark: timedelta | None = Field(None, ge=timedelta(0))
     beyond: Beyond | None = None
-    alert_above: float | None = Field(None, ge=0, le=1)
 
 
 class LatenessByType(Strict):

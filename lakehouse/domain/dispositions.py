@@ -1,7 +1,7 @@
 """What became of each record, and why (rule R4), key by key.
 
-Here is the judgement over the claims about one key. Where claims come from is told by ``ledger.key_log``; the same choice
-of a winner over millions of keys is made by Spark in ``tables.silver``.
+Here is the judgement over the claims about one key, and over rows that may not contend for it. Where claims come from is
+told by ``ledger.key_log``; the same choice of a winner over millions of keys is made by Spark in ``tables.silver``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ class Disposition(str, Enum):
     APPLIED = "applied"
     SUPERSEDED = "superseded"
     DUPLICATE = "duplicate"
+    QUARANTINED = "quarantined"
+    REJECTED = "rejected"
     MALFORMED = "malformed"
+    DROPPED = "dropped"
 
 
 #: A row of Bronze: the ingestion and the line.
@@ -79,10 +82,30 @@ def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
     return newest_change if newest_change is not None and newest_change.kind == "retire" else greatest
 
 
-def verdicts(claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequence: bool) -> dict[RowId, Verdict]:
+#: What a word of a steward that bars a row makes of it.
+_BARRED_BY_HAND = {"reject": Disposition.REJECTED, "duplicate": Disposition.DUPLICATE}
+
+
+def barred(standing: str, detail: str | None, decided: str | None) -> Verdict | None:
+    """What became of a row that may not contend for its key; None for one that may.
+
+    :param standing: what the contract says of it (see ``domain.admission``), and ``detail`` why.
+    :param decided: what a steward decided last, if anything; it outranks the contract.
+    """
+    if decided == "accept" or (decided is None and standing == "admitted"):
+        return None
+    if decided is not None:
+        return Verdict(_BARRED_BY_HAND[decided], "a steward's decision")
+    return Verdict(Disposition(standing), detail or "the contract's rule")
+
+
+def verdicts(
+    claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequence: bool, one_event: bool = False
+) -> dict[RowId, Verdict]:
     """What became of each row whose own key this is.
 
-    :param claims: every claim about the key.
+    :param claims: every claim of an admitted row about the key.
+    :param one_event: whether several inserts of the key tell of one event, as a synthetic key has it.
     :param content: what each row says, without when and where it came from; needed for keys with several rows.
     """
     won = winner(claims, by_sequence=by_sequence)
@@ -97,6 +120,8 @@ def verdicts(claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequen
         same = next((newer for newer in own[:rank] if says is not None and content.get(newer.row) == says), None)
         if same is not None:
             found[claim.row] = Verdict(Disposition.DUPLICATE, "a newer record says the same", same)
+        elif one_event and claim.kind == "insert" and won.lives:
+            found[claim.row] = Verdict(Disposition.DUPLICATE, "the same event, by its synthetic key", won)
         elif won.kind == "retire":
             found[claim.row] = Verdict(Disposition.SUPERSEDED, "its key was corrected under another one", won)
         else:

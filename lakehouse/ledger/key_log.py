@@ -3,11 +3,14 @@
 A *claim* is what one row says about one key: an insert, a correction, a delete, or, where the row corrects another key
 under its own, the retirement of that other key. The log is appended before silver is merged and tells where a key may
 live; a claim too many does no harm (rule R2 takes the greatest).
+
+Each claim carries the standing that the contract gives its row. Rows that are not admitted stand here too, so that a
+steward's word is all that it takes to let one in.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,10 +33,18 @@ SCHEMA = pa.schema(
         ("ingestion_id", pa.string()),
         ("line_number", pa.int64()),
         ("arrival_date", pa.date32()),
+        ("standing", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("failed_rules", pa.list_(pa.string())),
+        ("beyond", pa.bool_()),
     ]
 )
+#: What the contract says of a row, beside what the row says itself.
+JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 #: The bronze columns that claims are made of.
-BRONZE_COLUMNS = [*(name for name in SCHEMA.names if name != "kind"), "change_op", "corrects_key", "malformed_reason"]
+BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
+BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
 
 class IncompleteKeyLogError(Exception):
@@ -46,7 +57,7 @@ def path(settings: Settings, source: str) -> str:
 
 
 def claims(bronze: pa.Table) -> pa.Table:
-    """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS`)."""
+    """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
     own = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
     other = sound.filter(
@@ -68,6 +79,28 @@ def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
     found = store.read(path(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options)
+    return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+
+
+def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
+    """The same, key by key."""
+    found = store.read(path(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options)
+    result: dict[str, set[date]] = {key: set() for key in keys}
+    for row in [] if found is None else found.to_pylist():
+        if row["event_date"] is not None:
+            result[row["record_key"]].add(row["event_date"])
+    return result
+
+
+def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any]) -> set[date]:
+    """The arrival days of the claims whose ``column`` holds one of the values."""
+    found = store.read(path(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
+    return set() if found is None else set(pc.unique(found["arrival_date"]).to_pylist())
+
+
+def days(settings: Settings, source: str) -> set[date]:
+    """Every event day that any record has named."""
+    found = store.read(path(settings, source), ["event_date"], None, settings.storage_options)
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 

@@ -1,4 +1,4 @@
-"""``ops/applications``: which ingestions have been applied to which event days of silver, run by run.
+"""``ops/applications``: which ingestions, decisions and redactions have been applied to which event days of silver.
 
 Losing this table loses nothing: what is applied again changes nothing, because silver is a function of Bronze.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.ledger import ingestions, store
+from lakehouse.ledger import decisions, ingestions, redactions, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def record(
     silver_version: int,
     now: datetime,
 ) -> None:
-    """State that silver's ``days`` now contain what ``ingestion_ids`` say about them."""
+    """State that silver's ``days`` now contain what these ingestions, decisions and redactions say about them."""
     row = {
         "source": source,
         "run_id": run_id,
@@ -62,14 +62,39 @@ def record(
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver, each with the ids of the ingestions that wait for it."""
-    waiting = pending_entries(settings, source)
-    return {day: {entry.ingestion_id for entry in entries} for day, entries in waiting.items()}
+    """The event days that wait for silver, each with the ids of the ingestions, decisions and redactions that it waits for."""
+    waiting: dict[date, set[str]] = defaultdict(set)
+    for day, entries in pending_entries(settings, source).items():
+        waiting[day] |= {entry.ingestion_id for entry in entries}
+    for day, ids in pending_by_hand(settings, source).items():
+        waiting[day] |= ids
+    return dict(waiting)
+
+
+def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:
+    """The event days that wait for silver because a person decided or redacted something."""
+    touched = decisions.touched(settings, source) | redactions.touched(settings, source)
+    done = _applied(settings, source) if touched else {}
+    waiting: dict[date, set[str]] = defaultdict(set)
+    for one, days in touched.items():
+        for day in days - done.get(one, set()):
+            waiting[day].add(one)
+    return dict(waiting)
 
 
 def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the ingestions that wait for it."""
     known = ingestions.ingested(ingestions.all_of(settings, source))
+    done = _applied(settings, source)
+    waiting: dict[date, list[Ingestion]] = defaultdict(list)
+    for ingestion_id, entry in known.items():
+        for day in set(entry.touched_days) - done.get(ingestion_id, set()):
+            waiting[day].append(entry)
+    return dict(waiting)
+
+
+def _applied(settings: Settings, source: str) -> dict[str, set[date]]:
+    """Per id the event days of silver that contain what it says."""
     applied = store.read(
         settings.table("ops", "applications"),
         ["days", "ingestion_ids"],
@@ -78,10 +103,6 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
     )
     done: dict[str, set[date]] = defaultdict(set)
     for row in [] if applied is None else applied.to_pylist():
-        for ingestion_id in row["ingestion_ids"]:
-            done[ingestion_id].update(row["days"])
-    waiting: dict[date, list[Ingestion]] = defaultdict(list)
-    for ingestion_id, entry in known.items():
-        for day in set(entry.touched_days) - done[ingestion_id]:
-            waiting[day].append(entry)
-    return dict(waiting)
+        for one in row["ingestion_ids"]:
+            done[one].update(row["days"])
+    return dict(done)

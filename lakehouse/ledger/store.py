@@ -162,6 +162,33 @@ def append(
     return True
 
 
+@retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.05, max=2),
+    reraise=True,
+)
+def upsert(
+    path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str
+) -> None:
+    """Put rows in the place of those with the same ``keys``, or beside the others, in one commit.
+
+    :param partition_by: one of the keys; files of other partitions are neither read nor written.
+    :raises CommitFailedError: when other writers win eight times in a row.
+    """
+    if not len(rows):
+        return
+    table = open_table(path, options)
+    if table is None:
+        write_deltalake(path, rows.slice(0, 0), storage_options=dict(options or {}), partition_by=[partition_by], mode="ignore")
+        table = DeltaTable(path, storage_options=dict(options or {}))
+    partitions = ", ".join(f"'{value}'" for value in sorted({str(one) for one in rows[partition_by].to_pylist()}))
+    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    differs = " OR ".join(f"(t.{name} IS DISTINCT FROM s.{name})" for name in rows.column_names if name not in keys)
+    merging = table.merge(rows, f"t.{partition_by} IN ({partitions}) AND {same}", source_alias="s", target_alias="t")
+    merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+
+
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
     """Put small files together now and then: every append adds one, and every look-up opens them all."""
     table = open_table(path, options)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.contracts import ContractError
 from lakehouse.orchestration import check_assets, metric_assets, sensors, source_assets
 from lakehouse.orchestration.resources import LakeSpark, readers
 
@@ -17,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
-    """Every asset, check and sensor of a catalog.
-
-    :raises ContractError: for a contract that loads but asks for what cannot be run yet.
-    """
-    _check_runnable(catalog)
+    """Every asset, check and sensor of a catalog."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     all_checks: list[dg.AssetChecksDefinition] = []
     all_sensors: list[dg.SensorDefinition] = []
@@ -35,6 +30,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
             all_checks += check_assets.source_checks(settings, contract, bronze, silver)
             all_sensors += [sensors.landing_sensor(settings, contract), sensors.reconciling_sensor(settings, contract)]
+            all_sensors.append(sensors.steward_sensor(settings, contract))
         for metric in catalog.metrics.values():
             gold = metric_assets.gold_asset(settings, metric, catalog.sources[metric.source])
             assets.append(gold)
@@ -52,14 +48,3 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             executor=dg.in_process_executor,
             resources={"spark": LakeSpark(long_lived=settings.spark_long_lived), **readers(settings, tables)},
         )
-
-
-def _check_runnable(catalog: Catalog) -> None:
-    refused = [
-        f"{name}: materialization.reprocess_policy: {contract.materialization.reprocess_policy!r} can be checked but not "
-        "run yet; use 'merge'"
-        for name, contract in catalog.sources.items()
-        if contract.materialization.reprocess_policy != "merge"
-    ]
-    if refused:
-        raise ContractError(refused)

@@ -10,7 +10,7 @@ from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
 from lakehouse.tables import checks
-from lakehouse.tables.checks import Outcome
+from lakehouse.tables.outcome import Outcome
 
 Judge = Callable[[Collection[date], LakeSpark], list[Outcome]]
 
@@ -28,7 +28,7 @@ def source_checks(
     def judge_silver(days: Collection[date], _: LakeSpark) -> list[Outcome]:
         return checks.check_silver(settings, contract, days)
 
-    return [_checks_of(bronze, checks.BRONZE, judge_bronze), _checks_of(silver, checks.SILVER, judge_silver)]
+    return [_checks_of(bronze, checks.bronze_checks(contract), judge_bronze), _checks_of(silver, checks.SILVER, judge_silver)]
 
 
 def metric_checks(settings: Settings, metric: MetricContract, gold: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
@@ -64,8 +64,14 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
             failed = [outcome for outcome in own if not outcome.passed]
             metadata = dict(own[0].numbers) if len(own) == 1 else {"days": len(own), "days_failed": len(failed)}
             what = "; ".join(f"{outcome.day}: {outcome.explanation or 'failed'}" for outcome in failed[:10])
+            warns = bool(own) and all(outcome.warns for outcome in own)
             yield dg.AssetCheckResult(
-                passed=not failed, asset_key=key, check_name=name, metadata=metadata, description=what or None
+                passed=not failed,
+                asset_key=key,
+                check_name=name,
+                metadata=metadata,
+                description=what or None,
+                severity=events.severity(warns=warns),
             )
 
     return check

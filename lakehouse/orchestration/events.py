@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
-    from lakehouse.tables.checks import Outcome
+    from lakehouse.tables.outcome import Outcome
 
 
 def report(
@@ -62,12 +62,17 @@ def checked(
             passed=outcome.passed,
             metadata=metadata,
             target_materialization_data=targets.get(outcome.day.isoformat()),
-            severity=dg.AssetCheckSeverity.ERROR,
+            severity=severity(warns=outcome.warns),
             description=outcome.explanation,
             partition=outcome.day.isoformat(),
         )
         # Dagster takes evaluations here too; its annotation does not name them.
         context.op_execution_context.log_event(evaluation)  # type: ignore[arg-type]
+
+
+def severity(*, warns: bool) -> dg.AssetCheckSeverity:
+    """How Dagster shows a check that fails."""
+    return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
 
 
 def newest(

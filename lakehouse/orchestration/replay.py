@@ -58,14 +58,26 @@ class DayResult:
         return plain
 
 
+@dataclass(frozen=True)
+class CaughtUp:
+    """The silver days brought up to date, the days written per metric, and what happened to keys, by silver day."""
+
+    touched: list[date]
+    restated: dict[str, list[date]]
+    causes: dict[str, dict[str, int]]
+
+
 class Replay:
     """Replays one source.
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+    :param long_lived: whether many runs are to come: the first start slower then, and the later are faster.
     """
 
-    def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
-        settings.spark_long_lived = True
+    def __init__(
+        self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance, *, long_lived: bool = True
+    ) -> None:
+        settings.spark_long_lived |= long_lived
         self._settings = settings
         self._source = source
         self._contract: SourceContract = catalog.sources[source]
@@ -96,18 +108,7 @@ class Replay:
         start = perf_counter()
         if self._has_news(day):
             self.run(dg.AssetKey(["bronze", self._source]), [day])
-        touched = sorted(progress.pending(self._settings, self._source))
-        if touched:
-            self.run(dg.AssetKey(["silver", self._source]), touched)
-        restated: dict[str, list[date]] = {}
-        causes: dict[str, dict[str, int]] = {}
-        for metric in self._metrics:
-            pending = publish.pending(self._settings, metric)
-            causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
-            if pending.days:
-                tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
-                written = self.run(gold_key(metric.metric), sorted(pending.days), tag)
-                restated[metric.metric] = written
+        after = self.catch_up()
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
         return DayResult(
@@ -116,11 +117,29 @@ class Replay:
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
             held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
-            touched=touched,
-            restated=restated,
-            causes=causes,
+            touched=after.touched,
+            restated=after.restated,
+            causes=after.causes,
             seconds=round(perf_counter() - start, 3),
         )
+
+    def catch_up(self, days: Collection[date] = (), tags: Mapping[str, str] | None = None) -> CaughtUp:
+        """Bring silver up to date on all days that wait, and on ``days``; then gold on exactly those that this concerns.
+
+        :param tags: what the runs of silver carry.
+        """
+        touched = sorted({*progress.pending(self._settings, self._source), *days})
+        if touched:
+            self.run(dg.AssetKey(["silver", self._source]), touched, tags)
+        restated: dict[str, list[date]] = {}
+        causes: dict[str, dict[str, int]] = {}
+        for metric in self._metrics:
+            pending = publish.pending(self._settings, metric)
+            causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
+            if pending.days:
+                tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
+                restated[metric.metric] = self.run(gold_key(metric.metric), sorted(pending.days), tag)
+        return CaughtUp(touched, restated, causes)
 
     def run(self, key: dg.AssetKey, days: list[date], tags: Mapping[str, str] | None = None) -> list[date]:
         """Materialize days of one asset in this process.

@@ -1,4 +1,4 @@
-"""What starts runs by itself: files in landing start bronze, changes of silver start gold, days left behind start again.
+"""What starts runs by itself: files in landing start bronze, decisions silver, changes of silver gold; what was left, again.
 
 All read through delta-rs and start no JVM. Silver needs no sensor: its policy follows ``arrivals`` (see
 ``source_assets``).
@@ -34,6 +34,8 @@ _ATTEMPTS = 3
 LANDS_TAG = "lakehouse/lands"
 #: Set on runs that pick up what was left behind: the source, arrival day and ingestions.
 RECONCILES_TAG = "lakehouse/reconciles"
+#: Set on runs that follow decisions and redactions: the source and which.
+DECIDED_TAG = "lakehouse/decided"
 
 
 def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
@@ -114,6 +116,32 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
                 continue
             requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[bronze_key], tags=tag))
         yield from _requests_or_reasons(context, requests, reasons)
+
+    return sense
+
+
+def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+    """Runs silver for exactly the days that a decision or a redaction concerns."""
+    source = contract.dataset
+    key = dg.AssetKey(["silver", source])
+
+    @dg.sensor(
+        name=f"stewards_{source}",
+        target=dg.AssetSelection.assets(key),
+        minimum_interval_seconds=settings.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Decisions and redactions start silver/{source} for the days they concern.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        waiting = progress.pending_by_hand(settings, source)
+        if not waiting:
+            return dg.SkipReason("no decision waits for silver")
+        tag = {DECIDED_TAG: f"{source}:{_short_hash('|'.join(sorted(set().union(*waiting.values()))))}"}
+        given_up = "{} runs have failed for these decisions; look at the newest and start it again"
+        run_key, reason = _next_attempt(context.instance, tag, given_up)
+        if reason:
+            return dg.SkipReason(reason)
+        return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(waiting), **tag})
 
     return sense
 

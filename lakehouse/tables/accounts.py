@@ -1,4 +1,4 @@
-"""The account of Bronze: each row's disposition (rule R4), one key's life, and the counts per arrival day.
+"""The account of Bronze: each row's disposition (rule R4), and the counts per arrival day.
 
 Only reading, through delta-rs and without a JVM; the judgement itself is ``domain.dispositions``.
 """
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.days import reach_ahead
-from lakehouse.domain.dispositions import Claim, Disposition, Verdict, verdicts
-from lakehouse.ledger import ingestions, key_log, restatements, store
-from lakehouse.tables import bronze, changes, silver
+from lakehouse.domain import policies
+from lakehouse.domain.admission import Reason
+from lakehouse.domain.dispositions import Claim, Disposition, Verdict, barred, verdicts
+from lakehouse.ledger import decisions, ingestions, key_log, store
+from lakehouse.tables import bronze, claims
 from lakehouse.tables.schema import content_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from datetime import date, datetime
+    from datetime import date
 
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
+    from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.ledger.restatements import Restatement
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 
@@ -35,7 +35,11 @@ _ROW = ["arrival_date", "source_file", "ingestion_id", "line_number", "record_ke
 
 @dataclass(frozen=True)
 class BronzeRow:
-    """A row of Bronze, and what became of it. ``decided_by`` names file and line of the row that outranks it."""
+    """A row of Bronze, and what became of it.
+
+    ``decided_by`` names file and line of the row that outranks it, ``decision`` what a steward said last. ``standing`` is
+    the contract's word (None for a malformed row), ``reason`` and ``detail`` say why it is not "admitted".
+    """
 
     arrival_date: date
     source_file: str
@@ -47,18 +51,21 @@ class BronzeRow:
     disposition: Disposition
     because: str
     decided_by: str | None
+    decision: str | None
     lives: bool
+    standing: str | None
+    reason: str | None
+    detail: str | None
 
 
 @dataclass(frozen=True)
-class SilverChange:
-    """What one commit did to the row of a key; ``published`` are the gold days written when gold took it in."""
+class _Ruled:
+    """What was found about a row: the verdict, and what the contract said of it."""
 
-    version: int
-    when: datetime
-    change: str
-    event_date: date
-    published: list[tuple[str, date, datetime]]
+    verdict: Verdict
+    standing: str | None = None
+    reason: str | None = None
+    detail: str | None = None
 
 
 def rows(
@@ -67,8 +74,9 @@ def rows(
     *,
     arrival_days: Collection[date] | None = None,
     keys: Collection[str] | None = None,
+    ingestion_ids: Collection[str] | None = None,
 ) -> list[BronzeRow]:
-    """Rows of Bronze with their dispositions, by arrival day, file and line: all, of some arrival days, or of some keys.
+    """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days, keys, ingestions.
 
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
@@ -78,22 +86,23 @@ def rows(
         where["arrival_date"] = arrival_days
     if keys is not None:
         where["record_key"] = keys
+    if ingestion_ids is not None:
+        where["ingestion_id"] = ingestion_ids
     found = store.read(bronze.path(settings, contract.dataset), _ROW, where, options)
     if found is None:
         return []
-    decided = _verdicts(settings, contract, found, where)
+    decided = decisions.newest(settings, contract.dataset)
+    ruled = _rulings(settings, contract, found, where, decided)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
     result = []
     for row in found.to_pylist():
-        ruled = decided.get((row["ingestion_id"], row["line_number"]))
+        row_id = (row["ingestion_id"], row["line_number"])
+        ruling = ruled.get(row_id)
         if row["malformed_reason"] is not None:
-            ruled = Verdict(Disposition.MALFORMED, row["malformed_reason"])
-        if ruled is None:
-            place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
-            ledger = settings.table("ops", "ingestions")
-            first = f" (take {ledger} away first, which has every file come anew)" if row["ingestion_id"] in known else ""
-            msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
-            raise key_log.IncompleteKeyLogError(msg)
+            ruling = _Ruled(Verdict(Disposition.MALFORMED, row["malformed_reason"]))
+        if ruling is None:
+            raise _not_in_key_log(settings, contract, row, recorded=row["ingestion_id"] in known)
+        verdict = ruling.verdict
         result.append(
             BronzeRow(
                 arrival_date=row["arrival_date"],
@@ -103,13 +112,29 @@ def rows(
                 record_key=row["record_key"],
                 event_date=row["event_date"],
                 change_op=row["change_op"],
-                disposition=ruled.disposition,
-                because=ruled.because,
-                decided_by=_place(ruled.outranked_by, known) if ruled.outranked_by else None,
-                lives=ruled.lives,
+                disposition=verdict.disposition,
+                because=verdict.because,
+                decided_by=_place(verdict.outranked_by, known) if verdict.outranked_by else None,
+                decision=_said(decided[row_id]) if row_id in decided else None,
+                lives=verdict.lives,
+                standing=ruling.standing,
+                reason=ruling.reason,
+                detail=ruling.detail,
             )
         )
     return sorted(result, key=lambda row: (row.arrival_date, row.source_file, row.line_number))
+
+
+def _not_in_key_log(settings: Settings, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
+    place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
+    first = f" (take {settings.table('ops', 'ingestions')} away first, which has every file come anew)" if recorded else ""
+    msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
+    return key_log.IncompleteKeyLogError(msg)
+
+
+def _said(decision: Decision) -> str:
+    done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[decision.verdict]
+    return f"{done} by {decision.by} on {decision.decided_at:%Y-%m-%d}: {decision.reason}"
 
 
 def _place(claim: Claim, known: Mapping[str, Ingestion]) -> str:
@@ -126,54 +151,18 @@ def counts(found: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:
     return dict(sorted(by_day.items()))
 
 
-def silver_life(
-    settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
-) -> tuple[list[SilverChange], int]:
-    """What happened to a key's row in silver, commit by commit, and which published days were written with it.
-
-    :returns: the changes of content, and the oldest version that the table's log still tells of.
-    """
-    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
-    if table is None:
-        return [], 0
-    oldest = min(commit["version"] for commit in table.history())
-    said = [name for name, _ in content_columns(contract)]
-    feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
-    states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
-    for row in pa.table(feed.read_all()).to_pylist():
-        side = "after" if row["_change_type"] in changes.AFTER else "before"
-        states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
-        states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
-    followed = {metric.metric: (metric.window, restatements.of(settings, metric.metric)) for metric in metrics}
-    result = []
-    for (version, day), state in sorted(states.items()):
-        before, after = state.get("before"), state.get("after")
-        if before == after:
-            continue  # the feed of a replaced day names the rows that stayed, too
-        change = "inserted" if before is None else "removed" if after is None else "corrected"
-        published = [
-            (metric, other, entry.as_of)
-            for metric, (window, entries) in followed.items()
-            for entry in _following(entries, version)
-            for other in sorted(reach_ahead({day}, window) & set(entry.days))
-        ]
-        result.append(SilverChange(version, state["when"], change, day, published))
-    return result, oldest
-
-
-def _following(entries: list[Restatement], version: int) -> list[Restatement]:
-    """The first restatement that took this version of silver in."""
-    return sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)[:1]
-
-
-def _verdicts(settings: Settings, contract: SourceContract, found: pa.Table, where: Where) -> dict[RowId, Verdict]:
-    """The verdict on each sound row."""
+def _rulings(
+    settings: Settings, contract: SourceContract, found: pa.Table, where: Where, decided: Mapping[RowId, Decision]
+) -> dict[RowId, _Ruled]:
+    """What became of each sound row, under the source's reprocess policy."""
     source, options = contract.dataset, settings.storage_options
     wanted: dict[str, Collection[Any]] = {}
     if where:
         wanted["record_key"] = pc.unique(found["record_key"].drop_null()).to_pylist()
     log = store.read(key_log.path(settings, source), key_log.SCHEMA.names, wanted, options)
     by_key: dict[str, list[Claim]] = defaultdict(list)
+    ruled: dict[RowId, _Ruled] = {}
+    said: dict[RowId, tuple[str, str | None, str | None]] = {}
     for row in [] if log is None else log.to_pylist():
         claim = Claim(
             row["kind"],
@@ -183,13 +172,60 @@ def _verdicts(settings: Settings, contract: SourceContract, found: pa.Table, whe
             row["line_number"],
             row["event_date"],
         )
-        by_key[row["record_key"]].append(claim)
-    contested = [key for key, claims in by_key.items() if len(claims) > 1]
+        decision = decided.get(claim.row)
+        verdict = barred(row["standing"], row["detail"], decision.verdict if decision else None)
+        said[claim.row] = (row["standing"], row["reason"], row["detail"])
+        if verdict is None:
+            by_key[row["record_key"]].append(claim)
+        elif claim.kind != "retire":
+            ruled[claim.row] = _Ruled(verdict, *said[claim.row])
+    if contract.materialization.reprocess_policy == "merge":
+        verdicts_ = _by_merge(settings, contract, by_key, log)
+    else:
+        verdicts_ = _by_arrival(settings, contract, by_key)
+    for row_id, verdict in verdicts_.items():
+        if verdict.disposition is Disposition.QUARANTINED:
+            ruled[row_id] = _Ruled(verdict, said[row_id][0], Reason.SHRUNKEN_PARTITION.value, verdict.because)
+        else:
+            ruled[row_id] = _Ruled(verdict, *said[row_id])
+    return ruled
+
+
+def _by_merge(
+    settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]], log: pa.Table | None
+) -> dict[RowId, Verdict]:
+    """Key by key, the greatest claim wins."""
+    contested = [key for key, found in by_key.items() if len(found) > 1]
     content = _content(settings, contract, contested, _arrival_days(log, contested))
-    by_sequence = bool(contract.order.sequence)
+    by_sequence, one_event = bool(contract.order.sequence), contract.synthetic_key is not None
     decided: dict[RowId, Verdict] = {}
-    for claims in by_key.values():
-        decided |= verdicts(claims, content, by_sequence=by_sequence)
+    for found in by_key.values():
+        decided |= verdicts(found, content, by_sequence=by_sequence, one_event=one_event)
+    return decided
+
+
+def _by_arrival(settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]]) -> dict[RowId, Verdict]:
+    """All rows, or those of the arrival that its day (or the table) is made of."""
+    every = [claim for found in by_key.values() for claim in found]
+    if contract.materialization.reprocess_policy == "append":
+        return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
+    chosen = claims.choices(settings, contract, {claim.event_date for claim in every if claim.event_date})
+    decided: dict[RowId, Verdict] = {}
+    for found in by_key.values():
+        contending = []
+        for claim in found:
+            choice = chosen[claim.event_date] if claim.event_date else policies.NOTHING
+            if claim.ingestion_id in choice.held:
+                lacks = f"would shrink {claim.event_date} by more than {contract.materialization.max_shrink:.0%}"
+                decided[claim.row] = Verdict(Disposition.QUARANTINED, f"its file {lacks}")
+            elif claim.ingestion_id == choice.holder:
+                contending.append(claim)
+            else:
+                decided[claim.row] = Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
+        if contending:
+            decided |= verdicts(
+                contending, {}, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None
+            )
     return decided
 
 

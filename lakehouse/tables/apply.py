@@ -57,15 +57,17 @@ def update(
     """
     source = contract.dataset
     target = silver.path(settings, source)
-    waiting = progress.pending(settings, source)
-    merged = frozenset(day for day in days if day in waiting)
+    waiting = {day: ids for day, ids in progress.pending(settings, source).items() if day in days}
+    by_hand = progress.pending_by_hand(settings, source)  # a decision may end what a merge's guard would keep
+    merges = contract.materialization.reprocess_policy == "merge"
+    merged = frozenset(day for day in waiting if merges and day not in by_hand)
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
     before = delta.version(settings, target)
     if merged:
         _merge(settings, contract, session(), merged, set().union(*(waiting[day] for day in merged)), run_id)
     if rebuilt and delta.version(settings, bronze.path(settings, source)) >= 0:
-        _rebuild(settings, contract, session(), rebuilt, run_id)
+        _rebuild(settings, contract, session(), rebuilt, set().union(*(waiting.get(day, set()) for day in rebuilt)), run_id)
     table = store.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else changes.describe(table, before + 1, after)
@@ -82,24 +84,33 @@ def _merge(
     why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids)}
     with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
         silver.merge(spark, settings, contract, days, ids, arrivals, why)
+    _record(settings, source, days, ids, "merge", run_id)
+
+
+@recomputed_on_conflict
+def _rebuild(
+    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+) -> None:
+    _check_key_log(settings, contract.dataset)
+    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    why = {"run_id": run_id, "method": "rebuild", "ingestions": sorted(ids)}
+    with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
+        silver.rebuild(spark, settings, contract, days, why)
+    if ids:
+        _record(settings, contract.dataset, days, ids, "rebuild", run_id)
+
+
+def _record(settings: Settings, source: str, days: frozenset[date], ids: set[str], method: str, run_id: str) -> None:
     progress.record(
         settings,
         source,
         run_id=run_id,
         days=days,
         ingestion_ids=ids,
-        method="merge",
+        method=method,
         silver_version=delta.version(settings, silver.path(settings, source)),
         now=settings.clock(),
     )
-
-
-@recomputed_on_conflict
-def _rebuild(settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], run_id: str) -> None:
-    _check_key_log(settings, contract.dataset)
-    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
-        silver.rebuild(spark, settings, contract, days, {"run_id": run_id, "method": "rebuild"})
 
 
 def _check_key_log(settings: Settings, source: str) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import accounts, bronze, gold, silver
+from lakehouse.ledger import ingestions, key_log, redactions, store
+from lakehouse.tables import bronze, gold, row_checks, silver
+from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -27,21 +26,9 @@ if TYPE_CHECKING:
     from lakehouse.tables.schema import Columns
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One check on one partition. ``explanation`` says what to do where it failed."""
-
-    check: str
-    day: date
-    passed: bool
-    numbers: dict[str, Any] = field(default_factory=dict)
-    explanation: str | None = None
-
-
 BRONZE = {
     "contract_schema": "The table has the columns and types of the contract.",
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
-    "every_row_disposed": "Each row is applied, superseded, a duplicate or malformed; what is applied is what silver holds.",
     "no_file_held": "No file of the day waits because it could not be read as a whole.",
 }
 SILVER = {
@@ -53,6 +40,11 @@ GOLD = {
     "unique_grain": "The day has one row per value of the grain.",
     "totals_equal_silver": "Additive measures and row counts add up to those of silver.",
 }
+
+
+def bronze_checks(contract: SourceContract) -> dict[str, str]:
+    """The checks of a source's bronze, each with what it says."""
+    return BRONZE | row_checks.names(contract)
 
 
 def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
@@ -68,7 +60,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     log = store.read(key_log.path(settings, source), ["arrival_date", "kind"], where, options)
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
-    outcomes = [*schema, *_disposition_outcomes(settings, contract, in_bronze, days)]
+    outcomes = [*schema, *row_checks.check_rows(settings, contract, in_bronze, days)]
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         malformed = in_bronze[day] - sound[day]
@@ -82,39 +74,6 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     return outcomes
 
 
-def _disposition_outcomes(
-    settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
-) -> list[Outcome]:
-    """Whether the dispositions of each arrival day add up, and say what silver says where nothing waits for it."""
-    try:
-        account = accounts.rows(settings, contract, arrival_days=list(days))
-    except key_log.IncompleteKeyLogError as problem:
-        return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
-    waiting = progress.pending(settings, contract.dataset).keys()
-    # Also the days of rows that do not count: silver must not hold them there.
-    settled = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
-    due = {(row.event_date, row.record_key, row.ingestion_id, row.line_number): row.arrival_date for row in account if row.lives}
-    due = {place: day for place, day in due.items() if place[0] not in waiting}
-    columns = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
-    where = {"event_date": settled, "arrival_date": list(days)}
-    there = store.read(silver.path(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
-    found = {
-        tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())
-    }
-    differing = {(place[0], arrived) for place, arrived in due.items() ^ found.items()}
-    counts = accounts.counts(account)
-    outcomes = []
-    for day in sorted(days):
-        kinds = counts.get(day, Counter())
-        wrong = sorted(event_day for event_day, arrived in differing if arrived == day)
-        waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
-        numbers = {one.value: kinds[one] for one in Disposition} | {"waiting_for_silver": waits, "event_days_off": len(wrong)}
-        advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
-        passed = not wrong and kinds.total() == in_bronze.get(day, 0)
-        outcomes.append(Outcome("every_row_disposed", day, passed, numbers, _unless(passed, advice)))
-    return outcomes
-
-
 def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     """Every silver check on each event day."""
     table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
@@ -123,14 +82,18 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
     rows = (
         None if table is None else store.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
     )
+    hidden = redactions.keys_by_field(settings, contract.dataset)
     keys_on: dict[date, list[str]] = {day: [] for day in days}
     missing: Counter[date] = Counter()
     for row in [] if rows is None else rows.to_pylist():
         keys_on[row["event_date"]].append(row["record_key"])
-        missing[row["event_date"]] += sum(row[name] is None for name in required)
+        missing[row["event_date"]] += sum(
+            row[name] is None and row["record_key"] not in hidden.get(name, ()) for name in required
+        )
     lives = _lives(settings, contract, table, {key for keys in keys_on.values() for key in keys}, days)
+    keeps_all = contract.materialization.reprocess_policy == "append"
     for day, keys in sorted(keys_on.items()):
-        twice = sum(lives[key] > 1 for key in keys)
+        twice = 0 if keeps_all else sum(lives[key] > 1 for key in keys)
         advice = _unless(not twice, "a key lives twice: materialize again this day and the others on which the key has been")
         outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(keys), "keys_twice": twice}, advice))
         outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(keys), "missing": missing[day]}))

@@ -1,26 +1,26 @@
 """An arrival day from landing into Bronze: which files are new, which known, which must be held; then row by row.
 
-The order of commits makes stopping safe (R11): Bronze, then the key log, then the ledger. Whatever is missing behind
-Bronze is made again from Bronze.
+The order of commits makes stopping safe (R11): Bronze, then the key log, then the books, then the ledger. Whatever is
+missing behind Bronze is made again from Bronze.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.domain.admission import Standing
 from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import ingestions, key_log, store
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import bronze, landing
+from lakehouse.tables import admission, books, bronze, claims, landing
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -89,13 +89,15 @@ class Ingest:
             why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
             with sized_for(self._session(), self._settings, many=bronze.is_large(file)):
                 bronze.append(frame, self._settings, self._source, print_.content_hash, why)
-        rows = self._claims_in_bronze(file, print_)
-        claims = key_log.claims(rows)
-        key_log.append(self._settings, self._source, print_.ingestion_id, claims)
-        own_days = Counter(day for day in rows["event_date"].to_pylist() if day is not None)
-        older_days = key_log.days_of(self._settings, self._source, pc.unique(claims["record_key"]))
+        rows = admission.judged(self._settings, self._contract, self._session, file.arrival_date, print_.ingestion_id)
+        said = key_log.claims(rows)
+        key_log.append(self._settings, self._source, print_.ingestion_id, said)
+        admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
+        own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
+        own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
-        touched = sorted(own_days.keys() | older_days)
+        books.after_ingestion(self._settings, self._contract, file.arrival_date, print_.ingestion_id, malformed)
+        touched = sorted(claims.reach(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"])))
         return self._entry(
             file,
             print_,
@@ -110,14 +112,6 @@ class Ingest:
         """Whether a run that was killed got as far as Bronze's commit."""
         table = store.open_table(bronze.path(self._settings, self._source), self._options)
         return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
-
-    def _claims_in_bronze(self, file: LandingFile, print_: Fingerprint) -> pa.Table:
-        where: dict[str, Collection[Any]] = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
-        found = store.read(bronze.path(self._settings, self._source), key_log.BRONZE_COLUMNS, where, self._options)
-        if found is None:
-            msg = f"bronze/{self._source} is gone from {self._settings.root} in the middle of a run"
-            raise RuntimeError(msg)
-        return found
 
     def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:
         return Ingestion(

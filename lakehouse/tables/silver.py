@@ -1,17 +1,19 @@
-"""Silver under ``merge``: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
+"""Silver: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
 
-:func:`state` says what silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild`
-makes days anew from Bronze. Both end in the same rows.
+That is so under ``merge``; the other reprocess policies are :func:`state` with another choice. :func:`state` says what
+silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` makes days anew from Bronze.
+Both end in the same rows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.ledger import key_log
-from lakehouse.tables import bronze, delta, frames
+from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.tables import bronze, claims, delta, frames
 from lakehouse.tables.schema import ORDER, ddl, silver_columns
 
 if TYPE_CHECKING:
@@ -31,14 +33,14 @@ def path(settings: Settings, source: str) -> str:
     return settings.table("silver", source)
 
 
-def winners(claims: DataFrame, *, by_sequence: bool) -> DataFrame:
+def winners(counting: DataFrame, *, by_sequence: bool) -> DataFrame:
     """Per key the claim that counts: (record_key, kind, event_date, order columns, arrival_date, retired).
 
     The greatest by the order wins. Where no source sequence tells otherwise, inserts of a key that a correction has
     retired are the original arriving late, and do not count; a later correction of that key does.
     """
     claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
-    per_key = claims.groupBy("record_key").agg(
+    per_key = counting.groupBy("record_key").agg(
         F.max(claim).alias("greatest"),
         F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
         F.max(F.col("kind") == "retire").alias("retired"),
@@ -53,21 +55,41 @@ def state(
     settings: Settings,
     contract: SourceContract,
     days: Collection[date],
-    ingestion_ids: Collection[str] | None = None,
+    ids: Collection[str] | None = None,
 ) -> DataFrame:
-    """What silver holds on ``days``, from Bronze alone.
+    """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
 
-    :param ingestion_ids: only what these ingestions brought, so that any earlier state can be made again (R10).
+    :param ids: only what these ingestions brought and these decisions said, so that any earlier state can be made again
+        (R10); redactions always count.
     """
     log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
-    if ingestion_ids is not None:
-        log = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids)))
-    concerned = log.where(_on(days)).select("record_key").distinct()
-    claims = log.join(concerned, "record_key", "left_semi")
-    living = winners(claims, by_sequence=bool(contract.order.sequence)).where(_lives(days)).persist()
+    if ids is not None:
+        log = log.where(F.col("ingestion_id").isin(sorted(ids)))
+    counting = claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
+    living = _living(spark, settings, contract, counting, days, ids).persist()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
+
+
+def _living(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    counting: DataFrame,
+    days: Collection[date],
+    ids: Collection[str] | None,
+) -> DataFrame:
+    """The claims that put a row on one of the days, under the source's reprocess policy."""
+    policy = contract.materialization.reprocess_policy
+    if policy == "append":
+        return counting.where(_lives(days))
+    if policy == "merge":
+        concerned = counting.where(_on(days)).select("record_key").distinct()
+        counting = counting.join(concerned, "record_key", "left_semi")
+    else:
+        counting = claims.of_holders(spark, counting, claims.choices(settings, contract, days, ids))
+    return winners(counting, by_sequence=bool(contract.order.sequence)).where(_lives(days))
 
 
 def merge(
@@ -139,9 +161,10 @@ def _merge_source(
 
     A key is in two places where only one of the days of a move has been brought up to date.
     """
-    claims = _claims_of_keys(spark, settings, contract, ingestion_ids)
-    places = claims.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
-    won = winners(claims, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
+    found = _claims_of_keys(spark, settings, contract, ingestion_ids)
+    places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    counting = claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
+    won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
@@ -188,7 +211,19 @@ def _bronze_rows(
     """Silver's columns of the sound rows in Bronze that meet ``where``."""
     columns = [name for name, _ in silver_columns(contract)]
     rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), [*columns, "malformed_reason"], where)
-    return rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
+    rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
+    return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
+
+
+def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
+    """The rows with the redacted fields of their keys empty."""
+    if not keys_by_field:
+        return rows
+    fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
+    overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
+    joined = rows.join(F.broadcast(frames.local(spark, overlay)), "record_key", "left")
+    hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
+    return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))
 
 
 def _lives(days: Collection[date]) -> Column:

@@ -1,0 +1,100 @@
+"""Whether a sound row may contend for its key: how late it is by its own clocks (R5), and which row rules it fails.
+
+The judgement is the contract's; what a steward says later about a single row outranks it (see ``ledger.decisions``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from zoneinfo import ZoneInfo
+
+    from lakehouse.contracts.rules import Lateness, RowRule
+
+
+class Standing(str, Enum):
+    """What a row may do by its contract."""
+
+    ADMITTED = "admitted"
+    QUARANTINED = "quarantined"
+    REJECTED = "rejected"
+    DROPPED = "dropped"
+
+
+class Reason(str, Enum):
+    """Why a row is not admitted, in a word that a query can ask for."""
+
+    BEYOND_WATERMARK = "beyond_watermark"
+    RULE_FAILED = "rule_failed"
+    SHRUNKEN_PARTITION = "shrunken_partition"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The standing of one row; ``detail`` says it to a person, ``beyond`` whether it came beyond the watermark."""
+
+    standing: Standing
+    reason: Reason | None = None
+    detail: str | None = None
+    beyond: bool = False
+
+
+ADMITTED = Judgement(Standing.ADMITTED)
+
+
+def lateness(event_ts: datetime | None, event_date: date | None, arrival_ts: datetime, zone: ZoneInfo) -> timedelta | None:
+    """Arrival minus event time; None for a record without an event time (a delete may have none).
+
+    Where only the event's day is known it counts from the end of that day: the event may have been as late as that.
+    """
+    if event_ts is not None:
+        return arrival_ts - event_ts
+    if event_date is None:
+        return None
+    return arrival_ts - datetime.combine(event_date + timedelta(days=1), time.min, zone)
+
+
+def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:
+    """The standing of a row.
+
+    :param late: what :func:`lateness` says of it.
+    :param bounds: those of its event type.
+    :param failed: names of the rules that it fails.
+    """
+    by_severity = {
+        severity: [name for name in failed if rules[name].severity == severity] for severity in ("reject", "quarantine")
+    }
+    beyond = late is not None and bounds.watermark is not None and late > bounds.watermark
+    too_late = f"{told(late)} after the event; the watermark is {told(bounds.watermark)}" if beyond else None
+    if by_severity["reject"]:
+        return Judgement(Standing.REJECTED, Reason.RULE_FAILED, _fails(by_severity["reject"]), beyond)
+    if beyond and bounds.beyond == "drop":
+        return Judgement(Standing.DROPPED, Reason.BEYOND_WATERMARK, too_late, beyond)
+    if by_severity["quarantine"]:
+        also = too_late if bounds.beyond == "quarantine" else None
+        detail = "; ".join(filter(None, [_fails(by_severity["quarantine"]), also]))
+        return Judgement(Standing.QUARANTINED, Reason.RULE_FAILED, detail, beyond)
+    if beyond and bounds.beyond == "quarantine":
+        return Judgement(Standing.QUARANTINED, Reason.BEYOND_WATERMARK, too_late, beyond)
+    return Judgement(Standing.ADMITTED, beyond=True) if beyond else ADMITTED
+
+
+def told(span: timedelta | None) -> str:
+    """A span as people say it, to two units: ``8 d 2 h``, ``45 min``."""
+    seconds = int(span.total_seconds()) if span else 0
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    parts = []
+    for unit, length in units:
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def _fails(names: list[str]) -> str:
+    return f"fails {', '.join(names)}"

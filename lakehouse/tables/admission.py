@@ -1,0 +1,107 @@
+"""The rows of one ingestion with what the contract says of each: lateness in plain Python, row rules by Spark.
+
+What is judged is Bronze, so that a judgement can be made again. The rules themselves are in ``domain.admission``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.domain.admission import ADMITTED, Judgement, judge, lateness
+from lakehouse.ledger import key_log, store
+from lakehouse.tables import bronze, frames
+from lakehouse.tables.schema import bronze_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+class RuleError(Exception):
+    """A row rule that Spark cannot run. Its text names contract, rule and Spark's reason."""
+
+
+def judged(
+    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], arrival: date, ingestion_id: str
+) -> pa.Table:
+    """The rows of an ingestion, as the key log wants them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
+
+    :raises RuleError: for a row rule that Spark cannot run.
+    """
+    where: dict[str, Collection[Any]] = {"arrival_date": [arrival], "ingestion_id": [ingestion_id]}
+    rules = contract.quality.named_rules
+    typed_by = contract.lateness.by.column if contract.lateness.by else "change_op"
+    columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", typed_by]))
+    rows = store.read(bronze.path(settings, contract.dataset), columns, where, settings.storage_options)
+    if rows is None:
+        msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
+        raise RuntimeError(msg)
+    failed = failing(settings, contract, session(), where) if rules else {}
+    watermarks = contract.lateness.watermark or contract.lateness.by
+    zone = ZoneInfo(contract.clocks.timezone)
+    verdicts: list[Judgement] = []
+    needed = ("line_number", "event_ts", "event_date", "arrival_ts", typed_by, "malformed_reason")
+    for line, event_ts, event_date, arrival_ts, kind, malformed in zip(*(rows[name].to_pylist() for name in needed)):
+        if malformed is not None or not (watermarks or failed):
+            verdicts.append(ADMITTED)
+            continue
+        late = lateness(event_ts, event_date, arrival_ts, zone)
+        bounds = contract.lateness.of_type(None if kind is None else str(kind))
+        verdicts.append(judge(late, bounds, failed.get(line, []), rules))
+    rules_failed = [failed.get(line, []) for line in rows["line_number"].to_pylist()]
+    said = {
+        "standing": [one.standing.value for one in verdicts],
+        "reason": [one.reason.value if one.reason else None for one in verdicts],
+        "detail": [one.detail for one in verdicts],
+        "failed_rules": rules_failed,
+        "beyond": [one.beyond for one in verdicts],
+    }
+    rows = rows.select(key_log.BRONZE_COLUMNS)
+    for name in key_log.JUDGED:
+        rows = rows.append_column(name, pa.array(said[name], key_log.SCHEMA.field(name).type))
+    return rows
+
+
+def failing(
+    settings: Settings, contract: SourceContract, spark: SparkSession, where: dict[str, Collection[Any]]
+) -> dict[int, list[str]]:
+    """Per line the names of the row rules that it fails; deletes have no content to judge.
+
+    :raises RuleError: for a rule that Spark cannot run.
+    """
+    rules = contract.quality.named_rules
+    columns = [name for name, _ in bronze_columns(contract)]
+    rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), columns, where)
+    rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
+    found: dict[int, list[str]] = defaultdict(list)
+    fails = {}
+    for name, rule in rules.items():
+        fails[name] = F.coalesce(~F.expr(f"cast(({rule.sql}) as boolean)"), F.lit(False)).alias(f"_{name}")
+        try:
+            rows.select(fails[name]).schema  # noqa: B018 (what Spark has to say against one rule, it says here)
+        except PySparkException as error:
+            msg = f"quality.row_rules of {contract.dataset}: {name}: {rule.sql!r} is no condition: {_first_line(error)}"
+            raise RuleError(msg) from None
+    try:
+        marked = rows.select("line_number", *fails.values()).where(" OR ".join(f"`_{name}`" for name in rules)).toArrow()
+    except PySparkException as error:
+        msg = f"quality.row_rules of {contract.dataset} cannot be run on {sorted(where['ingestion_id'])}: {_first_line(error)}"
+        raise RuleError(msg) from None
+    for row in marked.to_pylist():
+        found[row["line_number"]] = [name for name in rules if row[f"_{name}"]]
+    return dict(found)
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,154 @@
+"""The account as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
+
+Copies of what ``accounts`` says, brought up to date for the rows whose disposition an ingestion or a decision may have
+changed; written through delta-rs, without a JVM. Whatever a killed run left out is written when the run is repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.domain.admission import Standing
+from lakehouse.domain.dispositions import Disposition
+from lakehouse.ledger import decisions, key_log, redactions, store
+from lakehouse.tables import accounts, bronze
+from lakehouse.tables.schema import arrow_schema, bronze_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.tables.accounts import BronzeRow
+
+ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
+_DISPOSITIONS = pa.schema(
+    [
+        ("arrival_date", pa.date32()),
+        ("source_file", pa.string()),
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("record_key", pa.string()),
+        ("event_date", pa.date32()),
+        ("change_op", pa.string()),
+        ("disposition", pa.string()),
+        ("because", pa.string()),
+        ("decided_by", pa.string()),
+        ("decision", pa.string()),
+    ]
+)
+#: What the quarantine says beside the row itself. ``status`` is open, accepted, rejected, duplicate or released (the
+#: cause is gone without a decision).
+_WAITING = (
+    ("reason", pa.string()),
+    ("detail", pa.string()),
+    ("since", pa.timestamp("us", "UTC")),
+    ("review_by", pa.timestamp("us", "UTC")),
+    ("status", pa.string()),
+    ("decided_by", pa.string()),
+    ("decided_at", pa.timestamp("us", "UTC")),
+    ("decision_reason", pa.string()),
+)
+_STATUS = {"accept": "accepted", "reject": "rejected", "duplicate": "duplicate"}
+
+
+def dispositions_path(settings: Settings, source: str) -> str:
+    """The address of the dispositions: one row per row of Bronze."""
+    return settings.table("ops", f"{source}_dispositions")
+
+
+def quarantine_path(settings: Settings, source: str) -> str:
+    """The address of the quarantine: the rows that wait, or have waited, for a steward."""
+    return settings.table("silver", f"{source}_quarantine")
+
+
+def after_ingestion(settings: Settings, contract: SourceContract, arrival: date, ingestion_id: str, malformed: int) -> None:
+    """Enter the rows of an ingestion, and what they changed about older rows."""
+    keys = set(key_log.keys_of(settings, contract.dataset, [ingestion_id]).to_pylist())
+    days = key_log.days_by_key(settings, contract.dataset, keys)
+    rows = _concerned(settings, contract, keys, set().union(*days.values()))
+    if malformed:
+        own = accounts.rows(settings, contract, arrival_days=[arrival], ingestion_ids=[ingestion_id])
+        rows += [row for row in own if row.disposition is Disposition.MALFORMED]
+    _enter(settings, contract, rows)
+
+
+def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
+    """Enter what a decision or a redaction about some keys, living on some days, changed."""
+    _enter(settings, contract, _concerned(settings, contract, keys, days))
+
+
+def _concerned(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> list[BronzeRow]:
+    """The rows whose disposition may be another one now, under the source's reprocess policy."""
+    source, policy = contract.dataset, contract.materialization.reprocess_policy
+    if policy in {"merge", "append"}:
+        arrivals = key_log.arrival_days(settings, source, "record_key", keys)
+        return accounts.rows(settings, contract, arrival_days=arrivals, keys=keys)
+    touched = key_log.days(settings, source) if policy == "overwrite_all" else days
+    return accounts.rows(settings, contract, arrival_days=key_log.arrival_days(settings, source, "event_date", touched))
+
+
+def _enter(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
+    source, options = contract.dataset, settings.storage_options
+    said = [{name: value for name, value in asdict(row).items() if name in _DISPOSITIONS.names} for row in rows]
+    table = pa.Table.from_pylist([row | {"disposition": row["disposition"].value} for row in said], schema=_DISPOSITIONS)
+    store.upsert(dispositions_path(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
+    waiting = _waiting(settings, contract, rows)
+    store.upsert(quarantine_path(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
+
+
+def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
+    """The quarantine's rows for those that wait or waited, with redacted fields empty."""
+    source, options = contract.dataset, settings.storage_options
+    known = store.read(quarantine_path(settings, source), ["ingestion_id", "line_number"], None, options)
+    before = set() if known is None else set(zip(known["ingestion_id"].to_pylist(), known["line_number"].to_pylist()))
+    wanted = {
+        (row.ingestion_id, row.line_number): row
+        for row in rows
+        if row.disposition is Disposition.QUARANTINED
+        or row.standing == Standing.QUARANTINED.value
+        or (row.ingestion_id, row.line_number) in before
+    }
+    schema = _quarantine_schema(contract)
+    if not wanted:
+        return schema.empty_table()
+    where: dict[str, Collection[Any]] = {
+        "arrival_date": {row.arrival_date for row in wanted.values()},
+        "ingestion_id": {row.ingestion_id for row in wanted.values()},
+        "line_number": {row.line_number for row in wanted.values()},
+    }
+    found = store.read(bronze.path(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
+    decided = decisions.newest(settings, source)
+    hidden = redactions.keys_by_field(settings, source)
+    entries = []
+    for content in [] if found is None else found.to_pylist():
+        row_id = (content["ingestion_id"], content["line_number"])
+        if row_id not in wanted:
+            continue
+        row, decision = wanted[row_id], decided.get(row_id)
+        for name, keys in hidden.items():
+            if row.record_key in keys:
+                content |= {name: None, "raw_payload": None}
+        status = "open" if row.disposition is Disposition.QUARANTINED else _STATUS[decision.verdict] if decision else "released"
+        entries.append(
+            content
+            | {
+                "reason": row.reason,
+                "detail": row.because if status == "open" else row.detail,
+                "since": content["arrival_ts"],
+                "review_by": content["arrival_ts"] + contract.lateness.review_within,
+                "status": status,
+                "decided_by": decision.by if decision else None,
+                "decided_at": decision.decided_at if decision else None,
+                "decision_reason": decision.reason if decision else None,
+            }
+        )
+    return pa.Table.from_pylist(entries, schema=schema)
+
+
+def _quarantine_schema(contract: SourceContract) -> pa.Schema:
+    return pa.schema([*arrow_schema(bronze_columns(contract)), *(pa.field(name, kind) for name, kind in _WAITING)])

@@ -1,0 +1,100 @@
+"""The claims that count: those of admitted rows, as the contract and the stewards have it, under each reprocess policy.
+
+Here the key log meets the decisions, for Spark (:func:`admitted`) and without a JVM (:func:`choices`, :func:`reach`). How
+one claim wins its key is in ``silver`` and ``domain.dispositions``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.domain import policies
+from lakehouse.domain.admission import Standing
+from lakehouse.domain.policies import Choice, Share
+from lakehouse.ledger import decisions, key_log, store
+from lakehouse.tables import frames
+from lakehouse.tables.schema import ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.dispositions import RowId
+    from lakehouse.ledger.decisions import Decision
+    from lakehouse.settings import Settings
+
+_DECIDED = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
+
+
+def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:
+    """The claims of the key log whose rows are admitted: by the contract, or else by the decision that holds."""
+    if not decided:
+        return log.where(F.col("standing") == Standing.ADMITTED.value)
+    rows = [{"ingestion_id": row[0], "line_number": row[1], "_admits": one.admits} for row, one in decided.items()]
+    overlay = frames.local(spark, pa.Table.from_pylist(rows, schema=_DECIDED))
+    joined = log.join(F.broadcast(overlay), ["ingestion_id", "line_number"], "left")
+    return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
+
+
+def is_admitted(row: RowId, standing: str, decided: dict[RowId, Decision]) -> bool:
+    """The same for one row."""
+    return decided[row].admits if row in decided else standing == Standing.ADMITTED.value
+
+
+def reach(settings: Settings, contract: SourceContract, own_days: set[date], keys: pa.Array) -> set[date]:
+    """The event days whose silver content rows of these days and keys may change, under the source's policy."""
+    policy = contract.materialization.reprocess_policy
+    if policy == "merge":
+        return own_days | key_log.days_of(settings, contract.dataset, keys)
+    if policy == "overwrite_all" and own_days:
+        return own_days | key_log.days(settings, contract.dataset)
+    return own_days
+
+
+def choices(
+    settings: Settings, contract: SourceContract, days: Collection[date], ids: Collection[str] | None = None
+) -> dict[date, Choice]:
+    """Per event day the arrival that it is made of, under the policies that overwrite.
+
+    :param ids: as known by these ingestions and decisions only (R10).
+    """
+    source, options = contract.dataset, settings.storage_options
+    whole_table = contract.materialization.reprocess_policy == "overwrite_all"
+    where: dict[str, Collection[Any]] = {} if whole_table else {"event_date": days}
+    if ids is not None:
+        where["ingestion_id"] = ids
+    log = store.read(key_log.path(settings, source), ["event_date", *ORDER, "standing"], where, options)
+    decided = decisions.newest(settings, source, ids)
+    shares: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
+    accepted = set()
+    for row in [] if log is None else log.to_pylist():
+        row_id = (row["ingestion_id"], row["line_number"])
+        if row["event_date"] is None or not is_admitted(row_id, row["standing"], decided):
+            continue
+        place = (row["event_date"], row["ingestion_id"])
+        shares[place].append(tuple(row[name] for name in ORDER))
+        if row_id in decided:
+            accepted.add(place)
+    by_day: dict[date, list[Share]] = defaultdict(list)
+    for (day, ingestion_id), orders in shares.items():
+        by_day[day].append(Share(ingestion_id, len(orders), max(orders), (day, ingestion_id) in accepted))
+    if whole_table:
+        choice = policies.newest(share for found in by_day.values() for share in found)
+        return dict.fromkeys(days, choice)
+    return {day: policies.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}
+
+
+def of_holders(spark: SparkSession, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
+    """The claims of the arrivals that were chosen for their day."""
+    schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
+    rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
+    return claims.join(
+        frames.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
+    )

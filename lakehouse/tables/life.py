@@ -1,0 +1,77 @@
+"""One key's life in silver, commit by commit, and the published days that moved with it.
+
+Only reading, through delta-rs and without a JVM; what became of the key's rows in Bronze is told by ``accounts``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.domain.days import reach_ahead
+from lakehouse.ledger import restatements, store
+from lakehouse.tables import changes, silver
+from lakehouse.tables.schema import content_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date, datetime
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.restatements import Restatement
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class SilverChange:
+    """What one commit did to the row of a key; ``published`` are the gold days written when gold took it in."""
+
+    version: int
+    when: datetime
+    change: str
+    event_date: date
+    published: list[tuple[str, date, datetime]]
+
+
+def silver_life(
+    settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
+) -> tuple[list[SilverChange], int]:
+    """What happened to a key's row in silver, commit by commit, and which published days were written with it.
+
+    :returns: the changes of content, and the oldest version that the table's log still tells of.
+    """
+    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    if table is None:
+        return [], 0
+    oldest = min(commit["version"] for commit in table.history())
+    said = [name for name, _ in content_columns(contract)]
+    feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
+    states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
+    for row in pa.table(feed.read_all()).to_pylist():
+        side = "after" if row["_change_type"] in changes.AFTER else "before"
+        states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
+        states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
+    followed = {metric.metric: (metric.window, restatements.of(settings, metric.metric)) for metric in metrics}
+    result = []
+    for (version, day), state in sorted(states.items()):
+        before, after = state.get("before"), state.get("after")
+        if before == after:
+            continue  # the feed of a replaced day names the rows that stayed, too
+        change = "inserted" if before is None else "removed" if after is None else "corrected"
+        published = [
+            (metric, other, entry.as_of)
+            for metric, (window, entries) in followed.items()
+            for entry in _following(entries, version)
+            for other in sorted(reach_ahead({day}, window) & set(entry.days))
+        ]
+        result.append(SilverChange(version, state["when"], change, day, published))
+    return result, oldest
+
+
+def _following(entries: list[Restatement], version: int) -> list[Restatement]:
+    """The first restatement that took this version of silver in."""
+    return sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)[:1]
