@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lakehouse.cli import account, contract, demo, replay, trace
+from lakehouse.cli import account, contract, demo, quarantine, redact, replay, trace
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -18,6 +18,8 @@ app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.command("account")(account.account)
 app.command("trace")(trace.trace)
+app.add_typer(quarantine.app, name="quarantine")
+app.command("redact")(redact.redact)
 
 
 def main() -> None:

@@ -40,5 +40,6 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.orchestration.replay import RunFailedError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
+    from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
-    return (RunFailedError, IncompleteKeyLogError, SetupProblem)
+    return (RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError)

@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
         return
     feed = _Feed(lines)
     reader = _csv_reader(feed, source)
+    in_order = _quotes_in_order(source)
+    doubtful = 0  # up to this line there may be the rest of a record whose quotes are broken
     while True:
         feed.taken.clear()
         cells: list[str] = []
@@ -109,8 +112,13 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
             feed.give_back_all_but_first()
         raw = b"".join(line for _, line in feed.taken).rstrip(b"\r\n")
         if raw:  # a blank line is no record
+            number = feed.taken[0][0]
+            if problem and source.quote.encode() in raw:
+                doubtful = number + MAX_LINES_OF_A_RECORD
             problem = problem or _content_problem(raw, len(cells), len(header))
-            yield Record(feed.taken[0][0], _text(raw), None if problem else dict(zip(header, cells, strict=True)), problem)
+            if not problem and number <= doubtful and not in_order.fullmatch(_text(raw)):
+                problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
+            yield Record(number, _text(raw), None if problem else dict(zip(header, cells, strict=True)), problem)
 
 
 class _Feed:
@@ -138,6 +146,13 @@ class _Feed:
 
 def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=source.delimiter, quotechar=source.quote, strict=True)
+
+
+def _quotes_in_order(source: Source) -> re.Pattern[str]:
+    """A record whose quotes stand around whole cells, doubled within; the CSV reader takes others as text."""
+    quote, delimiter = re.escape(source.quote), re.escape(source.delimiter)
+    cell = f"(?:{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{quote}{delimiter}]*)"
+    return re.compile(f"{cell}(?:{delimiter}{cell})*")
 
 
 def _csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:

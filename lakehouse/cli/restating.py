@@ -1,0 +1,45 @@
+"""What a command does behind a decision: bring silver and gold up to date in this process, and say which days moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.cli.console import errors, out
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+_SHOWN = 8
+
+
+def restate(
+    settings: Settings, catalog: Catalog, source: str, days: Collection[date] = (), tags: Mapping[str, str] | None = None
+) -> None:
+    """Bring silver up to date on the days that wait, and on ``days``, then gold, and print what was written."""
+    from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    with errors.status("bringing silver and gold up to date"), local_instance() as instance:
+        after = Replay(settings, catalog, source, instance, long_lived=False).catch_up(days, tags)
+    changed = sorted(after.causes)
+    out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
+    for metric, written in after.restated.items():
+        out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
+
+
+def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
+    """Tell who brings silver up to date where the command does not."""
+    if days:
+        out.print(
+            f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "
+            f"stewards_{source} starts it within {sensor_seconds} s.",
+            soft_wrap=True,
+        )
+
+
+def _listed(days: Sequence[str]) -> str:
+    more = f" and {len(days) - _SHOWN} more days" if len(days) > _SHOWN else ""
+    return ", ".join(days[:_SHOWN]) + more
