@@ -7,7 +7,7 @@ Both end in the same rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -66,7 +66,9 @@ def state(
     if ids is not None:
         log = log.where(F.col("ingestion_id").isin(sorted(ids)))
     counting = claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
-    living = _living(spark, settings, contract, counting, days, ids).persist()
+    # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
+    # delta-rs has added to the key log since.
+    living = _living(spark, settings, contract, counting, days, ids).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
@@ -143,10 +145,24 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
 
 
 def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
-    """Make silver's table where there is none."""
+    """Make silver's table where there is none; one that is there gets the columns that are new in the contract.
+
+    :raises SchemaChangeError: where a column has another type in the contract than in the table.
+    """
     target = path(settings, contract.dataset)
+    delta.align(lambda: spark, settings, target, silver_columns(contract))
     if delta.version(settings, target) < 0:
         delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+
+
+def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
+    """The query of a view that shows the newest row of each key, for a source kept under ``append``."""
+    address = path(settings, contract.dataset)
+    table = f"delta.`{address}`" if engine == "spark" else f"delta_scan('{address}')"
+    order = ", ".join(f"{name} DESC" for name in ORDER)
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
+    columns = ", ".join(name for name, _ in silver_columns(contract))
+    return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
 
 
 def _merge_source(
