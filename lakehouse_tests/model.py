@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import date, datetime
 
 
@@ -50,4 +50,26 @@ def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Reco
         kind, record = (changes if retired else said)[-1]
         if kind in {"insert", "correct"}:
             alive[key] = record
+    return alive
+
+
+def resent_days(records: Iterable[Record], max_shrink: float, accepted: Collection[tuple[str, int]]) -> list[Record]:
+    """The records that live where a re-sent day replaces the day: of its newest file, the newest record of each key.
+
+    :param max_shrink: a file that lacks more than this share of the rows of the file before it does not count.
+    :param accepted: rows, as (file, line), that a person accepted: their file counts for their day all the same.
+    """
+    days: dict[date, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        if record.day is not None:
+            days[record.day][record.file].append(record)
+    alive: list[Record] = []
+    for files in days.values():
+        current: list[Record] = []
+        for file in sorted(files.values(), key=lambda rows: max(row.order for row in rows)):
+            waved_through = any((row.file, row.line) in accepted for row in file)
+            if waved_through or len(file) >= len(current) * (1 - max_shrink):
+                current = file
+        newest = {row.key: row for row in sorted(current, key=lambda row: row.order)}
+        alive += newest.values()
     return alive

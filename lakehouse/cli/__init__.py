@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lakehouse.cli import account, contract, demo, quarantine, redact, replay, trace
+from lakehouse.cli import account, audit, contract, demo, quarantine, rebuild, redact, replay, trace, view
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -18,8 +18,11 @@ app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.command("account")(account.account)
 app.command("trace")(trace.trace)
+app.command("audit")(audit.audit)
 app.add_typer(quarantine.app, name="quarantine")
 app.command("redact")(redact.redact)
+app.command("rebuild")(rebuild.rebuild)
+app.command("view")(view.view)
 
 
 def main() -> None:

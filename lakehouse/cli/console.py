@@ -10,7 +10,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.contracts import Catalog
+    from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
 
 #: Names and keys are data: nothing in them is a smiley or a colour.
@@ -35,11 +35,26 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
     return settings, catalog
 
 
+def confirmed(contract: SourceContract, *, yes: bool) -> None:
+    """Whether a source whose newest arrival replaces the whole table may be run.
+
+    :raises typer.Exit: where that has not been said.
+    """
+    if contract.materialization.reprocess_policy == "overwrite_all" and not yes:
+        errors.print(
+            f"{contract.dataset} is kept under overwrite_all: its newest arrival replaces all of silver. Say --yes to do so.",
+            style="red",
+        )
+        raise typer.Exit(2)
+
+
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.orchestration.replay import RunFailedError  # noqa: PLC0415
+    from lakehouse.tables.admission import RuleError  # noqa: PLC0415
+    from lakehouse.tables.delta import SchemaChangeError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
-    return (RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError)
+    return (RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)

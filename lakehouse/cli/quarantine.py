@@ -147,12 +147,14 @@ def _print_line(entry: dict[str, Any]) -> None:
     out.print(quarantine.written(quarantine.row_id(entry)), style="bold")
     what = f"{entry['record_key']} for {entry['event_date']}" if entry["event_date"] else f"{entry['record_key']}"
     out.print(f"  {what}, {entry['source_file']}:{entry['line_number']}, arrived {entry['arrival_date']}", soft_wrap=True)
-    fate = f"review by {entry['review_by']:%Y-%m-%d}"
-    if entry["status"] != "open":
+    fate = f"review by {entry['quarantine_review_by']:%Y-%m-%d}"
+    if entry["quarantine_status"] != "open":
         fate = (
-            f"{entry['status']} by {entry['decided_by']}: {entry['decision_reason']}" if entry["decided_by"] else entry["status"]
+            f"{entry['quarantine_status']} by {entry['quarantine_decided_by']}: {entry['quarantine_decision']}"
+            if entry["quarantine_decided_by"]
+            else entry["quarantine_status"]
         )
-    out.print(f"  {entry['reason']}: {entry['detail']}; {fate}", soft_wrap=True)
+    out.print(f"  {entry['quarantine_reason']}: {entry['quarantine_detail']}; {fate}", soft_wrap=True)
 
 
 def _wanted(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lakehouse.cli.console import catalog_with, errors, out
+from lakehouse.cli.console import catalog_with, confirmed, errors, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,11 @@ def replay(
     first: Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First arrival day.")] = None,
     last: Annotated[datetime | None, typer.Option("--through", formats=["%Y-%m-%d"], help="Last arrival day.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
 ) -> None:
     """Take every arrival day in order as if it were today. It can be stopped and run again."""
     settings, catalog = catalog_with(source, landing)
+    confirmed(catalog.sources[source], yes=yes)
     from lakehouse.orchestration.replay import Replay, local_instance, total_causes  # noqa: PLC0415 (loads in seconds)
 
     with local_instance() as instance:

@@ -172,6 +172,7 @@ class SourceContract(Documented):
             raise ValueError(msg)
         # A field may bear the name of a clock column only by being that clock: see the last check.
         reserved = set(names) & (set(SYSTEM_COLUMNS) - {"event_ts", "event_date", "arrival_ts", "source_system"})
+        reserved |= {name for name in names if name.startswith("quarantine_")}
         if reserved:
             names_taken = ", ".join(sorted(reserved))
             msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and say 'column:'"

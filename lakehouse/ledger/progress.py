@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.ledger import decisions, ingestions, redactions, store
+from lakehouse.ledger import decisions, ingestions, operations, redactions, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,8 +72,8 @@ def pending(settings: Settings, source: str) -> dict[date, set[str]]:
 
 
 def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver because a person decided or redacted something."""
-    touched = decisions.touched(settings, source) | redactions.touched(settings, source)
+    """The event days that wait for silver because a person decided, redacted or wants them made again."""
+    touched = decisions.touched(settings, source) | redactions.touched(settings, source) | operations.touched(settings, source)
     done = _applied(settings, source) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for one, days in touched.items():

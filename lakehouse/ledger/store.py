@@ -185,24 +185,28 @@ def append(
     reraise=True,
 )
 def upsert(
-    path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str
-) -> None:
-    """Put rows in the place of those with the same ``keys``, or beside the others, in one commit.
+    path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
+) -> bool:
+    """Put rows in the place of those with the same ``keys``, or beside the others, in one commit; new columns are added.
 
     :param partition_by: one of the keys; files of other partitions are neither read nor written.
+    :returns: whether any row was new or another.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     if not len(rows):
-        return
+        return False
     table = open_table(path, options)
     if table is None:
-        write_deltalake(path, rows.slice(0, 0), storage_options=dict(options or {}), partition_by=[partition_by], mode="ignore")
+        write_deltalake(path, rows.slice(0, 0), storage_options=dict(options or {}), partition_by=partition_by, mode="ignore")
         table = DeltaTable(path, storage_options=dict(options or {}))
-    partitions = ", ".join(f"'{value}'" for value in sorted({str(one) for one in rows[partition_by].to_pylist()}))
     same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    if partition_by:
+        partitions = ", ".join(f"'{value}'" for value in sorted({str(one) for one in rows[partition_by].to_pylist()}))
+        same = f"t.{partition_by} IN ({partitions}) AND {same}"
     differs = " OR ".join(f"(t.{name} IS DISTINCT FROM s.{name})" for name in rows.column_names if name not in keys)
-    merging = table.merge(rows, f"t.{partition_by} IN ({partitions}) AND {same}", source_alias="s", target_alias="t")
-    merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+    merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
+    did = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+    return bool(did["num_target_rows_inserted"] + did["num_target_rows_updated"])
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:

@@ -1,4 +1,4 @@
-"""The rows of one ingestion with what the contract says of each: lateness in plain Python, row rules by Spark.
+"""Rows of Bronze with what the contract says of each: lateness in plain Python, row rules by Spark.
 
 What is judged is Bronze, so that a judgement can be made again. The rules themselves are in ``domain.admission``.
 """
@@ -6,7 +6,7 @@ What is judged is Bronze, so that a judgement can be made again. The rules thems
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -19,12 +19,13 @@ from lakehouse.tables import bronze, frames
 from lakehouse.tables.schema import bronze_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from datetime import date
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.dispositions import RowId
+    from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 
 
@@ -32,14 +33,12 @@ class RuleError(Exception):
     """A row rule that Spark cannot run. Its text names contract, rule and Spark's reason."""
 
 
-def judged(
-    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], arrival: date, ingestion_id: str
-) -> pa.Table:
-    """The rows of an ingestion, as the key log wants them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
+def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> pa.Table:
+    """Rows of Bronze, as the key log wants them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
+    :param where: which rows: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
-    where: dict[str, Collection[Any]] = {"arrival_date": [arrival], "ingestion_id": [ingestion_id]}
     rules = contract.quality.named_rules
     typed_by = contract.lateness.by.column if contract.lateness.by else "change_op"
     columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", typed_by]))
@@ -51,15 +50,17 @@ def judged(
     watermarks = contract.lateness.watermark or contract.lateness.by
     zone = ZoneInfo(contract.clocks.timezone)
     verdicts: list[Judgement] = []
-    needed = ("line_number", "event_ts", "event_date", "arrival_ts", typed_by, "malformed_reason")
-    for line, event_ts, event_date, arrival_ts, kind, malformed in zip(*(rows[name].to_pylist() for name in needed)):
+    needed = ("ingestion_id", "line_number", "event_ts", "event_date", "arrival_ts", typed_by, "malformed_reason")
+    for ingestion_id, line, event_ts, event_date, arrival_ts, kind, malformed in zip(
+        *(rows[name].to_pylist() for name in needed)
+    ):
         if malformed is not None or not (watermarks or failed):
             verdicts.append(ADMITTED)
             continue
         late = lateness(event_ts, event_date, arrival_ts, zone)
         bounds = contract.lateness.of_type(None if kind is None else str(kind))
-        verdicts.append(judge(late, bounds, failed.get(line, []), rules))
-    rules_failed = [failed.get(line, []) for line in rows["line_number"].to_pylist()]
+        verdicts.append(judge(late, bounds, failed.get((ingestion_id, line), []), rules))
+    rules_failed = [failed.get(row, []) for row in zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())]
     said = {
         "standing": [one.standing.value for one in verdicts],
         "reason": [one.reason.value if one.reason else None for one in verdicts],
@@ -73,10 +74,8 @@ def judged(
     return rows
 
 
-def failing(
-    settings: Settings, contract: SourceContract, spark: SparkSession, where: dict[str, Collection[Any]]
-) -> dict[int, list[str]]:
-    """Per line the names of the row rules that it fails; deletes have no content to judge.
+def failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> dict[RowId, list[str]]:
+    """Per row the names of the row rules that it fails; deletes have no content to judge.
 
     :raises RuleError: for a rule that Spark cannot run.
     """
@@ -84,7 +83,7 @@ def failing(
     columns = [name for name, _ in bronze_columns(contract)]
     rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), columns, where)
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
-    found: dict[int, list[str]] = defaultdict(list)
+    found: dict[RowId, list[str]] = defaultdict(list)
     fails = {}
     for name, rule in rules.items():
         fails[name] = F.coalesce(~F.expr(f"cast(({rule.sql}) as boolean)"), F.lit(False)).alias(f"_{name}")
@@ -94,12 +93,16 @@ def failing(
             msg = f"quality.row_rules of {contract.dataset}: {name}: {rule.sql!r} is no condition: {_first_line(error)}"
             raise RuleError(msg) from None
     try:
-        marked = rows.select("line_number", *fails.values()).where(" OR ".join(f"`_{name}`" for name in rules)).toArrow()
+        marked = (
+            rows.select("ingestion_id", "line_number", *fails.values())
+            .where(" OR ".join(f"`_{name}`" for name in rules))
+            .toArrow()
+        )
     except PySparkException as error:
         msg = f"quality.row_rules of {contract.dataset} cannot be run on {sorted(where['ingestion_id'])}: {_first_line(error)}"
         raise RuleError(msg) from None
     for row in marked.to_pylist():
-        found[row["line_number"]] = [name for name in rules if row[f"_{name}"]]
+        found[row["ingestion_id"], row["line_number"]] = [name for name in rules if row[f"_{name}"]]
     return dict(found)
 
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from delta.exceptions import DeltaConcurrentModificationException
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import bronze, changes, delta, silver
+from lakehouse.ledger import ingestions, key_log, operations, progress, store
+from lakehouse.tables import bronze, changes, delta, silver, versions
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _merge(
     source = contract.dataset
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
-    why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids)}
+    why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids), **versions.stamp(contract)}
     with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
         silver.merge(spark, settings, contract, days, ids, arrivals, why)
     _record(settings, source, days, ids, "merge", run_id)
@@ -93,7 +93,10 @@ def _rebuild(
 ) -> None:
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    why = {"run_id": run_id, "method": "rebuild", "ingestions": sorted(ids)}
+    why = {"run_id": run_id, "method": "rebuild", "ingestions": sorted(ids), **versions.stamp(contract)}
+    asked = [entry for entry in operations.all_of(settings, contract.dataset) if entry.operation_id in ids]
+    if asked:
+        why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
     with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
         silver.rebuild(spark, settings, contract, days, why)
     if ids:

@@ -41,17 +41,17 @@ _DISPOSITIONS = pa.schema(
         ("decision", pa.string()),
     ]
 )
-#: What the quarantine says beside the row itself. ``status`` is open, accepted, rejected, duplicate or released (the
+#: What the quarantine says beside the row itself. ``quarantine_status`` is open, accepted, rejected, duplicate or released (the
 #: cause is gone without a decision).
 _WAITING = (
-    ("reason", pa.string()),
-    ("detail", pa.string()),
-    ("since", pa.timestamp("us", "UTC")),
-    ("review_by", pa.timestamp("us", "UTC")),
-    ("status", pa.string()),
-    ("decided_by", pa.string()),
-    ("decided_at", pa.timestamp("us", "UTC")),
-    ("decision_reason", pa.string()),
+    ("quarantine_reason", pa.string()),
+    ("quarantine_detail", pa.string()),
+    ("quarantine_since", pa.timestamp("us", "UTC")),
+    ("quarantine_review_by", pa.timestamp("us", "UTC")),
+    ("quarantine_status", pa.string()),
+    ("quarantine_decided_by", pa.string()),
+    ("quarantine_decided_at", pa.timestamp("us", "UTC")),
+    ("quarantine_decision", pa.string()),
 )
 _STATUS = {"accept": "accepted", "reject": "rejected", "duplicate": "duplicate"}
 
@@ -79,6 +79,13 @@ def after_ingestion(settings: Settings, contract: SourceContract, arrival: date,
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
     """Enter what a decision or a redaction about some keys, living on some days, changed."""
+    _enter(settings, contract, _concerned(settings, contract, keys, days))
+
+
+def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
+    """Enter every row whose key has been on some event days."""
+    claims = store.read(key_log.path(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options)
+    keys = set() if claims is None else set(claims["record_key"].to_pylist())
     _enter(settings, contract, _concerned(settings, contract, keys, days))
 
 
@@ -137,14 +144,14 @@ def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]
         entries.append(
             content
             | {
-                "reason": row.reason,
-                "detail": row.because if status == "open" else row.detail,
-                "since": content["arrival_ts"],
-                "review_by": content["arrival_ts"] + contract.lateness.review_within,
-                "status": status,
-                "decided_by": decision.by if decision else None,
-                "decided_at": decision.decided_at if decision else None,
-                "decision_reason": decision.reason if decision else None,
+                "quarantine_reason": row.reason,
+                "quarantine_detail": row.because if status == "open" else row.detail,
+                "quarantine_since": content["arrival_ts"],
+                "quarantine_review_by": content["arrival_ts"] + contract.lateness.review_within,
+                "quarantine_status": status,
+                "quarantine_decided_by": decision.by if decision else None,
+                "quarantine_decided_at": decision.decided_at if decision else None,
+                "quarantine_decision": decision.reason if decision else None,
             }
         )
     return pa.Table.from_pylist(entries, schema=schema)

@@ -10,16 +10,20 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakehouse.ledger.store import open_table
+from lakehouse.tables.schema import arrow_schema, ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakehouse.settings import Settings
+    from lakehouse.tables.schema import Columns
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "false",
@@ -41,6 +45,34 @@ def create(spark: SparkSession, path: str, schema: str | StructType, partition_b
     empty = spark.createDataFrame([], schema)
     options = _PROPERTIES | (_CHANGE_FEED if change_feed else {})
     empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
+
+
+class SchemaChangeError(Exception):
+    """A table and a contract whose columns cannot be brought together. Its text tells which, and the way out."""
+
+
+def align(spark: Callable[[], SparkSession], settings: Settings, path: str, columns: Columns) -> None:
+    """Add the columns that a table lacks; it keeps those that the contract has no more, and leaves them empty from now on.
+
+    :param spark: asked for only where there is a column to add.
+    :raises SchemaChangeError: where a column has another type.
+    """
+    table = open_table(path, settings.storage_options)
+    if table is None:
+        return
+    actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
+    wanted = arrow_schema(columns)
+    other = [(item.name, actual[item.name], item.type) for item in wanted if actual.get(item.name, item.type) != item.type]
+    if other:
+        told = ", ".join(f"{name} is {before} there and {now} in the contract" for name, before, now in other)
+        msg = (
+            f"{told}: a column keeps its type, because older files cannot be read as another one; give the field another name "
+            "(with 'column:' it reads the same column of the file), or set the old type again"
+        )
+        raise SchemaChangeError(msg)
+    new = tuple((name, kind) for name, kind in columns if name not in actual)
+    if new:
+        spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
 
 
 def append_once(frame: DataFrame, path: str, partition_by: str, app_id: str, why: Mapping[str, Any]) -> None:

@@ -16,7 +16,8 @@ from lakehouse.domain.admission import Standing
 from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import ingestions, key_log, store
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import admission, books, bronze, claims, landing
+from lakehouse.tables import admission, books, bronze, claims, delta, landing
+from lakehouse.tables.schema import bronze_columns
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
     from lakehouse.tables.landing import Fingerprint, LandingFile
 
@@ -72,8 +74,8 @@ class Ingest:
             if done:
                 entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
                 report.redelivered.append(entry)
-            elif print_.problem:
-                entry = self._entry(file, print_, "held", message=f"{file.name}: {print_.problem}")
+            elif problem := print_.problem or self._misfit():
+                entry = self._entry(file, print_, "held", message=f"{file.name}: {problem}")
                 report.held.append(entry)
             else:
                 entry = self._ingest(file, print_)
@@ -89,7 +91,8 @@ class Ingest:
             why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
             with sized_for(self._session(), self._settings, many=bronze.is_large(file)):
                 bronze.append(frame, self._settings, self._source, print_.content_hash, why)
-        rows = admission.judged(self._settings, self._contract, self._session, file.arrival_date, print_.ingestion_id)
+        where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
+        rows = admission.judged(self._settings, self._contract, self._session, where)
         said = key_log.claims(rows)
         key_log.append(self._settings, self._source, print_.ingestion_id, said)
         admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
@@ -107,6 +110,15 @@ class Ingest:
             touched_days=touched,
             touched_rows=[own_days[day] for day in touched],
         )
+
+    def _misfit(self) -> str | None:
+        """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
+        columns = bronze_columns(self._contract)
+        try:
+            delta.align(self._session, self._settings, bronze.path(self._settings, self._source), columns)
+        except delta.SchemaChangeError as problem:
+            return str(problem)
+        return None
 
     def _in_bronze(self, print_: Fingerprint) -> bool:
         """Whether a run that was killed got as far as Bronze's commit."""

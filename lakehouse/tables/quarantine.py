@@ -45,8 +45,8 @@ def entries(settings: Settings, contract: SourceContract, wanted: Wanted) -> lis
     """The rows of the quarantine that are meant, by arrival day, file and line."""
     where: dict[str, Collection[Any]] = {}
     named = {
-        "status": wanted.status,
-        "reason": wanted.cause,
+        "quarantine_status": wanted.status,
+        "quarantine_reason": wanted.cause,
         "arrival_date": wanted.arrival_date,
         "event_date": wanted.event_date,
         "record_key": wanted.key,
@@ -60,7 +60,7 @@ def entries(settings: Settings, contract: SourceContract, wanted: Wanted) -> lis
         (
             entry
             for entry in ([] if found is None else found.to_pylist())
-            if (rows is None or row_id(entry) in rows) and not (wanted.overdue and entry["review_by"] >= now)
+            if (rows is None or row_id(entry) in rows) and not (wanted.overdue and entry["quarantine_review_by"] >= now)
         ),
         key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]),
     )

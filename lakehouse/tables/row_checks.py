@@ -79,15 +79,15 @@ _FATE = {
 
 
 def _review_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
-    columns = ["arrival_date", "review_by"]
-    where: dict[str, Collection[Any]] = {"arrival_date": days, "status": ["open"]}
+    columns = ["arrival_date", "quarantine_review_by"]
+    where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": ["open"]}
     path = books.quarantine_path(settings, contract.dataset)
     found = store.read(path, columns, where, settings.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
     for row in [] if found is None else found.to_pylist():
         waiting[row["arrival_date"]] += 1
-        overdue[row["arrival_date"]] += row["review_by"] < settings.clock()
+        overdue[row["arrival_date"]] += row["quarantine_review_by"] < settings.clock()
     outcomes = []
     for day in sorted(days):
         numbers = {"waiting": waiting[day], "overdue": overdue[day]}

@@ -48,7 +48,7 @@ def content(lake: Lake) -> set[tuple[str, int]]:
 def waiting(lake: Lake, **wanted: Any) -> dict[str, str]:
     """Status by key."""
     found = quarantine.entries(lake.settings, lake.contract, Wanted(**{"status": None, **wanted}))
-    return {entry["record_key"]: entry["status"] for entry in found}
+    return {entry["record_key"]: entry["quarantine_status"] for entry in found}
 
 
 def became(lake: Lake) -> dict[str, Disposition]:
@@ -79,9 +79,9 @@ def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -
         "d": Disposition.APPLIED,
     }
     (entry,) = quarantine.entries(settings, lake.contract, Wanted(key="b"))
-    assert entry["reason"] == "beyond_watermark"
-    assert entry["detail"] == "19 d 6 h after the event; the watermark is 7 d"
-    assert entry["review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
+    assert entry["quarantine_reason"] == "beyond_watermark"
+    assert entry["quarantine_detail"] == "19 d 6 h after the event; the watermark is 7 d"
+    assert entry["quarantine_review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 
 
 def test_accepting_restates_exactly_its_days_and_a_later_word_takes_it_back(settings, spark) -> None:
@@ -167,7 +167,7 @@ def test_row_rules_bar_or_count_as_severe_as_they_are(settings, spark) -> None:
         "d": Disposition.REJECTED,
     }
     (entry,) = quarantine.entries(settings, lake.contract, Wanted(cause="rule_failed"))
-    assert (entry["record_key"], entry["detail"]) == ("b", "fails odd")
+    assert (entry["record_key"], entry["quarantine_detail"]) == ("b", "fails odd")
 
 
 def test_a_rule_that_is_no_condition_is_named(settings, spark) -> None:

@@ -1,0 +1,127 @@
+"""Making a range of event days again under the code and the contract as they are now: judging rows anew, then a rebuild.
+
+Here the wish is recorded and the rows are judged; silver follows with its next run (see ``apply``), also when this
+process was stopped in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.ledger import key_log, operations, progress, store
+from lakehouse.ledger.operations import Operation
+from lakehouse.tables import admission, books, claims, silver, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.dispositions import RowId
+    from lakehouse.settings import Settings
+
+_CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The event days that wait to be made again, and how many rows are judged otherwise than when they came."""
+
+    days: list[date]
+    rows_judged_otherwise: int
+
+
+def plan(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    first: date,
+    last: date,
+    *,
+    reason: str,
+    runner_id: str,
+) -> Planned:
+    """Record that the days from ``first`` through ``last`` are to be made again, and judge their rows anew.
+
+    Days outside of the range are among the planned ones where a row that is judged otherwise reaches them.
+    """
+    source = contract.dataset
+    known = key_log.days(settings, source) | _days_of_silver(settings, source)
+    in_range = {day for day in known if first <= day <= last}
+    otherwise = _judged_otherwise(settings, contract, session, in_range)
+    keys = pc.unique(otherwise["record_key"])
+    own = {day for day in otherwise["event_date"].to_pylist() if day is not None}
+    days = in_range | claims.reach(settings, contract, own, keys) if len(otherwise) else in_range
+    before, now = versions.newest_in_silver(settings, source), versions.stamp(contract)
+    entry = Operation(
+        source=source,
+        operation="bug_replay",
+        first_day=first,
+        last_day=last,
+        reason=reason,
+        runner_id=runner_id,
+        code_before=before["code"],
+        code_after=now["code"],
+        contract_before=before["contract"],
+        contract_after=now["contract"],
+        recorded_at=settings.clock(),
+        rows_judged_otherwise=len(otherwise),
+        touched_days=sorted(days),
+    )
+    stopped = _stopped_before(settings, entry)
+    if days and not stopped:
+        operations.record(settings, entry)
+    if len(otherwise):
+        store.upsert(key_log.path(settings, source), otherwise, _CLAIM, options=settings.storage_options)
+    planned = days.union(*(one.touched_days for one in stopped))
+    if planned:
+        books.after_rebuild(settings, contract, planned)
+    return Planned(sorted(planned), len(otherwise))
+
+
+def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:
+    """The records of the same wish that still wait for some of their days, and cover these."""
+    waiting = progress.pending_by_hand(settings, entry.source)
+    unfinished: set[str] = set().union(*waiting.values())
+    return [
+        one
+        for one in operations.all_of(settings, entry.source)
+        if one.wish == entry.wish and one.operation_id in unfinished and set(entry.touched_days) <= set(one.touched_days)
+    ]
+
+
+def _judged_otherwise(
+    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date]
+) -> pa.Table:
+    """The claims of rows on some event days whose judgement is another one now, as they should stand in the key log."""
+    columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
+    path, options = key_log.path(settings, contract.dataset), settings.storage_options
+    log = store.read(path, columns, {"event_date": days}, options) if days else None
+    stands = {_row(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
+    if log is None or not stands:
+        return key_log.SCHEMA.empty_table()
+    where = {name: set(pc.unique(log[name]).to_pylist()) for name in ("arrival_date", "ingestion_id")}
+    judged = key_log.claims(admission.judged(settings, contract, session, where)).to_pylist()
+    own = [claim for claim in judged if claim["kind"] != "retire"]
+    changed = {_row(claim) for claim in own if stands.get(_row(claim), _judgement(claim)) != _judgement(claim)}
+    return pa.Table.from_pylist([claim for claim in judged if _row(claim) in changed], schema=key_log.SCHEMA)
+
+
+def _row(claim: dict[str, Any]) -> RowId:
+    return claim["ingestion_id"], claim["line_number"]
+
+
+def _judgement(claim: dict[str, Any]) -> list[Any]:
+    return [claim[name] for name in key_log.JUDGED]
+
+
+def _days_of_silver(settings: Settings, source: str) -> set[date]:
+    """The event days of which silver has files."""
+    found = store.read(silver.path(settings, source), ["event_date"], None, settings.storage_options)
+    return set() if found is None else set(pc.unique(found["event_date"]).to_pylist())

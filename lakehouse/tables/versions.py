@@ -1,0 +1,49 @@
+"""Which code and which contract wrote a commit: part of why a number is what it is (rule R7)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lakehouse
+from lakehouse.ledger import store
+from lakehouse.tables import silver
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+@cache
+def code() -> str:
+    """The package's version and a hash of its source, which changes with every edit of a checkout."""
+    folder = Path(str(lakehouse.__file__)).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{metadata.version('lakehouse')}+{digest.hexdigest()[:12]}"
+
+
+def of_contract(contract: SourceContract) -> str:
+    """A hash of all that a contract says but what it only tells people."""
+    said = contract.model_dump_json(exclude={"info", "description", "owner", "tags"})
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def stamp(contract: SourceContract) -> dict[str, str]:
+    """Both, as commits carry them."""
+    return {"code": code(), "contract": of_contract(contract)}
+
+
+def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
+    """The code and the contract that made silver's newest commit; None where no commit tells."""
+    table = store.open_table(silver.path(settings, source), settings.storage_options)
+    for commit in [] if table is None else table.history():
+        why = json.loads(commit.get("userMetadata") or "{}")
+        if "code" in why:
+            return {"code": why["code"], "contract": why.get("contract")}
+    return {"code": None, "contract": None}

@@ -1,0 +1,110 @@
+"""The real history under four lateness policies: every row accounted for every day, and accepting all is as if none waited."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.contracts.rules import Lateness
+from lakehouse.domain.days import span
+from lakehouse.domain.dispositions import Disposition
+from lakehouse.ledger import store
+from lakehouse.settings import Settings
+from lakehouse.tables import accounts, books, quarantine, row_checks, stewardship
+from lakehouse.tables.quarantine import Wanted
+from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, silver_digest, true_digests
+from lakehouse_tests.tables.lake import Lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+
+FIRST = date(2018, 1, 1)
+
+
+def earthquakes(watermark: int | None) -> SourceContract:
+    """The bundled contract; rows that come more than ``watermark`` days late wait for a steward."""
+    bundled = load_catalog(None).sources["earthquakes"]
+    if watermark is None:
+        return bundled
+    late = Lateness.model_validate({"watermark": f"P{watermark}D", "beyond": "quarantine"})
+    return bundled.model_copy(update={"lateness": late})
+
+
+def check_conservation(lake: Lake, through: date) -> Counter[Disposition]:
+    """Every row of Bronze has one disposition, and silver and both books say the same."""
+    account = accounts.rows(lake.settings, lake.contract)
+    bronze = lake.bronze()
+    assert len(account) == len(bronze)
+    assert {(row.ingestion_id, row.line_number) for row in account} == {
+        (row["ingestion_id"], row["line_number"]) for row in lake.bronze("ingestion_id")
+    }
+    days = list(span(FIRST, through))
+    in_bronze = Counter(row["arrival_date"] for row in bronze)
+    outcomes = row_checks.disposition_outcomes(lake.settings, lake.contract, in_bronze, days)
+    assert all(outcome.passed for outcome in outcomes), [outcome for outcome in outcomes if not outcome.passed]
+    counted = Counter(row.disposition for row in account)
+    table = store.read(books.dispositions_path(lake.settings, "earthquakes"), ["disposition"])
+    assert table is not None
+    assert Counter(table["disposition"].to_pylist()) == {one.value: count for one, count in counted.items()}
+    assert len(quarantine.entries(lake.settings, lake.contract, Wanted())) == counted[Disposition.QUARANTINED]
+    return counted
+
+
+def take(lake: Lake, day: date) -> None:
+    lake.ingest(day)
+    if lake.pending():
+        lake.update()
+
+
+def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
+    """Accept what waits, row by row in random order, in so many commands."""
+    rows = [quarantine.row_id(entry) for entry in quarantine.entries(lake.settings, lake.contract, Wanted())]
+    chance.shuffle(rows)
+    size = -(-len(rows) // portions)
+    for start in range(0, len(rows), size):
+        stewardship.decide(lake.settings, lake.contract, rows[start : start + size], "accept", by="test", reason="all of it")
+        if chance.random() < 0.5:
+            lake.update()
+    if lake.pending():
+        lake.update()
+
+
+def replay(settings: Any, spark: SparkSession, watermark: int | None, days: int) -> Lake:
+    lake = Lake(settings, earthquakes(watermark), spark)
+    for day in span(FIRST, FIRST + timedelta(days=days - 1)):
+        with store.reusing_tables():
+            take(lake, day)
+            counted = check_conservation(lake, day)
+        assert bool(counted[Disposition.QUARANTINED]) == (watermark is not None)
+    return lake
+
+
+@pytest.mark.parametrize("watermark", [2])
+def test_five_days_with_a_quarantine(spark: SparkSession, tmp_path: Path, watermark: int) -> None:
+    lake = replay(Settings(root=str(tmp_path), landing=str(BATCHES)), spark, watermark, 5)
+    assert silver_digest(lake.settings) != true_digests()[FIRST + timedelta(days=4)]
+    accept_all(lake, random.Random(5), portions=2)
+    assert silver_digest(lake.settings) == true_digests()[FIRST + timedelta(days=4)]
+    check_conservation(lake, FIRST + timedelta(days=4))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("watermark", [None, 2, 7, 30])
+def test_ninety_days_under_each_policy(spark: SparkSession, tmp_path: Path, watermark: int | None) -> None:
+    lake = replay(Settings(root=str(tmp_path), landing=str(BATCHES)), spark, watermark, 90)
+    if watermark is not None:
+        accept_all(lake, random.Random(watermark), portions=7)
+    assert silver_digest(lake.settings) == true_digests()[FIRST + timedelta(days=89)]
+    check_conservation(lake, FIRST + timedelta(days=89))

@@ -1,0 +1,165 @@
+"""The reprocess policies beside merge, the contract of the seed among them: what a re-sent day does, and what it may not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import duckdb_extension_delta
+import pytest
+
+from lakehouse.contracts import load_contract
+from lakehouse.contracts.source import SourceContract
+from lakehouse.domain.dispositions import Disposition
+from lakehouse.ledger import store
+from lakehouse.tables import accounts, quarantine, silver, stewardship
+from lakehouse.tables.quarantine import Wanted
+from lakehouse_tests.contracts.test_loader import LAKELOGIC
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
+ARRIVED = [date(2024, 2, day) for day in range(1, 6)]
+
+
+def lake_under(settings: Settings, spark: Any, policy: str, **said: Any) -> Lake:
+    return Lake(settings, contract(materialization={"reprocess_policy": policy}, changes={}, **said), spark)
+
+
+def send(lake: Lake, arrival: int, *lines: str) -> set[date]:
+    """Deliver a file, and update what waits; the days whose content changed."""
+    lake.deliver(ARRIVED[arrival], csv_file([f"{line},2024-02-0{arrival + 1}T06:00:00Z,,,0" for line in lines]))
+    lake.ingest(ARRIVED[arrival])
+    return set(lake.update().changes) if lake.pending() else set()
+
+
+def content(lake: Lake) -> list[tuple[str, int, int]]:
+    found = store.read(silver.path(lake.settings, "events"), ["record_key", "event_date", "amount"])
+    assert found is not None
+    return sorted((row["record_key"], row["event_date"].day, row["amount"]) for row in found.to_pylist())
+
+
+def became(lake: Lake) -> Counter[str]:
+    return Counter(row.disposition.value for row in accounts.rows(lake.settings, lake.contract))
+
+
+A, B, C, D = ("a,1,2024-01-01T12:00:00Z", "b,2,2024-01-01T12:00:00Z", "c,3,2024-01-02T12:00:00Z", "d,4,2024-01-01T12:00:00Z")
+
+
+def files_of(settings: Settings, day: date) -> dict[str, bytes]:
+    folder = Path(settings.root, "silver")
+    return {path.name: path.read_bytes() for path in folder.glob(f"*/event_date={day}/*.parquet")}
+
+
+def test_the_contract_of_the_seed_replaces_the_day_that_was_sent_again(settings, spark, tmp_path: Path) -> None:
+    file = tmp_path / "contract.yaml"
+    file.write_text(LAKELOGIC + "source: {start_date: 2024-01-01}\n")
+    seed = load_contract(file)
+    assert isinstance(seed, SourceContract)
+    lake = Lake(settings, seed, spark)
+    run_1 = "event_id,event_date,amount,customer_id\n1,2024-01-01,10.0,7\n2,2024-01-01,20.5,8\n3,2024-01-02,5.0,7\n"
+    lake.deliver(ARRIVED[0], run_1.encode())
+    lake.ingest(ARRIVED[0])
+    settings.now = settings.clock().replace(hour=1)
+    assert lake.pending() == [FIRST, SECOND]
+    lake.update()
+    second_day = files_of(settings, SECOND)
+    lake.deliver(
+        ARRIVED[1], b"event_id,event_date,amount,customer_id\n1,2024-01-01,11.0,7\n4,2024-01-01,-1.0,9\n5,2024-01-01,2.0,9\n"
+    )
+    settings.now = settings.clock().replace(hour=2)
+    lake.ingest(ARRIVED[1])
+    assert lake.pending() == [FIRST]
+    lake.update()
+    found = store.read(silver.path(settings, "silver_pos_sales_events"), ["event_id", "event_date", "amount"])
+    assert found is not None
+    rows = sorted((row["event_id"], row["event_date"], row["amount"]) for row in found.to_pylist())
+    assert rows == [(1, FIRST, 11.0), (3, SECOND, 5.0), (5, FIRST, 2.0)], "the negative amount waits for a steward"
+    assert files_of(settings, SECOND) == second_day, "the other day is the same byte for byte"
+
+
+def test_a_resent_day_is_the_whole_truth_and_an_older_arrival_that_comes_later_is_not(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_partition_safe")
+    send(lake, 0, A, B, C)
+    assert send(lake, 2, "a,7,2024-01-01T12:00:00Z") == {FIRST}, "half of the rows may be gone"
+    assert content(lake) == [("a", 1, 7), ("c", 2, 3)]
+    assert send(lake, 1, D, B) == set(), "an older arrival comes behind it"
+    assert content(lake) == [("a", 1, 7), ("c", 2, 3)]
+    assert became(lake) == {"applied": 2, "superseded": 4}
+
+
+def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_partition_safe")
+    send(lake, 2, "a,7,2024-01-01T12:00:00Z")
+    assert send(lake, 1, A, B, D) == {FIRST}, "against the arrival before it, the newest one now lacks two rows of three"
+    assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)]
+    assert became(lake) == {"applied": 3, "quarantined": 1}
+    assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
+
+
+def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_partition_safe")
+    send(lake, 0, A, B, D, C)
+    assert send(lake, 1, "a,9,2024-01-01T12:00:00Z") == set()
+    assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
+    (entry,) = quarantine.entries(settings, lake.contract, Wanted(cause="shrunken_partition"))
+    assert entry["quarantine_detail"] == "its file would shrink 2024-01-01 by more than 50%"
+    taken = stewardship.decide(
+        settings, lake.contract, [quarantine.row_id(entry)], "accept", by="anna", reason="the shop was closed"
+    )
+    assert taken.days == [FIRST]
+    lake.update()
+    assert content(lake) == [("a", 1, 9), ("c", 2, 3)]
+    assert became(lake) == {"applied": 2, "superseded": 3}
+    assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
+
+
+def test_the_newest_arrival_is_the_table(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_all")
+    send(lake, 0, A, B, C)
+    assert send(lake, 1, D, "d,5,2024-01-02T12:00:00Z") == {FIRST, SECOND}
+    assert content(lake) == [("d", 2, 5)], "one key lives once"
+    assert became(lake) == {"applied": 1, "superseded": 4}
+    assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
+
+
+def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> None:
+    lake = lake_under(settings, spark, "append")
+    send(lake, 0, A, B)
+    assert send(lake, 1, "a,9,2024-01-02T12:00:00Z", C) == {SECOND}
+    assert content(lake) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
+    assert became(lake) == {"applied": 4}
+    assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
+    newest = spark.sql(silver.deduplicated(settings, lake.contract, "spark")).collect()
+    assert sorted((row["record_key"], row["amount"]) for row in newest) == [("a", 9), ("b", 2), ("c", 3)]
+
+
+def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
+    lake = lake_under(settings, spark, "append")
+    send(lake, 0, A, B)
+    send(lake, 1, "a,9,2024-01-02T12:00:00Z", C)
+    connection = duckdb.connect()
+    extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
+    connection.execute(f"LOAD '{extension}'")
+    rows = connection.execute(
+        f"SELECT record_key, amount FROM ({silver.deduplicated(settings, lake.contract, 'duckdb')})"
+    ).fetchall()
+    assert sorted(rows) == [("a", 9), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize("window", [None, "PT10M"])
+def test_a_source_without_ids_is_known_by_a_hash(settings, spark, window: str | None) -> None:
+    key: dict[str, Any] = {"fields": ["id"]} | ({"window": window} if window else {})
+    lake = Lake(settings, contract(primary_key=[], synthetic_key=key, changes={}), spark)
+    send(lake, 0, A, B, "a,5,2024-01-01T12:04:00Z", "a,6,2024-01-01T12:12:00Z")
+    amounts = sorted(row[2] for row in content(lake))
+    assert amounts == ([2, 5, 6] if window else [2, 6])
+    assert became(lake) == {"applied": len(amounts), "duplicate": 4 - len(amounts)}
+    assert all(row.disposition is not Disposition.SUPERSEDED for row in accounts.rows(settings, lake.contract))

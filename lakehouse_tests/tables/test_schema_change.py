@@ -1,0 +1,85 @@
+"""What a changed contract or a changed file does to tables that are there: additive changes go on, others hold the file."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from lakehouse.ledger import store
+from lakehouse.tables import changes, silver
+from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+
+pytestmark = pytest.mark.spark
+
+FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
+LINE = "a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"
+ID = {"name": "id", "type": "string"}
+
+
+@pytest.fixture(name="lake")
+def _lake(settings, spark) -> Lake:
+    lake = Lake(settings, contract(), spark)
+    lake.deliver(FIRST, csv_file([LINE]))
+    lake.ingest(FIRST)
+    lake.update()
+    return lake
+
+
+def with_fields(*fields: dict[str, Any]) -> Any:
+    return contract(model={"fields": [ID, *fields]})
+
+
+def rows(lake: Lake, *columns: str) -> set[tuple[Any, ...]]:
+    found = store.read(silver.path(lake.settings, "events"), list(columns))
+    assert found is not None
+    return {tuple(row[name] for name in columns) for row in found.to_pylist()}
+
+
+def test_a_new_field_is_added_to_the_tables_and_empty_in_older_rows(lake: Lake) -> None:
+    version = lake.silver_version()
+    lake.contract = with_fields({"name": "amount", "type": "int"}, {"name": "colour", "type": "string"})
+    content = f"{HEADER},colour\nb,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0,red\n"
+    lake.deliver(SECOND, content.encode())
+    assert [entry.status for entry in lake.ingest(SECOND).ingested] == ["ingested"]
+    assert set(lake.update().changes) == {date(2024, 1, 1)}
+    assert rows(lake, "record_key", "amount", "colour") == {("a", 1, None), ("b", 2, "red")}
+    table = store.open_table(silver.path(lake.settings, "events"))
+    assert table is not None
+    described = changes.describe(table, 0, table.version())
+    assert described == {date(2024, 1, 1): {"inserted": 2}}, "the change feed reads across the change"
+    assert version < table.version()
+    assert lake.rebuilt([date(2024, 1, 1)]) == lake.silver()
+
+
+def test_a_column_of_the_file_that_no_contract_knows_is_kept_in_the_raw_text(lake: Lake) -> None:
+    lake.deliver(SECOND, f"{HEADER},colour\nb,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0,red\n".encode())
+    assert len(lake.ingest(SECOND).ingested) == 1
+    assert lake.bronze("raw_payload")[-1]["raw_payload"].endswith(",red")
+
+
+def test_a_column_that_is_gone_from_the_file_holds_it(lake: Lake) -> None:
+    lake.deliver(SECOND, b"id,event_time,arrived_at,op,corrects,seq\nb,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0\n")
+    (held,) = lake.ingest(SECOND).held
+    assert "column 'amount' is missing" in str(held.message) or "column amount is missing" in str(held.message)
+
+
+def test_a_field_that_is_gone_from_the_contract_stays_empty_in_new_rows(lake: Lake) -> None:
+    lake.contract = with_fields()
+    lake.deliver(SECOND, csv_file(["b,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0"]))
+    lake.ingest(SECOND)
+    lake.update()
+    assert rows(lake, "record_key", "amount") == {("a", 1), ("b", None)}
+
+
+def test_a_value_that_is_too_wide_is_malformed_and_a_wider_type_holds_the_file(lake: Lake) -> None:
+    wide = csv_file([f"b,{2**40},2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0"])
+    lake.deliver(SECOND, wide, ".wide.csv")
+    assert lake.ingest(SECOND).ingested[0].malformed == 1
+    lake.contract = with_fields({"name": "amount", "type": "long"})
+    lake.deliver(SECOND, csv_file([LINE.replace("a,1", "c,3")]))
+    (held,) = lake.ingest(SECOND).held
+    assert "amount is int32 there and int64 in the contract" in str(held.message)
+    lake.contract = contract()
+    assert len(lake.ingest(SECOND).ingested) == 1, "with the old type again the file goes on"
