@@ -97,18 +97,15 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
         return
     feed = _Feed(lines)
     reader = _csv_reader(feed, source)
-    in_order = _quotes_in_order(source)
     doubtful = 0  # up to this line there may be the rest of a record whose quotes are broken
     while True:
         feed.taken.clear()
-        cells: list[str] = []
-        problem = None
         try:
-            cells = next(reader)
+            cells, problem = next(reader), None
         except StopIteration:
             return
         except csv.Error as error:
-            problem = _syntax_problem(error, feed.taken)
+            cells, problem = [], _syntax_problem(error, feed.taken)
             feed.give_back_all_but_first()
         raw = b"".join(line for _, line in feed.taken).rstrip(b"\r\n")
         if raw:  # a blank line is no record
@@ -116,7 +113,7 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
             if problem and source.quote.encode() in raw:
                 doubtful = number + MAX_LINES_OF_A_RECORD
             problem = problem or _content_problem(raw, len(cells), len(header))
-            if not problem and number <= doubtful and not in_order.fullmatch(_text(raw)):
+            if not problem and number <= doubtful and not _quotes_in_order(_text(raw), source):
                 problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
             yield Record(number, _text(raw), None if problem else dict(zip(header, cells, strict=True)), problem)
 
@@ -148,11 +145,11 @@ def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=source.delimiter, quotechar=source.quote, strict=True)
 
 
-def _quotes_in_order(source: Source) -> re.Pattern[str]:
-    """A record whose quotes stand around whole cells, doubled within; the CSV reader takes others as text."""
+def _quotes_in_order(raw: str, source: Source) -> bool:
+    """Whether quotes stand around whole cells only, doubled within; the CSV reader takes others as text."""
     quote, delimiter = re.escape(source.quote), re.escape(source.delimiter)
     cell = f"(?:{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{quote}{delimiter}]*)"
-    return re.compile(f"{cell}(?:{delimiter}{cell})*")
+    return re.fullmatch(f"{cell}(?:{delimiter}{cell})*", raw) is not None
 
 
 def _csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:

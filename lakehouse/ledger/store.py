@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Where = Mapping[str, Collection[Any]]
 _COMPACT_ABOVE_FILES = 64
 _REMEMBER_ROWS = 20_000
+#: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
+_SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
 @dataclass
@@ -88,7 +90,9 @@ def read(
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """As :func:`read`, of a table that is open already."""
-    rows = table.to_pyarrow_dataset(filesystem=_local(table), file_pruning_predicate=_pruning(table, where))
+    rows = table.to_pyarrow_dataset(
+        filesystem=_local(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
+    )
     wanted, condition = None if columns is None else list(columns), _condition(where, rows.schema)
     try:
         return rows.to_table(columns=wanted, filter=condition)

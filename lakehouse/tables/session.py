@@ -24,6 +24,7 @@ _DELTA = {
 #: Options of a running session; a Connect client sets them too.
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, ends in 1677 and 2262 for other readers
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",

@@ -122,6 +122,37 @@ def test_unclosed_quotes_in_a_row_are_one_record_each() -> None:
     assert told(read(b'a,b\n1,"x"y\n2,"open\n3,"open\n4,z\n')) == [(2, "bad"), (3, "bad"), (4, "bad"), (5, "good")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'"said "hi"\nand 2,y"',
+        b'"said ""hi""\nand 2,y" ',
+        b'"said "hi"\n\nsome\nand 2,"" y"',
+        b'"said ""hi""\n3"2,z',
+    ],
+)
+def test_the_rest_of_a_text_with_a_stray_quote_is_no_row(text: bytes) -> None:
+    *broken, good = told(read(b"a,b\n1," + text + b"\n4,z\n"))
+    assert [verdict for _, verdict in broken] == ["bad"] * len(broken)
+    assert len(broken) == len([line for line in text.split(b"\n") if line])
+    assert good == (3 + text.count(b"\n"), "good")
+
+
+def test_a_quote_in_a_cell_is_text_where_no_quote_was_broken_before() -> None:
+    inch = b'2,5" pipe\n'
+    assert told(read(b"a,b\n" + inch)) == [(2, "good")]
+    assert told(read(b"a,b\n1,x\ry\n" + inch)) == [(2, "bad"), (3, "good")]
+    assert told(read(b'a,b\n1,"x\n' + inch)) == [(2, "bad"), (3, "bad")]
+    far = b"3,z\n" * MAX_LINES_OF_A_RECORD
+    assert told(read(b'a,b\n1,"x"y\n' + far + inch))[-1] == (3 + MAX_LINES_OF_A_RECORD, "good")
+
+
+def test_quotes_that_are_in_order_raise_no_doubt() -> None:
+    assert told(read(b'a,b\n1,"x"y\n2,"a ""b"", c\nd"\n"3",""\n')) == [(2, "bad"), (3, "good"), (5, "good")]
+    other = read(b"a^b\n1^]x]y\n]2]^]a^]]]\n3^z]z\n", delimiter="^", quote="]")
+    assert told(other) == [(2, "bad"), (3, "good"), (4, "bad")]
+
+
 def test_a_quote_has_a_limited_number_of_lines_to_close() -> None:
     inside = b"x,y\n" * (MAX_LINES_OF_A_RECORD - 1)
     assert told(read(b'a,b\n1,"' + inside + b'"\n')) == [(2, "good")]
