@@ -127,13 +127,14 @@ def _decide(
     if named is None and not wanted.narrows and not everything:
         raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
     rows = [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted)] if named is None else named
-    if not rows:
+    if rows:
+        taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)
+        done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]
+        again = f" {taken.repeated:,} had been already." if taken.repeated else ""
+        out.print(f"{taken.rows:,} {'row' if taken.rows == 1 else 'rows'} {done} by {by}.{again}")
+    else:
         out.print("No row waits that is meant; nothing was decided.")
-        return
-    taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)
-    done = {"accept": "accepted", "reject": "rejected", "duplicate": "called duplicates"}[verdict]
-    again = f" {taken.repeated:,} had been already." if taken.repeated else ""
-    out.print(f"{taken.rows:,} rows {done} by {by}.{again}")
+    # Also what an earlier command decided, and was stopped before silver followed.
     waiting = sorted(progress.pending_by_hand(settings, source))
     if not restate:
         say_waiting(source, waiting, settings.sensor_seconds)

@@ -26,7 +26,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
         warnings.simplefilter("ignore", dg.PreviewWarning)
         for contract in catalog.sources.values():
             bronze = source_assets.bronze_asset(settings, contract)
-            silver = source_assets.silver_asset(settings, contract)
+            silver = source_assets.silver_asset(settings, contract, catalog.metrics_of(contract.dataset))
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
             all_checks += check_assets.source_checks(settings, contract, bronze, silver)
             all_sensors += [sensors.landing_sensor(settings, contract), sensors.reconciling_sensor(settings, contract)]

@@ -1,13 +1,13 @@
 """The assets of a source: bronze by arrival day, arrivals (which event days were touched), silver by event day."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from typing import Any
 
 import dagster as dg
 
-from lakehouse.contracts import SourceContract
+from lakehouse.contracts import MetricContract, SourceContract
 from lakehouse.ledger import progress
 from lakehouse.orchestration import events
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days
@@ -72,8 +72,11 @@ def bronze_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
     return bronze_of_source
 
 
-def silver_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefinition:
-    """Silver by event day."""
+def silver_asset(settings: Settings, contract: SourceContract, metrics: Collection[MetricContract] = ()) -> dg.AssetsDefinition:
+    """Silver by event day.
+
+    :param metrics: those that read it.
+    """
     source = contract.dataset
     _, arrivals_key, key = keys(source)
 
@@ -92,7 +95,7 @@ def silver_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
-        result = update(settings, contract, spark.session, days, context.run.run_id)
+        result = update(settings, contract, spark.session, days, context.run.run_id, metrics)
         outcomes = checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)

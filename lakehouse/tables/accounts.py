@@ -211,21 +211,20 @@ def _by_arrival(settings: Settings, contract: SourceContract, by_key: Mapping[st
         return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
     chosen = claims.choices(settings, contract, {claim.event_date for claim in every if claim.event_date})
     decided: dict[RowId, Verdict] = {}
+    each_day = contract.materialization.reprocess_policy == "overwrite_partition_safe"
     for found in by_key.values():
-        contending = []
+        contending: dict[date | None, list[Claim]] = defaultdict(list)
         for claim in found:
             choice = chosen[claim.event_date] if claim.event_date else policies.NOTHING
             if claim.ingestion_id in choice.held:
                 lacks = f"would shrink {claim.event_date} by more than {contract.materialization.max_shrink:.0%}"
                 decided[claim.row] = Verdict(Disposition.QUARANTINED, f"its file {lacks}")
             elif claim.ingestion_id == choice.holder:
-                contending.append(claim)
+                contending[claim.event_date if each_day else None].append(claim)
             else:
                 decided[claim.row] = Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
-        if contending:
-            decided |= verdicts(
-                contending, {}, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None
-            )
+        for each in contending.values():
+            decided |= verdicts(each, {}, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None)
     return decided
 
 

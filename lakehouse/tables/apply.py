@@ -11,7 +11,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.ledger import ingestions, key_log, operations, progress, store
-from lakehouse.tables import bronze, changes, delta, silver, versions
+from lakehouse.tables import audit, bronze, changes, delta, silver, versions
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -50,9 +51,11 @@ def update(
     session: Callable[[], SparkSession],
     days: Collection[date],
     run_id: str,
+    metrics: Collection[MetricContract] = (),
 ) -> SilverUpdate:
-    """Bring ``days`` up to date, each by the cheaper way that gives the same rows (R3).
+    """Bring ``days`` up to date, each by the cheaper way that gives the same rows (R3), and audit what that changed.
 
+    :param metrics: those that read the source; the audit names the numbers that a change concerns.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     source = contract.dataset
@@ -68,6 +71,7 @@ def update(
         _merge(settings, contract, session(), merged, set().union(*(waiting[day] for day in merged)), run_id)
     if rebuilt and delta.version(settings, bronze.path(settings, source)) >= 0:
         _rebuild(settings, contract, session(), rebuilt, set().union(*(waiting.get(day, set()) for day in rebuilt)), run_id)
+    audit.follow(settings, contract, metrics)
     table = store.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else changes.describe(table, before + 1, after)

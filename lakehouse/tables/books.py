@@ -6,7 +6,6 @@ changed; written through delta-rs, without a JVM. Whatever a killed run left out
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -101,8 +100,9 @@ def _concerned(settings: Settings, contract: SourceContract, keys: set[str], day
 
 def _enter(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
     source, options = contract.dataset, settings.storage_options
-    said = [{name: value for name, value in asdict(row).items() if name in _DISPOSITIONS.names} for row in rows]
-    table = pa.Table.from_pylist([row | {"disposition": row["disposition"].value} for row in said], schema=_DISPOSITIONS)
+    said = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
+    said["disposition"] = [one.value for one in said["disposition"]]
+    table = pa.Table.from_pydict(said, schema=_DISPOSITIONS)
     store.upsert(dispositions_path(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
     waiting = _waiting(settings, contract, rows)
     store.upsert(quarantine_path(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")

@@ -90,10 +90,14 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
         missing[row["event_date"]] += sum(
             row[name] is None and row["record_key"] not in hidden.get(name, ()) for name in required
         )
-    lives = _lives(settings, contract, table, {key for keys in keys_on.values() for key in keys}, days)
-    keeps_all = contract.materialization.reprocess_policy == "append"
+    policy = contract.materialization.reprocess_policy
+    everywhere = policy in {"merge", "overwrite_all"}
+    lives = (
+        _lives(settings, contract, table, {key for keys in keys_on.values() for key in keys}, days) if everywhere else Counter()
+    )
     for day, keys in sorted(keys_on.items()):
-        twice = 0 if keeps_all else sum(lives[key] > 1 for key in keys)
+        here = lives if everywhere else Counter(keys)  # where each day stands for itself, a key may be on several
+        twice = 0 if policy == "append" else sum(here[key] > 1 for key in keys)
         advice = _unless(not twice, "a key lives twice: materialize again this day and the others on which the key has been")
         outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(keys), "keys_twice": twice}, advice))
         outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(keys), "missing": missing[day]}))

@@ -33,14 +33,17 @@ def path(settings: Settings, source: str) -> str:
     return settings.table("silver", source)
 
 
-def winners(counting: DataFrame, *, by_sequence: bool) -> DataFrame:
+def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
     """Per key the claim that counts: (record_key, kind, event_date, order columns, arrival_date, retired).
 
     The greatest by the order wins. Where no source sequence tells otherwise, inserts of a key that a correction has
     retired are the original arriving late, and do not count; a later correction of that key does.
+
+    :param each_day: whether a key contends on each event day for itself.
     """
     claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
-    per_key = counting.groupBy("record_key").agg(
+    contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
+    per_key = counting.groupBy(*contest).agg(
         F.max(claim).alias("greatest"),
         F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
         F.max(F.col("kind") == "retire").alias("retired"),
@@ -91,7 +94,8 @@ def _living(
         counting = counting.join(concerned, "record_key", "left_semi")
     else:
         counting = claims.of_holders(spark, counting, claims.choices(settings, contract, days, ids))
-    return winners(counting, by_sequence=bool(contract.order.sequence)).where(_lives(days))
+    each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
+    return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
 
 
 def merge(

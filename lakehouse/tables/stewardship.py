@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakehouse.ledger import decisions, key_log, redactions, store
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import books
+from lakehouse.tables import audit, books
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -113,6 +113,7 @@ def redact(
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
     redactions.record(settings, source, entry)
+    audit.redact(settings, source, key, fields)
     books.after_decision(settings, contract, {key}, days)
     return sorted(days)
 

@@ -11,6 +11,7 @@ import pytest
 
 from lakehouse.ledger import store
 from lakehouse_tests.acceptance.deployment import Deployment
+from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,7 @@ LATE = (
     + "s13,south,2024-11-01T18:00:00Z,5.00,3,2024-11-06T06:00:00Z,insert,0,\n"  # late by four days
     + "s41,north,2024-11-03T23:00:00Z,10.00,1,2024-11-06T06:00:00Z,correct,1,s41\n"  # moves from the 4th to the 3rd
 )
+REFUND = HEADER + "s23,north,2024-11-02T18:00:00Z,-4.00,2,2024-11-07T06:00:00Z,insert,0,\n"  # fails amount_is_positive
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:
@@ -69,6 +71,21 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> 
             lambda: {deployment.backfill_status(one) for one in backfills} == {"COMPLETED_SUCCESS"}, 300, "the backfills"
         )
         assert revenue(deployment) == wanted
+
+        (landing / "arrival_date=2024-11-07.csv").write_text(REFUND)
+        deployment.until(lambda: _waiting(deployment) == 1, 120, "the row that fails a rule to wait")
+        assert revenue(deployment) == wanted
+        done = lakehouse_command(
+            deployment.folder, "quarantine", "accept", "sales", "--all", "--by", "anna", "--reason", "a refund", "--no-restate"
+        )
+        assert "1 row accepted by anna" in done.stdout, done.stderr
+        wanted[day[2]] = Decimal("16.00")
+        deployment.until(lambda: revenue(deployment) == wanted, 120, "the day that the decision concerns")
+
+
+def _waiting(deployment: Deployment) -> int:
+    rows = store.read(str(deployment.root / "silver" / "sales_quarantine"), ["quarantine_status"])
+    return 0 if rows is None else rows["quarantine_status"].to_pylist().count("open")
 
 
 def _days(run: dict[str, object], path: list[str]) -> set[str]:

@@ -68,6 +68,21 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
 
 
+def stopped_behind_each_commit(step: Callable[[], object]) -> int:
+    """Stop ``step`` behind its first commit, again and again, until it comes to its end; how often that was."""
+    stops = 0
+    while True:
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, 1)
+            try:
+                step()
+            except Killed:
+                stops += 1
+                assert stops < 12, "it never comes to its end"
+            else:
+                return stops
+
+
 def steps(lake: Lake) -> None:
     for arrival in ARRIVALS:
         lake.ingest(arrival)

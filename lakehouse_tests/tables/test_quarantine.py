@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import store
+from lakehouse.ledger import audit, decisions, store
 from lakehouse.tables import accounts, books, quarantine, stewardship
 from lakehouse.tables.admission import RuleError
 from lakehouse.tables.quarantine import Wanted
 from lakehouse.tables.stewardship import StewardError
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -225,3 +226,25 @@ def test_what_cannot_be_redacted_is_said(settings, spark, key: str, fields: list
     lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST))
     with pytest.raises(StewardError, match=message):
         stewardship.redact(settings, lake.contract, key, fields, by="dora", reason="asked to")
+
+
+def test_a_decision_stopped_behind_any_commit_is_taken_once(settings, spark) -> None:
+    lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
+
+    def accept() -> None:
+        decide(lake, "accept", "b", "c")
+        if lake.pending():
+            lake.update()
+
+    # The decision, both books, silver, the audit, the record of silver's run.
+    assert stopped_behind_each_commit(accept) >= 5
+    assert len(decisions.all_of(settings, "events")) == 2
+    assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
+    assert waiting(lake) == {"b": "accepted", "c": "accepted"}
+    became(lake)
+    told = audit.read(settings, "events").to_pylist()
+    assert sorted((row["event_id"], row["action_type"], row["actor"]) for row in told) == [
+        ("a", "steward", "anna"),
+        ("b", "steward", "anna"),
+        ("c", "steward", "anna"),
+    ]

@@ -11,7 +11,7 @@ from lakehouse.ledger import operations, store
 from lakehouse.tables import books, quarantine, replays, versions
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.tables.lake import Lake, contract
-from lakehouse_tests.tables.test_interruption import Killed, kill_after
+from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.tables.test_quarantine import DAY, FIRST, LATE, ON_TIME, SECOND, WEEK, became, content, lake_with
 
 pytestmark = pytest.mark.spark
@@ -67,20 +67,13 @@ def test_only_the_range_is_judged_anew(settings, spark) -> None:
 def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
-    stops = 0
-    while True:
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, 1)
-            try:
-                plan(lake)
-                if lake.pending():
-                    lake.update()
-            except Killed:
-                stops += 1
-                assert stops < 12
-            else:
-                break
-    assert stops >= 4
+
+    def rebuild() -> None:
+        plan(lake)
+        if lake.pending():
+            lake.update()
+
+    assert stopped_behind_each_commit(rebuild) >= 5
     assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
     became(lake)
     assert lake.pending() == []

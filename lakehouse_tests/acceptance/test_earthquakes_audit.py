@@ -1,0 +1,168 @@
+"""The audit of the real history agrees, row by row, with a plain Python model made from the files and the rules."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import Counter
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.domain.days import span
+from lakehouse.ledger import audit as log
+from lakehouse.orchestration.replay import Replay
+from lakehouse.settings import Settings
+from lakehouse.tables import audit
+from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
+
+FIRST = date(2018, 1, 1)
+COLUMNS = ("event_id", "event_date", "action_type", "original_value", "new_value", "field_changed", "reason", "actor")
+COLUMNS += ("event_ts", "arrival_ts", "impacted_kpis", "notification_sent")
+Row = dict[str, str | None]
+
+
+class Catalogue:
+    """What is published, from the files alone: each record replaces its event's row, a delete takes it away."""
+
+    def __init__(self, contract: SourceContract) -> None:
+        self._names = {field.name: field.in_file for field in contract.typed_fields}
+        self._rows: dict[str, Row] = {}
+        self._arrived: dict[str, datetime] = {}
+
+    def audit_of(self, arrival: date) -> Iterator[tuple[Any, ...]]:
+        """The rows that the audit should have of one arrival day."""
+        with gzip.open(BATCHES / f"arrival_date={arrival}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+            records = sorted(csv.DictReader(file), key=lambda record: record["arrival_ts"])
+        before = {record["event_id"]: self._rows.get(record["event_id"]) for record in records}
+        arrived_before = dict(self._arrived)
+        for record in records:
+            key, arrived = record["event_id"], datetime.fromisoformat(record["arrival_ts"].replace("Z", "+00:00"))
+            assert arrived > self._arrived.get(key, datetime.min.replace(tzinfo=arrived.tzinfo)), "in this history time goes on"
+            self._arrived[key] = arrived
+            if record["op"] == "delete":
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = self._row(record)
+        for key, old in sorted(before.items()):
+            new = self._rows.get(key)
+            if new is not None:
+                yield from self._change(key, old, new, self._arrived[key])
+            elif old is not None:
+                rest = (f"{old['event_date']}", old, None, None, "withdrawn", arrived_before[key])
+                yield self._told(key, "correction", *rest, [f"{old['event_date']}"])
+
+    def _row(self, record: dict[str, str]) -> Row:
+        event = record["event_ts"].replace("Z", "000+00:00")  # the files tell milliseconds
+        said: Row = {name: record[column] or None for name, column in self._names.items()}
+        clocks: Row = {"event_ts": event.replace(".000000", ""), "event_date": record["event_ts"][:10]}
+        return {"record_key": record["event_id"], **said, **clocks, "source_system": "NCSS"}
+
+    def _change(self, key: str, old: Row | None, new: Row, arrived: datetime) -> Iterator[tuple[Any, ...]]:
+        late = arrived - datetime.fromisoformat(f"{new['event_ts']}")
+        day = f"{new['event_date']}"
+        if old is None:
+            if late > timedelta(days=1):
+                yield self._told(
+                    key, "late_merge", day, None, new, None, f"arrived {in_words(late)} after the event", arrived, [day]
+                )
+            return
+        names = sorted(name for name in new if old[name] != new[name])
+        if not names:
+            return
+        days = sorted({f"{old['event_date']}", day})
+        sentence = f"corrected {in_words(late)} after the event"
+        if len(days) > 1:
+            sentence = f"moved from {old['event_date']} to {day}"
+        sides = [{name: side[name] for name in names} for side in (old, new)]
+        yield self._told(
+            key, "correction", day, sides[0], sides[1], ",".join(names), sentence, arrived, days, event=new["event_ts"]
+        )
+
+    @staticmethod
+    def _told(
+        key: str,
+        action: str,
+        day: str,
+        old: Row | None,
+        new: Row | None,
+        names: str | None,
+        reason: str,
+        arrived: datetime,
+        days: list[str],
+        event: str | None = None,
+    ) -> tuple[Any, ...]:
+        event_ts = datetime.fromisoformat(f"{event or (new or old or {})['event_ts']}")
+        kpis = [f"earthquakes_daily@{one}" for one in days]
+        return (key, date.fromisoformat(day), action, old, new, names, reason, "NCSS", event_ts, arrived, kpis, False)
+
+
+def in_words(late: timedelta) -> str:
+    """The two greatest units."""
+    whole = int(late.total_seconds())
+    parts = {"d": whole // 86_400, "h": whole // 3_600 % 24, "min": whole // 60 % 60, "s": whole % 60}
+    return " ".join([f"{count:,} {unit}" for unit, count in parts.items() if count][:2]) or "0 s"
+
+
+def compare(settings: Settings, days: int) -> Counter[str]:
+    """Replay the first arrival days and hold the audit of each against the model.
+
+    :returns: how many rows of each action there are.
+    """
+    catalog = load_catalog(None)
+    contract, metrics = catalog.sources["earthquakes"], catalog.metrics_of("earthquakes")
+    model, counts = Catalogue(contract), Counter[str]()
+    with dg.DagsterInstance.ephemeral() as instance:
+        for result in Replay(settings, catalog, "earthquakes", instance).days(
+            list(span(FIRST, FIRST + timedelta(days=days - 1)))
+        ):
+            assert audit.follow(settings, contract, metrics) == 0, "silver's own run has audited it"
+            found = log.read(settings, "earthquakes", since=settings.clock()).to_pylist()
+            assert len({row["silver_version"] for row in found}) <= 1, "one commit a day"
+            told = sorted((tuple(log.parsed(row)[name] for name in COLUMNS) for row in found), key=by_key)
+            expected = sorted(model.audit_of(result.arrival_date), key=by_key)
+            actions = Counter(row[2] for row in expected)
+            assert Counter(row[2] for row in told) == actions, result.arrival_date
+            differing = [(one, other) for one, other in zip(told, expected) if one != other]
+            assert differing[:3] == [], result.arrival_date
+            counts += actions
+    rows = log.read(settings, "earthquakes")
+    assert Counter(rows["action_type"].to_pylist()) == counts
+    assert len(set(rows["audit_id"].to_pylist())) == len(rows)
+    return counts
+
+
+def by_key(row: tuple[Any, ...]) -> tuple[str, date]:
+    return row[0], row[1]
+
+
+@pytest.fixture(name="lake")
+def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LAKEHOUSE_ROOT", str(tmp_path / "lake"))
+    return Settings(landing=str(BATCHES))
+
+
+def test_ten_days_agree_with_the_model(spark: SparkSession, lake: Settings) -> None:
+    counts = compare(lake, 10)
+    assert counts.keys() == {"late_merge", "correction"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_ninety_days_agree_with_the_model(spark: SparkSession, lake: Settings) -> None:
+    compare(lake, 90)
+    moved = log.read(lake, "earthquakes", key="NC72960276").to_pylist()
+    assert [row["reason"] for row in moved if (row["reason"] or "").startswith("moved from")]
