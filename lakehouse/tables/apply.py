@@ -68,10 +68,13 @@ def update(
     silver.ensure_table(session(), settings, contract)
     before = delta.version(settings, target)
     if merged:
-        _merge(settings, contract, session(), merged, set().union(*(waiting[day] for day in merged)), run_id)
+        ids = set().union(*(waiting[day] for day in merged))
+        _merge(settings, contract, session(), merged, ids, run_id)
+        _follow(settings, contract, metrics, merged, ids, "merge", run_id)
     if rebuilt and delta.version(settings, bronze.path(settings, source)) >= 0:
-        _rebuild(settings, contract, session(), rebuilt, set().union(*(waiting.get(day, set()) for day in rebuilt)), run_id)
-    audit.follow(settings, contract, metrics)
+        ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
+        _rebuild(settings, contract, session(), rebuilt, ids, run_id)
+        _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
     table = store.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else changes.describe(table, before + 1, after)
@@ -88,7 +91,6 @@ def _merge(
     why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids), **versions.stamp(contract)}
     with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
         silver.merge(spark, settings, contract, days, ids, arrivals, why)
-    _record(settings, source, days, ids, "merge", run_id)
 
 
 @recomputed_on_conflict
@@ -103,19 +105,29 @@ def _rebuild(
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
     with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
         silver.rebuild(spark, settings, contract, days, why)
-    if ids:
-        _record(settings, contract.dataset, days, ids, "rebuild", run_id)
 
 
-def _record(settings: Settings, source: str, days: frozenset[date], ids: set[str], method: str, run_id: str) -> None:
+def _follow(
+    settings: Settings,
+    contract: SourceContract,
+    metrics: Collection[MetricContract],
+    days: frozenset[date],
+    ids: set[str],
+    method: str,
+    run_id: str,
+) -> None:
+    """Audit what was committed, then say that nothing waits any more: stopped in between, the same run comes here again."""
+    audit.follow(settings, contract, metrics)
+    if not ids:
+        return
     progress.record(
         settings,
-        source,
+        contract.dataset,
         run_id=run_id,
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver_version=delta.version(settings, silver.path(settings, source)),
+        silver_version=delta.version(settings, silver.path(settings, contract.dataset)),
         now=settings.clock(),
     )
 
