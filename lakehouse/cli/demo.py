@@ -141,6 +141,10 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         "Ask what became of every row, or follow one sale from its lines to the numbers it moved:",
         "  lakehouse account sales",
         f"  lakehouse trace sales {key}",
+        "One sale fails a rule of the contract and waits for a steward. Let it in, and see its day restated:",
+        "  lakehouse quarantine list sales",
+        "  lakehouse quarantine accept sales --all --by you --reason 'a refund'",
+        "  lakehouse audit sales --date 2024-11-09",
         "Read the numbers, with DuckDB or with delta-rs:",
         f"  SELECT * FROM delta_scan('{gold}') ORDER BY event_date;",  # noqa: S608 (text for a person)
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",

@@ -46,7 +46,7 @@ def files(seed: int) -> dict[str, str]:
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     originals = [_sale(chance, day, number) for day in range(DAYS) for number in range(SALES_A_DAY)]
     changes = [change for sale in originals for change in _changes(chance, sale)]
-    records = [*originals, *changes, _old_move(originals, changes), _broken()]
+    records = [*originals, *changes, _old_move(originals, changes), _broken(), _doubtful()]
     by_day: dict[str, list[Sale]] = {}
     for record in sorted(records, key=lambda one: (one.received_at, one.sale_id)):
         if record.received_at < _END:
@@ -115,6 +115,12 @@ def _broken() -> Sale:
     """The one record whose amount is no number."""
     sold = FIRST_DAY + timedelta(days=6, hours=9)
     return Sale("S-broken", "market", sold, "12.x", 7, sold + timedelta(minutes=10))
+
+
+def _doubtful() -> Sale:
+    """The one sale with a negative amount: it fails a rule of the contract, and waits for a steward."""
+    sold = FIRST_DAY + timedelta(days=8, hours=15)
+    return Sale("S-doubtful", "harbour", sold, "-24.50", 7, sold + timedelta(minutes=10))
 
 
 def _reduced(sale: Sale) -> str:

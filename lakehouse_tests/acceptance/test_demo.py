@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.domain.dispositions import Disposition
 from lakehouse.ledger import store
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
@@ -42,9 +44,9 @@ def test_every_row_is_accounted_for(home: Path) -> None:
     done = lakehouse_command(home, "account", "sales", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["arrival_date"]: line["rows"] for line in told} == per_day
-    kinds = ("applied", "superseded", "duplicate", "malformed")
+    kinds = [kind.value for kind in Disposition]
     assert all(sum(line[kind] for kind in kinds) == line["rows"] for line in told)
-    assert sum(line["malformed"] for line in told) == 1
+    assert [sum(line[kind] for line in told) for kind in ("malformed", "quarantined")] == [1, 1]
     silver = store.read(str(home / "lake" / "silver" / "sales"), ["record_key"])
     deleted = sum(line["applied"] for line in told) - len(silver)
     assert deleted > 0, "the deletes that count are applied too, and leave no row"
@@ -68,3 +70,48 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
     nobody = lakehouse_command(home, "trace", "sales", "nobody")
     assert nobody.returncode == 1
     assert "No row of bronze/sales has the key 'nobody'" in nobody.stderr
+
+
+def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
+    def revenue() -> dict[str, Decimal]:
+        rows = store.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"])
+        return {f"{row['event_date']}": row["revenue"] for row in rows.to_pylist()}
+
+    before = revenue()
+    listed = lakehouse_command(home, "quarantine", "list", "sales").stdout
+    assert "S-doubtful for 2024-11-09" in listed
+    assert "rule_failed: fails amount_is_positive; review by 2024-11-23" in listed
+    row = listed.splitlines()[0]
+    assert "amount  -24.50" in lakehouse_command(home, "quarantine", "show", "sales", row).stdout
+
+    done = lakehouse_command(home, "quarantine", "accept", "sales", row, "--by", "anna", "--reason", "a refund")
+    assert done.returncode == 0, done.stderr
+    assert "1 row accepted by anna" in done.stdout
+    assert "gold/revenue: 2024-11-09 restated" in done.stdout
+    after = revenue()
+    assert {day: after[day] - before[day] for day in after if after[day] != before[day]} == {"2024-11-09": Decimal("-24.50")}
+    assert "accepted by anna" in lakehouse_command(home, "trace", "sales", "S-doubtful").stdout
+    told = json.loads(lakehouse_command(home, "audit", "sales", "--actor", "anna", "--json").stdout)
+    assert (told["action_type"], told["reason"], told["impacted_kpis"]) == ("steward", "a refund", ["revenue@2024-11-09"])
+
+    days = ("--start-date", "2024-11-08", "--end-date", "2024-11-10")
+    done = lakehouse_command(home, "rebuild", "sales", *days, "--reason", "to be sure", "--runner-id", "eve")
+    assert done.returncode == 0, done.stderr
+    assert "3 event days are made again, 0 rows are judged otherwise" in done.stdout
+    assert "silver/sales: no day changed" in done.stdout
+    assert revenue() == after
+
+
+def test_what_cannot_be_decided_is_said(home: Path) -> None:
+    said = ("--by", "anna", "--reason", "because")
+    for arguments, expected in (
+        (("accept", "sales", *said), "name rows, a file of --ids, a filter"),
+        (("accept", "sales", "17", *said), "'17' is no row; write it as"),
+        (("reject", "sales", "abc:17", *said, "--no-restate"), "abc:17 is no sound row of bronze/sales"),
+        (("list", "sales", "--cause", "mood"), "--cause is one of"),
+        (("show", "sales", "abc:17"), "abc:17 neither waits nor has waited"),
+    ):
+        done = lakehouse_command(home, "quarantine", *arguments)
+        assert done.returncode != 0
+        assert expected in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+        assert "Traceback" not in done.stderr
