@@ -104,7 +104,8 @@ def newest(settings: Settings, source: str, ids: Collection[str] | None = None) 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
     """Per decision id the event days that it may change."""
+    found = store.read(path(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
     days: dict[str, set[date]] = {}
-    for one in all_of(settings, source):
-        days.setdefault(one.decision_id, set()).update(one.touched_days)
+    for row in [] if found is None else found.to_pylist():
+        days.setdefault(row["decision_id"], set()).update(row["touched_days"])
     return days

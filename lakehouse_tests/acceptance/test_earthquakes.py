@@ -20,6 +20,7 @@ from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.tables import apply, delta, publish, silver
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
+from lakehouse_tests.earthquakes_audit import AuditModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,13 +42,16 @@ def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark: SparkSession, lake: Settings) -> None:
     truth, daily = true_digests(), true_daily()
     catalog = load_catalog(None)
+    audited = AuditModel(catalog)
     with dg.DagsterInstance.ephemeral() as instance:
         for result in Replay(lake, catalog, "earthquakes", instance).days(list(span(FIRST, TENTH))):
             assert silver_digest(lake) == truth[result.arrival_date]
+            audited.check(lake, result.arrival_date)
             assert result.rows > 0
             assert result.malformed == 0
             if result.arrival_date in daily:
                 assert gold_daily(lake) == daily[result.arrival_date]
+        audited.check_all(lake)
 
         lake.now = None
         job = build_definitions(lake, catalog).resolve_implicit_global_asset_job_def()
@@ -84,16 +88,21 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
 @pytest.mark.timeout(5400)
 def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
     truth, daily = true_digests(), true_daily()
+    catalog = load_catalog(None)
+    audited = AuditModel(catalog)
     with dg.DagsterInstance.ephemeral() as instance:
-        replay = Replay(lake, load_catalog(None), "earthquakes", instance)
+        replay = Replay(lake, catalog, "earthquakes", instance)
         recomputed = 0
         for result in replay.days(list(span(FIRST, FIRST + timedelta(days=89)))):
             assert silver_digest(lake) == truth[result.arrival_date], result.arrival_date
+            audited.check(lake, result.arrival_date)
             if result.arrival_date in daily:
                 assert gold_daily(lake) == daily[result.arrival_date], result.arrival_date
             if result.arrival_date > TENTH:
                 recomputed += len(result.touched)
     assert recomputed <= 519
+    audited.check_all(lake)
+    assert audited.counts == {"late_merge": 46_852, "correction": 2_962}
 
 
 @pytest.mark.slow
