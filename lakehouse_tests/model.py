@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
 
 
@@ -53,23 +53,35 @@ def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Reco
     return alive
 
 
-def resent_days(records: Iterable[Record], max_shrink: float, accepted: Collection[tuple[str, int]]) -> list[Record]:
+def resent_days(
+    records: Iterable[Record],
+    max_shrink: float,
+    accepted: Collection[tuple[date, str]] = (),
+    barred: Mapping[tuple[date, str], int] | None = None,
+) -> tuple[list[Record], set[tuple[date, str]]]:
     """The records that live where a re-sent day replaces the day: of its newest file, the newest record of each key.
 
+    :param records: those that may count.
     :param max_shrink: a file that lacks more than this share of the rows of the file before it does not count.
-    :param accepted: rows, as (file, line), that a person accepted: their file counts for their day all the same.
+    :param accepted: days of files that a person accepted although they shrink the day.
+    :param barred: how many rows a person barred one by one, of a file's day: the file held them all the same.
+    :returns: these records, and the days of files that are held.
     """
     days: dict[date, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         if record.day is not None:
             days[record.day][record.file].append(record)
     alive: list[Record] = []
-    for files in days.values():
+    held: set[tuple[date, str]] = set()
+    for day, files in days.items():
         current: list[Record] = []
-        for file in sorted(files.values(), key=lambda rows: max(row.order for row in rows)):
-            waved_through = any((row.file, row.line) in accepted for row in file)
-            if waved_through or len(file) >= len(current) * (1 - max_shrink):
-                current = file
+        size = 0
+        for file, rows in sorted(files.items(), key=lambda item: max(row.order for row in item[1])):
+            held_of_day = len(rows) + (barred or {}).get((day, file), 0)
+            if (day, file) in accepted or held_of_day >= size * (1 - max_shrink):
+                current, size = rows, held_of_day
+            else:
+                held.add((day, file))
         newest = {row.key: row for row in sorted(current, key=lambda row: row.order)}
         alive += newest.values()
-    return alive
+    return alive, held

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakehouse.cli.console import catalog_with, errors, out
+from lakehouse.cli.console import catalog_with, confirmed, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.domain.dispositions import RowId
@@ -29,6 +29,7 @@ Overdue = Annotated[bool, typer.Option(help="Rows past their review deadline.")]
 All = Annotated[bool, typer.Option("--all", help="All rows that wait.")]
 By = Annotated[str, typer.Option(help="Who decides.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
+Yes = Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")]
 Restate = Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to Dagster's daemon.")]
 
 
@@ -48,6 +49,9 @@ def list_(
     from lakehouse.tables import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
+    if status not in {"any", *quarantine.STATUSES}:
+        msg = f"--status is one of {', '.join(quarantine.STATUSES)}, any"
+        raise typer.BadParameter(msg)
     wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=None if status == "any" else status)
     found = quarantine.entries(settings, catalog.sources[source], wanted)
     if as_json:
@@ -94,9 +98,10 @@ def _register(verdict: Decided, says: str) -> None:
         overdue: Overdue = False,
         all_: All = False,
         restate: Restate = True,
+        yes: Yes = False,
     ) -> None:
         wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue)
-        _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate)
+        _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate, yes=yes)
 
 
 _register("accept", "Let rows into silver, and restate exactly their days.")
@@ -114,6 +119,7 @@ def _decide(
     reason: str,
     everything: bool,
     restate: bool,
+    yes: bool,
 ) -> None:
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
     from lakehouse.cli.restating import say_waiting  # noqa: PLC0415
@@ -122,11 +128,12 @@ def _decide(
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    if named is not None and wanted.narrows:
-        raise typer.BadParameter("name rows or a filter, not both")
+    if (named is not None) + wanted.narrows + everything > 1:
+        raise typer.BadParameter("name rows, or a filter, or --all: one of the three")
     if named is None and not wanted.narrows and not everything:
         raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
     rows = [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted)] if named is None else named
+    confirmed(contract, yes=yes)
     if rows:
         taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)
         done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]

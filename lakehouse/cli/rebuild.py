@@ -32,7 +32,6 @@ def rebuild(
     if end_date < start_date:
         raise typer.BadParameter("--end-date lies before --start-date")
     confirmed(contract, yes=yes)
-    before = versions.newest_in_silver(settings, source)
 
     def session() -> SparkSession:
         return LakeSpark().session()
@@ -51,6 +50,6 @@ def rebuild(
         return
     now = versions.stamp(contract)
     out.print(f"{len(planned.days)} event days are made again, {planned.rows_judged_otherwise:,} rows are judged otherwise.")
-    out.print(f"code: {before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
-    out.print(f"contract: {before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
+    out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
+    out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
     restate(settings, catalog, source)

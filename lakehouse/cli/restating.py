@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakehouse.cli.console import errors, out
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import date
 
     from lakehouse.contracts import Catalog
@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-def restate(
-    settings: Settings, catalog: Catalog, source: str, days: Collection[date] = (), tags: Mapping[str, str] | None = None
-) -> None:
-    """Bring silver up to date on the days that wait, and on ``days``, then gold, and print what was written."""
+def restate(settings: Settings, catalog: Catalog, source: str) -> None:
+    """Bring silver up to date on the days that wait, then gold, and print what was written."""
     from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     with errors.status("bringing silver and gold up to date"), local_instance() as instance:
-        after = Replay(settings, catalog, source, instance, long_lived=False).catch_up(days, tags)
+        after = Replay(settings, catalog, source, instance, long_lived=False).catch_up()
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():

@@ -39,11 +39,12 @@ def trace(
 
 
 def _print_records(records: list[BronzeRow]) -> None:
-    """Two lines a record, never cut: a table would fold the files' names."""
+    """Some lines a record, never cut: a table would fold the files' names."""
     out.print("In Bronze", style="bold")
     for row in records:
         about = f" for {row.event_date}" if row.event_date else ""
         _say(f"  {row.arrival_date}  {row.change_op or 'unread'}{about}, {row.source_file}:{row.line_number}")
+        _say(f"              row {row.ingestion_id}:{row.line_number}")
         decided_by = f", {row.decided_by}" if row.decided_by else ""
         _say(f"              {row.disposition.value}: {row.because}{decided_by}")
         if row.decision:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 
+#: What gives another answer tomorrow.
+_BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
 Beyond = Literal["restate", "quarantine", "drop"]
 
 
@@ -22,6 +25,15 @@ class RowRule(Strict):
         "quarantine", description="What becomes of a row that fails: it is counted only, waits for a steward, or is refused."
     )
     description: str | None = None
+
+    @field_validator("sql")
+    @classmethod
+    def _repeatable(cls, value: str) -> str:
+        word = _BY_CHANCE.search(value)
+        if word:
+            msg = f"{word[0]!r}: a rule is judged by the row alone, so that a replay judges the same"
+            raise ValueError(msg)
+        return value
 
 
 class Quality(Strict):
@@ -112,7 +124,7 @@ class SyntheticKey(Strict):
     window: timedelta | None = Field(
         None,
         gt=timedelta(0),
-        description="Rows with equal fields whose event time lies in one window (from midnight UTC) are one.",
+        description="Rows with equal fields whose event time lies in one window are one.",
     )
 
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Share:
     """What one arrival holds of one event day.
 
+    :param rows: those that may count, and those that a steward has barred one by one.
     :param order: the greatest position in the total order among its rows, by which arrivals are newer or older.
-    :param accepted: whether a steward has accepted a row of it.
+    :param accepted: whether a steward has accepted it although it shrinks the day.
     """
 
     ingestion_id: str

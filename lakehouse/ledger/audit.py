@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import decisions, key_log, store
+from lakehouse.ledger import decisions, key_log, operations, redactions, store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -78,12 +78,14 @@ class Cause:
     def by_hand(self, key: str) -> Ruling | None:
         """What made the change of a key where that was no arrival."""
         by, reason = self.why.get("by"), self.why.get("reason")
-        if self.why.get("operation") == "bug_replay":
-            return Ruling("replay", by, reason)
         if key in self.redacted:
             return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
-        # Under the policies that overwrite, a word about one row brings in the other keys of its day.
-        decision = self.decided.get(key) or (None if self.ingestions else next(iter(self.decided.values()), None))
+        decision = self.decided.get(key)
+        if decision is None and self.why.get("operation") == "bug_replay":
+            return Ruling("replay", by, reason)
+        if decision is None and not self.ingestions:
+            # Under the policies that overwrite, a word about one row brings in the other keys of its day.
+            decision = next(iter(self.decided.values()), None)
         if decision is not None:
             return Ruling("steward", decision.by, decision.reason)
         return None if self.ingestions else Ruling("backfill", by or "lakehouse", reason or "made again from Bronze")
@@ -111,10 +113,10 @@ def cause(settings: Settings, source: str, metadata: str | None, redacted: Itera
     """
     why = _object(metadata)
     ids = set(why.get("ingestions", ()))
-    ingestions = frozenset(one for one in ids if not one.startswith(("decision:", "redaction:", "operation:")))
+    ingestions = frozenset(one for one in ids if not one.startswith((decisions.PREFIX, redactions.PREFIX, operations.PREFIX)))
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
-    if any(one.startswith("decision:") for one in ids):
+    if any(one.startswith(decisions.PREFIX) for one in ids):
         by_row = {one.row: one for one in decisions.all_of(settings, source) if one.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]

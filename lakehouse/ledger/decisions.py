@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Decided = Literal["accept", "reject", "duplicate"]
 VERDICTS: tuple[Decided, ...] = get_args(Decided)
-_PREFIX = "decision:"
+PREFIX = "decision:"
 _SCHEMA = pa.schema(
     [
         ("decision_id", pa.string()),
@@ -34,6 +34,7 @@ _SCHEMA = pa.schema(
         ("by", pa.string()),
         ("reason", pa.string()),
         ("decided_at", pa.timestamp("us", "UTC")),
+        ("about_file", pa.bool_()),
         ("touched_days", pa.list_(pa.date32())),
     ]
 )
@@ -43,6 +44,7 @@ _SCHEMA = pa.schema(
 class Decision:
     """What one steward said about one row. ``number`` counts the decisions on that row, from 1.
 
+    ``about_file`` says that the row waited because its file would shrink its day, so that the word is about the file;
     ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the row's
     key may live.
     """
@@ -55,6 +57,7 @@ class Decision:
     reason: str
     decided_at: datetime
     number: int = 1
+    about_file: bool = False
     decision_id: str = ""
     touched_days: list[date] = field(default_factory=list)
 
@@ -79,8 +82,8 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
 
     :returns: the id that they share.
     """
-    text = "\n".join(sorted(f"{one.row}{one.number}{one.verdict}{one.by}{one.reason}" for one in decided))
-    decision_id = _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    text = "\n".join(sorted(f"{one.row}|{one.number}|{one.verdict}|{one.by!r}|{one.reason!r}" for one in decided))
+    decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     rows = [asdict(one) | {"decision_id": decision_id} for one in decided]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
     store.append(path(settings, source), table, options=settings.storage_options, app_id=decision_id)

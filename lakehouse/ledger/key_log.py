@@ -104,6 +104,21 @@ def days(settings: Settings, source: str) -> set[date]:
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 
+def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
+    """The keys that these ingestions speak of, and the event days of their own rows."""
+    wanted = {"ingestion_id": ingestion_ids}
+    found = store.read(path(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
+    if found is None:
+        return set(), set()
+    return set(found["record_key"].to_pylist()), {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+
+
+def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
+    """The claims of an ingestion, as they were judged when it was logged."""
+    found = store.read(path(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options)
+    return SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
+
+
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys that these ingestions speak of."""
     wanted = {"ingestion_id": ingestion_ids}

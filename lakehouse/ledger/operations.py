@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-_PREFIX = "operation:"
+PREFIX = "operation:"
 _SCHEMA = pa.schema(
     [
         ("source", pa.string()),
@@ -34,6 +34,7 @@ _SCHEMA = pa.schema(
         ("contract_after", pa.string()),
         ("rows_judged_otherwise", pa.int64()),
         ("touched_days", pa.list_(pa.date32())),
+        ("attempt", pa.int64()),
         ("recorded_at", pa.timestamp("us", "UTC")),
     ]
 )
@@ -59,6 +60,7 @@ class Operation:
     recorded_at: datetime
     rows_judged_otherwise: int = 0
     touched_days: list[date] = field(default_factory=list)
+    attempt: int = 1
     operation_id: str = ""
 
     @property
@@ -72,8 +74,8 @@ def record(settings: Settings, entry: Operation) -> str:
 
     :returns: its id.
     """
-    text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}"
-    operation_id = _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}{entry.attempt}"
+    operation_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     store.append(
         settings.table("ops", "operations"),
         pa.Table.from_pylist([asdict(entry) | {"operation_id": operation_id}], schema=_SCHEMA),

@@ -1,4 +1,4 @@
-"""``ops/applications``: which ingestions, decisions and redactions have been applied to which event days of silver.
+"""``ops/applications``: which ingestions, decisions, redactions and operations silver has applied, to which event days.
 
 Losing this table loses nothing: what is applied again changes nothing, because silver is a function of Bronze.
 """
@@ -62,13 +62,18 @@ def record(
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver, each with the ids of the ingestions, decisions and redactions that it waits for."""
+    """The event days that wait for silver, each with the ids of what it waits for: see :func:`is_by_hand`."""
     waiting: dict[date, set[str]] = defaultdict(set)
     for day, entries in pending_entries(settings, source).items():
         waiting[day] |= {entry.ingestion_id for entry in entries}
     for day, ids in pending_by_hand(settings, source).items():
         waiting[day] |= ids
     return dict(waiting)
+
+
+def is_by_hand(one: str) -> bool:
+    """Whether an id is that of a decision, a redaction or an operation, and not of an ingestion."""
+    return one.startswith((decisions.PREFIX, redactions.PREFIX, operations.PREFIX))
 
 
 def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:

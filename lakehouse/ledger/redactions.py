@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-_PREFIX = "redaction:"
+PREFIX = "redaction:"
 _SCHEMA = pa.schema(
     [
         ("redaction_id", pa.string()),
@@ -58,7 +58,7 @@ def record(settings: Settings, source: str, entry: Redaction) -> str:
     :returns: its id.
     """
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
-    redaction_id = _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    redaction_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     table = pa.Table.from_pylist([asdict(entry) | {"redaction_id": redaction_id}], schema=_SCHEMA)
     store.append(path(settings, source), table, options=settings.storage_options, app_id=redaction_id)
     return redaction_id

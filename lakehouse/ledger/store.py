@@ -93,6 +93,12 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
     rows = table.to_pyarrow_dataset(
         filesystem=_local(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
     )
+    if columns is not None and (new := [name for name in columns if name not in rows.schema.names]):
+        # A table that was written before the contract named these columns: they are empty in it.
+        found = read_version(table, [name for name in columns if name not in new], where)
+        for name in new:
+            found = found.append_column(name, pa.nulls(len(found)))
+        return found.select(list(columns))
     wanted, condition = None if columns is None else list(columns), _condition(where, rows.schema)
     try:
         return rows.to_table(columns=wanted, filter=condition)
@@ -207,7 +213,11 @@ def upsert(
     if partition_by:
         partitions = ", ".join(f"'{value}'" for value in sorted({str(one) for one in rows[partition_by].to_pylist()}))
         same = f"t.{partition_by} IN ({partitions}) AND {same}"
-    differs = " OR ".join(f"(t.{name} IS DISTINCT FROM s.{name})" for name in rows.column_names if name not in keys)
+    there = {item.name for item in table.schema().fields}
+    told = [name for name in rows.column_names if name not in keys]
+    differs = " OR ".join(
+        f"(t.{name} IS DISTINCT FROM s.{name})" if name in there else f"(s.{name} IS NOT NULL)" for name in told
+    )
     merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
     did = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(did["num_target_rows_inserted"] + did["num_target_rows_updated"])

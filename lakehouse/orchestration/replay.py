@@ -123,14 +123,11 @@ class Replay:
             seconds=round(perf_counter() - start, 3),
         )
 
-    def catch_up(self, days: Collection[date] = (), tags: Mapping[str, str] | None = None) -> CaughtUp:
-        """Bring silver up to date on all days that wait, and on ``days``; then gold on exactly those that this concerns.
-
-        :param tags: what the runs of silver carry.
-        """
-        touched = sorted({*progress.pending(self._settings, self._source), *days})
+    def catch_up(self) -> CaughtUp:
+        """Bring silver up to date on all days that wait, then gold on exactly those that this concerns."""
+        touched = sorted(progress.pending(self._settings, self._source))
         if touched:
-            self.run(dg.AssetKey(["silver", self._source]), touched, tags)
+            self.run(dg.AssetKey(["silver", self._source]), touched)
         restated: dict[str, list[date]] = {}
         causes: dict[str, dict[str, int]] = {}
         for metric in self._metrics:

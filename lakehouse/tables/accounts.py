@@ -182,7 +182,7 @@ def _rulings(
     if contract.materialization.reprocess_policy == "merge":
         verdicts_ = _by_merge(settings, contract, by_key, log)
     else:
-        verdicts_ = _by_arrival(settings, contract, by_key)
+        verdicts_ = _by_arrival(settings, contract, by_key, log)
     for row_id, verdict in verdicts_.items():
         if verdict.disposition is Disposition.QUARANTINED:
             ruled[row_id] = _Ruled(verdict, said[row_id][0], Reason.SHRUNKEN_PARTITION.value, verdict.because)
@@ -204,13 +204,17 @@ def _by_merge(
     return decided
 
 
-def _by_arrival(settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]]) -> dict[RowId, Verdict]:
+def _by_arrival(
+    settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]], log: pa.Table | None
+) -> dict[RowId, Verdict]:
     """All rows, or those of the arrival that its day (or the table) is made of."""
     every = [claim for found in by_key.values() for claim in found]
     if contract.materialization.reprocess_policy == "append":
         return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
     chosen = claims.choices(settings, contract, {claim.event_date for claim in every if claim.event_date})
     decided: dict[RowId, Verdict] = {}
+    contested = [key for key, found in by_key.items() if len({claim.ingestion_id for claim in found}) < len(found)]
+    content = _content(settings, contract, contested, _arrival_days(log, contested))
     each_day = contract.materialization.reprocess_policy == "overwrite_partition_safe"
     for found in by_key.values():
         contending: dict[date | None, list[Claim]] = defaultdict(list)
@@ -224,7 +228,9 @@ def _by_arrival(settings: Settings, contract: SourceContract, by_key: Mapping[st
             else:
                 decided[claim.row] = Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
         for each in contending.values():
-            decided |= verdicts(each, {}, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None)
+            decided |= verdicts(
+                each, content, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None
+            )
     return decided
 
 

@@ -6,6 +6,7 @@ What is judged is Bronze, so that a judgement can be made again. The rules thems
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,7 @@ from lakehouse.domain.admission import ADMITTED, Judgement, judge, lateness
 from lakehouse.ledger import key_log, store
 from lakehouse.tables import bronze, frames
 from lakehouse.tables.schema import bronze_columns
+from lakehouse.tables.session import without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +49,8 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
     failed = failing(settings, contract, session(), where) if rules else {}
-    watermarks = contract.lateness.watermark or contract.lateness.by
+    watermarks = contract.lateness.watermark is not None or contract.lateness.by is not None
+    bounds_of = cache(contract.lateness.of_type)
     zone = ZoneInfo(contract.clocks.timezone)
     verdicts: list[Judgement] = []
     needed = ("ingestion_id", "line_number", "event_ts", "event_date", "arrival_ts", typed_by, "malformed_reason")
@@ -58,7 +61,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
             verdicts.append(ADMITTED)
             continue
         late = lateness(event_ts, event_date, arrival_ts, zone)
-        bounds = contract.lateness.of_type(None if kind is None else str(kind))
+        bounds = bounds_of(None if kind is None else str(kind))
         verdicts.append(judge(late, bounds, failed.get((ingestion_id, line), []), rules))
     rules_failed = [failed.get(row, []) for row in zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())]
     said = {
@@ -77,8 +80,15 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
 def failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> dict[RowId, list[str]]:
     """Per row the names of the row rules that it fails; deletes have no content to judge.
 
+    What cannot be worked out for a row (a division by zero, a text that is no number) is NULL, and NULL is no failure.
+
     :raises RuleError: for a rule that Spark cannot run.
     """
+    with without_ansi(spark):
+        return _failing(settings, contract, spark, where)
+
+
+def _failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> dict[RowId, list[str]]:
     rules = contract.quality.named_rules
     columns = [name for name, _ in bronze_columns(contract)]
     rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), columns, where)

@@ -61,9 +61,9 @@ def update(
     source = contract.dataset
     target = silver.path(settings, source)
     waiting = {day: ids for day, ids in progress.pending(settings, source).items() if day in days}
-    by_hand = progress.pending_by_hand(settings, source)  # a decision may end what a merge's guard would keep
     merges = contract.materialization.reprocess_policy == "merge"
-    merged = frozenset(day for day in waiting if merges and day not in by_hand)
+    # Not where a person said something: that may end what a merge's guard would keep.
+    merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(progress.is_by_hand, ids)))
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
     before = delta.version(settings, target)

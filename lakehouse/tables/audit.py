@@ -96,16 +96,8 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     # Redacted while this ran, or by somebody who was stopped before the older rows were masked.
     for entry in redactions.all_of(settings, source) if written else ():
         if entry not in known or entry.redaction_id in named:
-            redact(settings, source, entry.record_key, entry.fields)
+            audit.redact(settings, source, entry.record_key, entry.fields)
     return written
-
-
-def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:
-    """Take the values of a key's fields out of the rows that were written before; idempotent.
-
-    :returns: how many rows were rewritten.
-    """
-    return audit.redact(settings, source, key, fields)
 
 
 class _Rows:

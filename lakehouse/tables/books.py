@@ -17,7 +17,7 @@ from lakehouse.tables import accounts, bronze
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -67,25 +67,28 @@ def quarantine_path(settings: Settings, source: str) -> str:
 
 def after_ingestion(settings: Settings, contract: SourceContract, arrival: date, ingestion_id: str, malformed: int) -> None:
     """Enter the rows of an ingestion, and what they changed about older rows."""
-    keys = set(key_log.keys_of(settings, contract.dataset, [ingestion_id]).to_pylist())
-    days = key_log.days_by_key(settings, contract.dataset, keys)
-    rows = _concerned(settings, contract, keys, set().union(*days.values()))
-    if malformed:
-        own = accounts.rows(settings, contract, arrival_days=[arrival], ingestion_ids=[ingestion_id])
-        rows += [row for row in own if row.disposition is Disposition.MALFORMED]
-    _enter(settings, contract, rows)
+    keys, days = key_log.spoken_of(settings, contract.dataset, [ingestion_id])
+
+    def concerned() -> list[BronzeRow]:
+        rows = _concerned(settings, contract, keys, days)
+        if malformed:
+            own = accounts.rows(settings, contract, arrival_days=[arrival], ingestion_ids=[ingestion_id])
+            rows += [row for row in own if row.disposition is Disposition.MALFORMED]
+        return rows
+
+    _enter(settings, contract, concerned)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
     """Enter what a decision or a redaction about some keys, living on some days, changed."""
-    _enter(settings, contract, _concerned(settings, contract, keys, days))
+    _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Enter every row whose key has been on some event days."""
     claims = store.read(key_log.path(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options)
     keys = set() if claims is None else set(claims["record_key"].to_pylist())
-    _enter(settings, contract, _concerned(settings, contract, keys, days))
+    _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
 
 
 def _concerned(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> list[BronzeRow]:
@@ -98,7 +101,23 @@ def _concerned(settings: Settings, contract: SourceContract, keys: set[str], day
     return accounts.rows(settings, contract, arrival_days=key_log.arrival_days(settings, source, "event_date", touched))
 
 
-def _enter(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
+def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[], list[BronzeRow]]) -> None:
+    """Write what is true of the rows; again, where somebody said something new while it was found out."""
+    while True:
+        before = _inputs(settings, contract.dataset)
+        _write(settings, contract, concerned())
+        if _inputs(settings, contract.dataset) == before:
+            return
+
+
+def _inputs(settings: Settings, source: str) -> list[int]:
+    """The versions of the tables that the account is made from."""
+    tables = (key_log.path(settings, source), decisions.path(settings, source), redactions.path(settings, source))
+    found = [store.open_table(path, settings.storage_options) for path in tables]
+    return [-1 if table is None else table.version() for table in found]
+
+
+def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
     source, options = contract.dataset, settings.storage_options
     said = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
     said["disposition"] = [one.value for one in said["disposition"]]
@@ -111,8 +130,9 @@ def _enter(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) 
 def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
     """The quarantine's rows for those that wait or waited, with redacted fields empty."""
     source, options = contract.dataset, settings.storage_options
-    known = store.read(quarantine_path(settings, source), ["ingestion_id", "line_number"], None, options)
-    before = set() if known is None else set(zip(known["ingestion_id"].to_pylist(), known["line_number"].to_pylist()))
+    asked = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
+    known = store.read(quarantine_path(settings, source), asked, None, options)
+    before = {tuple(row.values())[:2]: tuple(row.values())[2:] for row in ([] if known is None else known.to_pylist())}
     wanted = {
         (row.ingestion_id, row.line_number): row
         for row in rows
@@ -140,12 +160,13 @@ def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]
         for name, keys in hidden.items():
             if row.record_key in keys:
                 content |= {name: None, "raw_payload": None}
+        why_then = before.get(row_id, (None, None))
         status = "open" if row.disposition is Disposition.QUARANTINED else _STATUS[decision.verdict] if decision else "released"
         entries.append(
             content
             | {
-                "quarantine_reason": row.reason,
-                "quarantine_detail": row.because if status == "open" else row.detail,
+                "quarantine_reason": row.reason or why_then[0],
+                "quarantine_detail": row.because if status == "open" else row.detail or why_then[1],
                 "quarantine_since": content["arrival_ts"],
                 "quarantine_review_by": content["arrival_ts"] + contract.lateness.review_within,
                 "quarantine_status": status,

@@ -6,7 +6,7 @@ one claim wins its key is in ``silver`` and ``domain.dispositions``.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -73,26 +73,34 @@ def choices(
     log = store.read(key_log.path(settings, source), ["event_date", *ORDER, "standing"], where, options)
     decided = decisions.newest(settings, source, ids)
     shares: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
+    barred_by_hand: Counter[tuple[date, str]] = Counter()
     accepted = set()
     for row in [] if log is None else log.to_pylist():
-        row_id = (row["ingestion_id"], row["line_number"])
-        if row["event_date"] is None or not is_admitted(row_id, row["standing"], decided):
+        if row["event_date"] is None:
             continue
-        place = (row["event_date"], row["ingestion_id"])
-        shares[place].append(tuple(row[name] for name in ORDER))
-        if row_id in decided:
+        row_id, place = (row["ingestion_id"], row["line_number"]), (row["event_date"], row["ingestion_id"])
+        decision = decided.get(row_id)
+        if is_admitted(row_id, row["standing"], decided):
+            shares[place].append(tuple(row[name] for name in ORDER))
+        elif decision is not None:
+            barred_by_hand[place] += 1  # the file did hold it: rejecting rows of a file must not bring an older one back
+        if decision is not None and decision.admits and decision.about_file:
             accepted.add(place)
     by_day: dict[date, list[Share]] = defaultdict(list)
-    for (day, ingestion_id), orders in shares.items():
-        by_day[day].append(Share(ingestion_id, len(orders), max(orders), (day, ingestion_id) in accepted))
+    for place, orders in shares.items():
+        day, ingestion_id = place
+        by_day[day].append(Share(ingestion_id, len(orders) + barred_by_hand[place], max(orders), place in accepted))
     if whole_table:
         choice = policies.newest(share for found in by_day.values() for share in found)
         return dict.fromkeys(days, choice)
     return {day: policies.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}
 
 
-def of_holders(spark: SparkSession, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
-    """The claims of the arrivals that were chosen for their day."""
+def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
+    """The claims of the arrivals that were chosen: for their day, or for the whole table."""
+    if contract.materialization.reprocess_policy == "overwrite_all":
+        holders = {choice.holder for choice in chosen.values() if choice.holder}
+        return claims.where(F.col("ingestion_id").isin(sorted(holders)))  # on all days: a key contends on all of them
     schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
     rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
     return claims.join(

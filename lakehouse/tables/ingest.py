@@ -93,8 +93,8 @@ class Ingest:
                 bronze.append(frame, self._settings, self._source, print_.content_hash, why)
         where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
         rows = admission.judged(self._settings, self._contract, self._session, where)
-        said = key_log.claims(rows)
-        key_log.append(self._settings, self._source, print_.ingestion_id, said)
+        key_log.append(self._settings, self._source, print_.ingestion_id, key_log.claims(rows))
+        said = key_log.of_ingestion(self._settings, self._source, print_.ingestion_id)  # a stopped run may have judged it before
         admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
         own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
         own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)

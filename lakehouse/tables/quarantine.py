@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.domain.dispositions import RowId
     from lakehouse.settings import Settings
 
+STATUSES = ("open", "accepted", "rejected", "duplicate", "released")
 CAUSES = tuple(reason.value for reason in Reason)
 
 

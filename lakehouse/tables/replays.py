@@ -6,7 +6,7 @@ process was stopped in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from lakehouse.ledger import key_log, operations, progress, store
 from lakehouse.ledger.operations import Operation
-from lakehouse.tables import admission, books, claims, silver, versions
+from lakehouse.tables import admission, books, bronze, claims, delta, silver, versions
+from lakehouse.tables.schema import bronze_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +32,11 @@ _CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 @dataclass(frozen=True)
 class Planned:
-    """The event days that wait to be made again, and how many rows are judged otherwise than when they came."""
+    """The event days that wait to be made again, how many rows are judged otherwise, and the versions that silver is of."""
 
     days: list[date]
     rows_judged_otherwise: int
+    before: dict[str, str | None]
 
 
 def plan(
@@ -52,6 +54,7 @@ def plan(
     Days outside of the range are among the planned ones where a row that is judged otherwise reaches them.
     """
     source = contract.dataset
+    delta.align(session, settings, bronze.path(settings, source), bronze_columns(contract))
     known = key_log.days(settings, source) | _days_of_silver(settings, source)
     in_range = {day for day in known if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)
@@ -71,7 +74,7 @@ def plan(
         contract_before=before["contract"],
         contract_after=now["contract"],
         recorded_at=settings.clock(),
-        rows_judged_otherwise=len(otherwise),
+        rows_judged_otherwise=pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0,
         touched_days=sorted(days),
     )
     stopped = _stopped_before(settings, entry)
@@ -79,10 +82,12 @@ def plan(
         operations.record(settings, entry)
     if len(otherwise):
         store.upsert(key_log.path(settings, source), otherwise, _CLAIM, options=settings.storage_options)
+        # Once more: a run of silver may have answered the first record before the rows were judged.
+        operations.record(settings, replace(entry, attempt=2))
     planned = days.union(*(one.touched_days for one in stopped))
     if planned:
         books.after_rebuild(settings, contract, planned)
-    return Planned(sorted(planned), len(otherwise))
+    return Planned(sorted(planned), entry.rows_judged_otherwise, before)
 
 
 def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:

@@ -76,6 +76,18 @@ def spark_options(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
+def without_ansi(spark: SparkSession) -> Iterator[None]:
+    """Inside, an expression that fails for one row is NULL there, and does not end the query."""
+    option = "spark.sql.ansi.enabled"
+    before = spark.conf.get(option)
+    spark.conf.set(option, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(option, before)
+
+
+@contextmanager
 def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterator[None]:
     """Plan what happens inside for many rows, where there are many: then generating code pays."""
     if settings.spark_profile == "large" or not many:

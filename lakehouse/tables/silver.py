@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, key_log, redactions, store
 from lakehouse.tables import bronze, claims, delta, frames
-from lakehouse.tables.schema import ORDER, ddl, silver_columns
+from lakehouse.tables.schema import ORDER, bronze_columns, ddl, silver_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -63,7 +63,7 @@ def state(
     """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
 
     :param ids: only what these ingestions brought and these decisions said, so that any earlier state can be made again
-        (R10); redactions always count.
+        (R10); redactions always count, and rows are judged as they were last.
     """
     log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
     if ids is not None:
@@ -93,7 +93,7 @@ def _living(
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
     else:
-        counting = claims.of_holders(spark, counting, claims.choices(settings, contract, days, ids))
+        counting = claims.of_holders(spark, contract, counting, claims.choices(settings, contract, days, ids))
     each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
     return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
 
@@ -115,7 +115,7 @@ def merge(
     while True:
         before = delta.version(settings, target)
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
-        delta.merge(spark, source, target, _merge_clauses(contract, days), why)
+        delta.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
         if delta.version(settings, target) <= before + 1:
             return
         # Another writer committed since the key log was read: what it brought may outrank a row written here.
@@ -129,15 +129,21 @@ def rebuild(
     :returns: the days that were.
     """
     target = path(settings, contract.dataset)
-    wanted = state(spark, settings, contract, days).persist()
-    try:
-        current = spark.read.format("delta").load(target).where(_on(days))
-        different = changed_days(current, wanted)
-        if different:
-            delta.replace_days(wanted.where(_on(different)), target, different, why)
-        return different
-    finally:
-        wanted.unpersist()
+    written: set[date] = set()
+    while True:
+        before = delta.version(settings, target)
+        wanted = state(spark, settings, contract, days).persist()
+        try:
+            current = spark.read.format("delta").load(target).where(_on(days))
+            different = changed_days(current, wanted)
+            if different:
+                delta.replace_days(wanted.where(_on(different)), target, different, why)
+        finally:
+            wanted.unpersist()
+        written |= different
+        if delta.version(settings, target) <= before + bool(different):
+            return written
+        # Another writer committed since Bronze was read: Delta sees no conflict, for its transaction began with the write.
 
 
 def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
@@ -149,11 +155,12 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
 
 
 def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
-    """Make silver's table where there is none; one that is there gets the columns that are new in the contract.
+    """Make silver's table where there is none; it and Bronze get the columns that are new in the contract.
 
     :raises SchemaChangeError: where a column has another type in the contract than in the table.
     """
     target = path(settings, contract.dataset)
+    delta.align(lambda: spark, settings, bronze.path(settings, contract.dataset), bronze_columns(contract))
     delta.align(lambda: spark, settings, target, silver_columns(contract))
     if delta.version(settings, target) < 0:
         delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
@@ -162,10 +169,13 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
 def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
     """The query of a view that shows the newest row of each key, for a source kept under ``append``."""
     address = path(settings, contract.dataset)
-    table = f"delta.`{address}`" if engine == "spark" else f"delta_scan('{address}')"
+    if engine == "spark":
+        quote, table = "`", "delta.`" + address.replace("`", "``") + "`"
+    else:
+        quote, table = '"', "delta_scan('" + address.replace("'", "''") + "')"
     order = ", ".join(f"{name} DESC" for name in ORDER)
     numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
-    columns = ", ".join(name for name, _ in silver_columns(contract))
+    columns = ", ".join(f"{quote}{name}{quote}" for name, _ in silver_columns(contract))
     return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
 
 
@@ -209,9 +219,13 @@ def _claims_of_keys(
     return log.join(spoken_of, "record_key", "left_semi")
 
 
-def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
-    """The guard lets nothing older than the row in place through, but for keys where a retirement changed the rule."""
+def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:
+    """The guard lets nothing older than the row in place through, but for keys where a retirement changed the rule.
+
+    :param gone: columns of the table that the contract has no more; nothing of an older record may stay in them.
+    """
     columns = [name for name, _ in silver_columns(contract)]
+    sets = [f"t.`{name}` = s.`{name}`" for name in columns] + [f"t.`{name}` = NULL" for name in gone]
     ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
     theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
@@ -219,10 +233,17 @@ def _merge_clauses(contract: SourceContract, days: Collection[date]) -> str:
     return f"""
         ON t.event_date IN ({delta.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
         WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
-        WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(f"t.`{name}` = s.`{name}`" for name in columns)}
+        WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(sets)}
         WHEN NOT MATCHED AND s._lives AND s._present THEN
             INSERT ({", ".join(f"`{name}`" for name in columns)}) VALUES ({", ".join(f"s.`{name}`" for name in columns)})
     """  # noqa: S608
+
+
+def _gone(settings: Settings, contract: SourceContract) -> list[str]:
+    """The columns of silver that the contract has no more."""
+    table = store.open_table(path(settings, contract.dataset), settings.storage_options)
+    known = {name for name, _ in silver_columns(contract)}
+    return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
 
 
 def _bronze_rows(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from lakehouse.ledger import decisions, key_log, redactions, store
+from lakehouse.domain.admission import Reason
+from lakehouse.ledger import audit, decisions, key_log, redactions, store
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import audit, books
+from lakehouse.tables import books, quarantine
+from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,39 +48,40 @@ def decide(
     """
     _signed(by, reason)
     source = contract.dataset
-    keys = _keys_of_rows(settings, contract, rows)
-    missing = sorted(set(rows) - keys.keys())
+    said = _claims_of_rows(settings, contract, rows)
+    missing = sorted(set(rows) - said.keys())
     if missing:
         msg = f"{_named(missing[0])} is no sound row of bronze/{source}; 'lakehouse quarantine list {source}' shows the rows"
         raise StewardError(msg)
     before = decisions.newest(settings, source)
-    holds = [
+    repeated = {
         row
         for row in rows
         if row in before and (before[row].verdict, before[row].by, before[row].reason) == (verdict, by, reason)
-    ]
-    repeated = set(holds)
-    days = key_log.days_by_key(settings, source, {key for own in keys.values() for key in own})
-    overwrites_all = contract.materialization.reprocess_policy == "overwrite_all"
-    every_day = key_log.days(settings, source) if overwrites_all else set()
+    }
+    held = quarantine.entries(settings, contract, Wanted(cause=Reason.SHRUNKEN_PARTITION.value, rows=rows))
+    held_files = {quarantine.row_id(entry) for entry in held}
+    days = _touched_days(settings, contract, said)
     decided = [
         Decision(
             ingestion_id=row[0],
             line_number=row[1],
-            record_key=keys[row][0],
+            record_key=said[row][0]["record_key"],
             verdict=verdict,
             by=by,
             reason=reason,
             decided_at=settings.clock(),
             number=before[row].number + 1 if row in before else 1,
-            touched_days=sorted(every_day.union(*(days[key] for key in keys[row]))),
+            about_file=row in held_files,
+            touched_days=sorted(days[row]),
         )
         for row in sorted(rows)
         if row not in repeated
     ]
     if decided:
         decisions.record(settings, source, decided)
-    books.after_decision(settings, contract, set(days), set().union(*days.values()))
+    keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
+    books.after_decision(settings, contract, keys, set().union(*days.values()))
     touched = set().union(*(one.touched_days for one in decided)) if decided else set()
     return Taken(len(decided), len(repeated), sorted(touched))
 
@@ -124,21 +125,32 @@ def _signed(by: str, reason: str) -> None:
         raise StewardError(msg)
 
 
-def _keys_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[str]]:
-    """Per row the keys that it makes a claim about, its own first."""
+def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
+    """Per row the claims that it makes (key and event day), the one about its own key first."""
     path, options = key_log.path(settings, contract.dataset), settings.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
-    found = store.read(path, ["ingestion_id", "line_number", "record_key", "kind"], where, options)
-    keys: dict[RowId, list[str]] = {}
+    found = store.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    claims_of: dict[RowId, list[dict[str, Any]]] = {}
     wanted = set(rows)
-    if found is None:
-        return keys
-    own_first = found.append_column("retires", pc.equal(found["kind"], "retire")).sort_by("retires")
-    for claim in own_first.to_pylist():
+    for claim in sorted([] if found is None else found.to_pylist(), key=lambda claim: claim["kind"] == "retire"):
         row = (claim["ingestion_id"], claim["line_number"])
         if row in wanted:
-            keys.setdefault(row, []).append(claim["record_key"])
-    return keys
+            claims_of.setdefault(row, []).append(claim)
+    return claims_of
+
+
+def _touched_days(
+    settings: Settings, contract: SourceContract, said: dict[RowId, list[dict[str, Any]]]
+) -> dict[RowId, set[date]]:
+    """Per row the event days whose content a word about it may change, under the source's policy."""
+    policy = contract.materialization.reprocess_policy
+    own = {row: {claim["event_date"] for claim in claims_ if claim["event_date"]} for row, claims_ in said.items()}
+    if policy == "merge":
+        keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
+        of_key = key_log.days_by_key(settings, contract.dataset, keys)
+        return {row: own[row].union(*(of_key[claim["record_key"]] for claim in said[row])) for row in said}
+    every_day = key_log.days(settings, contract.dataset) if policy == "overwrite_all" else set()
+    return {row: days | every_day for row, days in own.items()}
 
 
 def _named(row: RowId) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
+_LOOK_BACK = 20
+
 
 @cache
 def code() -> str:
@@ -42,8 +44,11 @@ def stamp(contract: SourceContract) -> dict[str, str]:
 def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
     """The code and the contract that made silver's newest commit; None where no commit tells."""
     table = store.open_table(silver.path(settings, source), settings.storage_options)
-    for commit in [] if table is None else table.history():
-        why = json.loads(commit.get("userMetadata") or "{}")
+    for commit in [] if table is None else table.history(_LOOK_BACK):
+        try:
+            why = json.loads(commit.get("userMetadata") or "{}")
+        except ValueError:  # a commit by somebody else
+            continue
         if "code" in why:
             return {"code": why["code"], "contract": why.get("contract")}
     return {"code": None, "contract": None}

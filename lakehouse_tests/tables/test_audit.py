@@ -166,8 +166,8 @@ def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, 
         arrive(lake, SECOND, row("a", 4712, "02-01T10:00", "02-02T12:00", "correct"))
     entry = Redaction("a", ["amount"], "dana", "asked for it", settings.clock(), touched_days=[FIRST])
     redactions.record(settings, "events", entry)
-    assert audit.redact(settings, "events", "a", ["amount"]) == 1
-    assert audit.redact(settings, "events", "a", ["amount"]) == 0
+    assert log.redact(settings, "events", "a", ["amount"]) == 1
+    assert log.redact(settings, "events", "a", ["amount"]) == 0
     lake.update()
     hidden = {"amount": "[redacted]"}
     rows = told(lake, *VALUES, "actor", "reason")

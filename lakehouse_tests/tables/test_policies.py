@@ -121,12 +121,42 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 
+def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_partition_safe", lateness={"watermark": "P32D", "beyond": "quarantine"})
+    send(lake, 0, A, B, D)
+    send(lake, 2, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
+    entry = quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]
+    assert entry["quarantine_reason"] == "beyond_watermark"
+    row = [quarantine.row_id(entry)]
+    stewardship.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
+    lake.update()
+    assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)], "one row of three: now its file would shrink the day"
+    assert quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]["quarantine_reason"] == "shrunken_partition"
+    stewardship.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
+    lake.update()
+    assert content(lake) == [("a", 1, 7)]
+
+
+def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, spark) -> None:
+    lake = lake_under(settings, spark, "overwrite_partition_safe")
+    send(lake, 0, A, B, D)
+    send(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
+    newest = accounts.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
+    bad = [(row.ingestion_id, row.line_number) for row in newest if row.record_key in {"a", "b"}]
+    stewardship.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
+    lake.update()
+    assert content(lake) == [("d", 1, 9)]
+
+
 def test_the_newest_arrival_is_the_table(settings, spark) -> None:
     lake = lake_under(settings, spark, "overwrite_all")
     send(lake, 0, A, B, C)
     assert send(lake, 1, D, "d,5,2024-01-02T12:00:00Z") == {FIRST, SECOND}
     assert content(lake) == [("d", 2, 5)], "one key lives once"
     assert became(lake) == {"applied": 1, "superseded": 4}
+    version = lake.silver_version()
+    lake.update([FIRST])
+    assert lake.silver_version() == version, "made again alone, a day comes out the same"
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 

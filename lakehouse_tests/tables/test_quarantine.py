@@ -180,6 +180,28 @@ def test_a_rule_that_is_no_condition_is_named(settings, spark) -> None:
     assert len(lake.ingest(ON_TIME).ingested) == 1, "mended, the file goes on where it stopped"
 
 
+def test_a_rule_that_cannot_be_worked_out_for_a_row_holds_nothing_up(settings, spark) -> None:
+    rules = [{"name": "share", "sql": "10 / (amount - 1) > 4"}]  # a division by zero for the first row
+    lake = lake_with(settings, spark, {"quality": {"row_rules": rules}}, (ON_TIME, FIRST), (LATE, SECOND))
+    assert waiting(lake) == {"d": "open"}
+    assert became(lake)["a"] is Disposition.SUPERSEDED
+
+
+def test_a_watermark_of_no_time_at_all_bars_every_late_row(settings, spark) -> None:
+    lake = lake_with(settings, spark, {"lateness": {"watermark": "PT0S", "beyond": "quarantine"}}, (ON_TIME, FIRST))
+    assert waiting(lake) == {"a": "open"}
+
+
+def test_a_field_that_is_new_in_the_contract_stops_no_steward(settings, spark) -> None:
+    lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
+    fields = [{"name": name, "type": "string" if name != "amount" else "int"} for name in ("id", "amount", "colour")]
+    lake.contract = contract(model={"fields": fields}, **WEEK)
+    decide(lake, "accept", "b")
+    became(lake)
+    assert set(lake.update().changes) == {DAY}
+    assert content(lake) == {("a", 1), ("b", 2), ("d", 4)}
+
+
 def test_rows_past_their_deadline_can_be_asked_for(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK, (LATE, SECOND))
     assert waiting(lake, status="open", overdue=True) == {}

@@ -71,6 +71,10 @@ def test_a_field_that_is_gone_from_the_contract_stays_empty_in_new_rows(lake: La
     lake.ingest(SECOND)
     lake.update()
     assert rows(lake, "record_key", "amount") == {("a", 1), ("b", None)}
+    lake.deliver(date(2024, 2, 3), csv_file(["a,7,2024-01-01T13:00:00Z,2024-02-03T06:00:00Z,correct,,0"]))
+    lake.ingest(date(2024, 2, 3))
+    lake.update()
+    assert rows(lake, "record_key", "amount") == {("a", None), ("b", None)}, "nothing of an older record stays in it"
 
 
 def test_a_value_that_is_too_wide_is_malformed_and_a_wider_type_holds_the_file(lake: Lake) -> None:

@@ -5,6 +5,7 @@ Judged by ``lakehouse_tests.model``: who is admitted is worked out here from the
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
@@ -85,11 +86,41 @@ def is_beyond(record: Record) -> bool:
     return record.arrival - datetime(record.day.year, record.day.month, record.day.day, 12, tzinfo=timezone.utc) > WATERMARK
 
 
+class People:
+    """What was said so far, and who is admitted by it."""
+
+    def __init__(self, *, beyond: str) -> None:
+        self._beyond = beyond
+        self.known: list[Record] = []
+        self.decided: dict[tuple[str, int], str] = {}
+        self.files: set[tuple[date, str]] = set()  # accepted although they shrink the day
+        self.redacted: set[str] = set()
+        self._about_files: dict[tuple[str, int], bool] = {}
+
+    def admitted(self) -> list[Record]:
+        def admits(record: Record) -> bool:
+            word = self.decided.get((record.file, record.line))
+            return word == "accept" if word else not (is_beyond(record) and self._beyond != "restate")
+
+        return [record for record in self.known if admits(record)]
+
+    def resent(self) -> tuple[list[Record], set[tuple[date, str]]]:
+        words = {(one.file, one.line): one.day for one in self.known if one.day}
+        barred = Counter((day, row[0]) for row, day in words.items() if self.decided.get(row) in {"reject", "duplicate"})
+        return resent_days(self.admitted(), 0.5, self.files, barred)
+
+    def decide(self, record: Record, verdict: str, *, plain: bool) -> None:
+        # Each row's newest word counts, and an earlier word about its file counts only while it is the newest.
+        about_file = plain and record in self.admitted() and (record.day, record.file) in self.resent()[1]
+        self.decided[record.file, record.line] = verdict
+        self._about_files[record.file, record.line] = about_file and verdict == "accept"
+        self.files = {(one.day, one.file) for one in self.known if one.day and self._about_files.get((one.file, one.line))}
+
+
 def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
-    known: list[Record] = []
-    decided: dict[tuple[str, int], str] = {}
-    redacted: set[str] = set()
-    for action in history.actions:
+    people = People(beyond=beyond)
+    known, redacted = people.known, people.redacted
+    for number, action in enumerate(history.actions):
         if isinstance(action, Deliver):
             lines = history.files[action.file]
             data = csv_file(map(csv_line, lines))
@@ -99,8 +130,8 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
         elif isinstance(action, Decide):
             record = known[action.record % len(known)]
             row = (record.file, record.line)
-            stewardship.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{len(decided)}{action}")
-            decided[row] = action.verdict
+            stewardship.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            people.decide(record, action.verdict, plain=plain)
         elif isinstance(action, Redact):
             if any(action.key in {record.key, record.corrects} for record in known):
                 stewardship.redact(lake.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
@@ -110,13 +141,7 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
     if lake.pending():
         lake.update()
 
-    def admitted(record: Record) -> bool:
-        word = decided.get((record.file, record.line))
-        return word == "accept" if word else not (is_beyond(record) and beyond != "restate")
-
-    counting = [record for record in known if admitted(record)]
-    accepted = {row for row, word in decided.items() if word == "accept"}
-    alive = resent_days(counting, 0.5, accepted) if plain else list(live_rows(counting, by_sequence=False).values())
+    alive = people.resent()[0] if plain else list(live_rows(people.admitted(), by_sequence=False).values())
     expected = {shown(record, redacted) for record in alive}
     assert lake.silver() == expected, "as the rules say"
     assert lake.rebuilt(DAYS) == expected, "rebuilt as the rules say (R3)"
