@@ -69,7 +69,9 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
                 reasons.append(reason)
             else:
                 requests.append(dg.RunRequest(run_key=run_key, partition_key=day.isoformat(), asset_selection=[key], tags=tag))
-        yield from _requests_or_reasons(context, requests, reasons or ["no new file has settled"])
+        if not requests and not reasons:
+            reasons.append("no new file has settled")
+        yield from _requests_or_reasons(context, requests, reasons)
 
     return sense
 

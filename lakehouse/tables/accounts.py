@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
     from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 
@@ -75,9 +74,11 @@ def rows(
     arrival_days: Collection[date] | None = None,
     keys: Collection[str] | None = None,
     ingestion_ids: Collection[str] | None = None,
+    unrecorded: Mapping[str, str] | None = None,
 ) -> list[BronzeRow]:
     """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days, keys, ingestions.
 
+    :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     options = settings.storage_options
@@ -94,6 +95,7 @@ def rows(
     decided = decisions.newest(settings, contract.dataset)
     ruled = _rulings(settings, contract, found, where, decided)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    files = {one: entry.source_file for one, entry in known.items()} | dict(unrecorded or {})
     result = []
     for row in found.to_pylist():
         row_id = (row["ingestion_id"], row["line_number"])
@@ -114,7 +116,7 @@ def rows(
                 change_op=row["change_op"],
                 disposition=verdict.disposition,
                 because=verdict.because,
-                decided_by=_place(verdict.outranked_by, known) if verdict.outranked_by else None,
+                decided_by=_place(verdict.outranked_by, files) if verdict.outranked_by else None,
                 decision=_said(decided[row_id]) if row_id in decided else None,
                 lives=verdict.lives,
                 standing=ruling.standing,
@@ -137,10 +139,9 @@ def _said(decision: Decision) -> str:
     return f"{done} by {decision.by} on {decision.decided_at:%Y-%m-%d}: {decision.reason}"
 
 
-def _place(claim: Claim, known: Mapping[str, Ingestion]) -> str:
+def _place(claim: Claim, files: Mapping[str, str]) -> str:
     """File and line; the ingestion's id in place of the file where a killed run has not recorded it yet."""
-    file = known[claim.ingestion_id].source_file if claim.ingestion_id in known else claim.ingestion_id
-    return f"{file}:{claim.line_number}"
+    return f"{files.get(claim.ingestion_id, claim.ingestion_id)}:{claim.line_number}"
 
 
 def counts(found: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:

@@ -17,10 +17,11 @@ from lakehouse.tables import accounts, bronze
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.rows import Delivery
     from lakehouse.settings import Settings
     from lakehouse.tables.accounts import BronzeRow
 
@@ -65,14 +66,18 @@ def quarantine_path(settings: Settings, source: str) -> str:
     return settings.table("silver", f"{source}_quarantine")
 
 
-def after_ingestion(settings: Settings, contract: SourceContract, arrival: date, ingestion_id: str, malformed: int) -> None:
-    """Enter the rows of an ingestion, and what they changed about older rows."""
+def after_ingestion(settings: Settings, contract: SourceContract, delivery: Delivery, malformed: int) -> None:
+    """Enter the rows of a delivery, and what they changed about older rows; before the ledger knows of it.
+
+    :param malformed: how many of its rows are.
+    """
+    ingestion_id, files = delivery.ingestion_id, {delivery.ingestion_id: delivery.path}
     keys, days = key_log.spoken_of(settings, contract.dataset, [ingestion_id])
 
     def concerned() -> list[BronzeRow]:
-        rows = _concerned(settings, contract, keys, days)
+        rows = _concerned(settings, contract, keys, days, files)
         if malformed:
-            own = accounts.rows(settings, contract, arrival_days=[arrival], ingestion_ids=[ingestion_id])
+            own = accounts.rows(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
             rows += [row for row in own if row.disposition is Disposition.MALFORMED]
         return rows
 
@@ -91,14 +96,17 @@ def after_rebuild(settings: Settings, contract: SourceContract, days: set[date])
     _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
 
 
-def _concerned(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> list[BronzeRow]:
+def _concerned(
+    settings: Settings, contract: SourceContract, keys: set[str], days: set[date], unrecorded: Mapping[str, str] | None = None
+) -> list[BronzeRow]:
     """The rows whose disposition may be another one now, under the source's reprocess policy."""
     source, policy = contract.dataset, contract.materialization.reprocess_policy
     if policy in {"merge", "append"}:
         arrivals = key_log.arrival_days(settings, source, "record_key", keys)
-        return accounts.rows(settings, contract, arrival_days=arrivals, keys=keys)
+        return accounts.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
     touched = key_log.days(settings, source) if policy == "overwrite_all" else days
-    return accounts.rows(settings, contract, arrival_days=key_log.arrival_days(settings, source, "event_date", touched))
+    arrivals = key_log.arrival_days(settings, source, "event_date", touched)
+    return accounts.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
 def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[], list[BronzeRow]]) -> None:

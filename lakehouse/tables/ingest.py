@@ -99,7 +99,7 @@ class Ingest:
         own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
         own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
-        books.after_ingestion(self._settings, self._contract, file.arrival_date, print_.ingestion_id, malformed)
+        books.after_ingestion(self._settings, self._contract, delivery, malformed)
         touched = sorted(claims.reach(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"])))
         return self._entry(
             file,

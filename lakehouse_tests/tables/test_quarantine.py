@@ -57,8 +57,14 @@ def became(lake: Lake) -> dict[str, Disposition]:
     rows = accounts.rows(lake.settings, lake.contract)
     table = store.read(books.dispositions_path(lake.settings, "events"))
     assert table is not None
-    written = {(row["ingestion_id"], row["line_number"]): (row["disposition"], row["because"]) for row in table.to_pylist()}
-    assert written == {(row.ingestion_id, row.line_number): (row.disposition.value, row.because) for row in rows}
+    said = ("because", "decided_by", "decision")
+    written = {
+        (row["ingestion_id"], row["line_number"]): (row["disposition"], *(row[name] for name in said))
+        for row in table.to_pylist()
+    }
+    assert written == {
+        (row.ingestion_id, row.line_number): (row.disposition.value, *(getattr(row, name) for name in said)) for row in rows
+    }
     return {str(row.record_key): row.disposition for row in rows}
 
 
