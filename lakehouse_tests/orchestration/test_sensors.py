@@ -12,7 +12,8 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import ingestions, progress
+from lakehouse.ledger import decisions, ingestions, progress
+from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration import sensors
 from lakehouse.orchestration.build import build_definitions
@@ -155,3 +156,19 @@ def test_a_file_whose_run_failed_is_tried_three_times(lake: Settings, instance: 
         instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
     assert len(asked) == 3, "the daemon never runs a run key twice"
     assert "have failed; look at the newest" in str(tick(sensor, instance, lake).skip_message)
+
+
+def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance: dg.DagsterInstance) -> None:
+    sensor = sensors.steward_sensor(lake, SALES)
+    assert tick(sensor, instance, lake).skip_message == "no decision waits for silver"
+    at = lake.clock()
+    decision_id = decisions.record(lake, "sales", [Decision("abc", 2, "s1", "accept", "anna", "true", at, touched_days=TOUCHED)])
+    (request,) = tick(sensor, instance, lake).run_requests
+    assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
+    assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
+    (again,) = tick(sensor, instance, lake).run_requests
+    assert again.run_key == request.run_key
+    progress.record(
+        lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver_version=1, now=at
+    )
+    assert tick(sensor, instance, lake).skip_message == "no decision waits for silver"
