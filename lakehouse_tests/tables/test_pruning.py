@@ -78,7 +78,7 @@ def test_a_late_row_reads_its_own_day_only(lake: Lake) -> None:
 
 def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
     old, new = EVENT_DAYS[10], EVENT_DAYS[20]
-    poison(lake, sparing={old, new})
+    poison(lake, sparing={old, new, ARRIVALS[1]})  # the account asks what the older row said, in its arrival day
     before = lake.silver_version()
     lake.deliver(LATE, csv_file([line("k11", new, 5, LATE)]))
     lake.ingest(LATE)
