@@ -197,14 +197,14 @@ def test_what_is_redacted_while_the_audit_is_written_is_masked_behind_it(setting
     def redacted_meanwhile(*said: Any) -> int:
         entry = Redaction("a", ["amount"], "dana", "asked for it", NOW, touched_days=[date(2024, 2, 1)])
         redactions.record(settings, "events", entry)
-        assert audit.redact(settings, "events", "a", ["amount"]) == 0, "there is no row yet"
+        assert log.redact(settings, "events", "a", ["amount"]) == 0, "there is no row yet"
         return append(*said)
 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
     assert follow(settings) == 2
     assert {row["event_id"]: row["new_value"]["amount"] for row in rows(settings)} == {"a": "[redacted]", "b": 4711}
     version = DeltaTable(log.path(settings)).version()
-    assert audit.redact(settings, "events", "a", ["amount"]) == 0
+    assert log.redact(settings, "events", "a", ["amount"]) == 0
     assert DeltaTable(log.path(settings)).version() == version
 
 
