@@ -14,7 +14,7 @@ IMAGES = Path(__file__).parent / "images"
 PAGES = {
     "asset-graph.png": ("/locations/lakehouse/asset-groups/sales/lineage", "1400,700"),
     "silver-partitions.png": ("/assets/silver/sales?view=partitions&partition=2024-11-05", "1400,900"),
-    "bronze-checks.png": ("/assets/bronze/sales?view=checks&checkDetail=every_row_disposed", "1400,900"),
+    "bronze-checks.png": ("/assets/bronze/sales?view=checks&checkDetail=rule_amount_is_positive", "1400,900"),
 }
 
 
