@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakehouse.cli.console import catalog_with, out
+from lakehouse.cli.console import catalog_with, counted, out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def audit(
     for row in newest.to_pylist():
         _print(log.parsed(row))
     left = len(found) - len(newest)
-    out.print(f"{len(found):,} rows{f', {left:,} older ones not shown (--limit)' if left else ''}.")
+    out.print(f"{counted(len(found))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
 
 def _print(row: dict[str, Any]) -> None:

@@ -35,6 +35,11 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
     return settings, catalog
 
 
+def counted(rows: int) -> str:
+    """So many rows, in words."""
+    return f"{rows:,} {'row' if rows == 1 else 'rows'}"
+
+
 def confirmed(contract: SourceContract, *, yes: bool) -> None:
     """Whether a source whose newest arrival replaces the whole table may be run.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, errors, out
+from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.domain.dispositions import RowId
@@ -61,7 +61,7 @@ def list_(
     for entry in found[:limit]:
         _print_line(entry)
     left = len(found) - limit
-    out.print(f"{_rows(len(found))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
+    out.print(f"{counted(len(found))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
 
 
 @app.command()
@@ -138,7 +138,7 @@ def _decide(
         taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)
         done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]
         again = f" {taken.repeated:,} had been already." if taken.repeated else ""
-        out.print(f"{_rows(taken.rows)} {done} by {by}.{again}")
+        out.print(f"{counted(taken.rows)} {done} by {by}.{again}")
     else:
         out.print("No row waits that is meant; nothing was decided.")
     # Also what an earlier command decided, and was stopped before silver followed.
@@ -147,10 +147,6 @@ def _decide(
         say_waiting(source, waiting, settings.sensor_seconds)
     elif waiting:
         restate_days(settings, catalog, source)
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def _print_line(entry: dict[str, Any]) -> None:
