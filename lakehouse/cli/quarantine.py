@@ -122,7 +122,7 @@ def _decide(
     yes: bool,
 ) -> None:
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
-    from lakehouse.cli.restating import say_waiting  # noqa: PLC0415
+    from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.ledger import progress  # noqa: PLC0415
     from lakehouse.tables import quarantine, stewardship  # noqa: PLC0415
 
@@ -141,11 +141,10 @@ def _decide(
         out.print(f"{counted(taken.rows)} {done} by {by}.{again}")
     else:
         out.print("No row waits that is meant; nothing was decided.")
-    # Also what an earlier command decided, and was stopped before silver followed.
-    waiting = sorted(progress.pending_by_hand(settings, source))
+    # Also what an earlier command decided, and was stopped before silver or gold followed.
     if not restate:
-        say_waiting(source, waiting, settings.sensor_seconds)
-    elif waiting:
+        say_waiting(source, sorted(progress.pending_by_hand(settings, source)), settings.sensor_seconds)
+    elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)
 
 

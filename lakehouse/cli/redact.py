@@ -19,7 +19,7 @@ def redact(
 ) -> None:
     """Leave fields of a key empty from now on, also in the audit and the quarantine. The files in Bronze stay as they came."""
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.cli.restating import say_waiting  # noqa: PLC0415
+    from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.ledger import progress  # noqa: PLC0415
     from lakehouse.tables import stewardship  # noqa: PLC0415
 
@@ -32,8 +32,7 @@ def redact(
         "'The right to erasure' in docs/stewardship.md.",
         soft_wrap=True,
     )
-    waiting = sorted(progress.pending_by_hand(settings, source))
     if not restate:
-        say_waiting(source, waiting, settings.sensor_seconds)
-    elif waiting:
+        say_waiting(source, sorted(progress.pending_by_hand(settings, source)), settings.sensor_seconds)
+    elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
+def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
+    """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
+    from lakehouse.ledger import progress  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.tables import publish  # noqa: PLC0415
+
+    if progress.pending_by_hand(settings, source):
+        return True
+    return any(publish.pending(settings, metric).days for metric in catalog.metrics_of(source))
+
+
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     """Bring silver up to date on the days that wait, then gold, and print what was written."""
     from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
