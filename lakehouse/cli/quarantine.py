@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
 
+_LISTED = [f"quarantine_{name}" for name in ("reason", "detail", "status", "decided_by", "decision")]
+_LISTED += ["record_key", "event_date"]
+
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Rows = Annotated[list[str] | None, typer.Argument(help="Rows, as 'list' shows them: <ingestion>:<line>.")]
 Ids = Annotated[Path | None, typer.Option(help="File with a row on each line; what follows the id is ignored.")]
@@ -53,7 +56,7 @@ def list_(
         msg = f"--status is one of {', '.join(quarantine.STATUSES)}, any"
         raise typer.BadParameter(msg)
     wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=None if status == "any" else status)
-    found = quarantine.entries(settings, catalog.sources[source], wanted)
+    found = quarantine.entries(settings, catalog.sources[source], wanted, None if as_json else [*quarantine.PLACE, *_LISTED])
     if as_json:
         for entry in found:
             out.print(json.dumps({"row": quarantine.written(quarantine.row_id(entry)), **entry}, default=str), soft_wrap=True)
@@ -121,8 +124,8 @@ def _decide(
     restate: bool,
     yes: bool,
 ) -> None:
-    from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
+    from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
     from lakehouse.ledger import progress  # noqa: PLC0415
     from lakehouse.tables import quarantine, stewardship  # noqa: PLC0415
 
@@ -132,7 +135,11 @@ def _decide(
         raise typer.BadParameter("name rows, or a filter, or --all: one of the three")
     if named is None and not wanted.narrows and not everything:
         raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
-    rows = [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted)] if named is None else named
+    rows = (
+        [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.PLACE)]
+        if named is None
+        else named
+    )
     confirmed(contract, yes=yes)
     if rows:
         taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)

@@ -18,8 +18,8 @@ def redact(
     restate: Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to the daemon.")] = True,  # noqa: FBT002
 ) -> None:
     """Leave fields of a key empty from now on, also in the audit and the quarantine. The files in Bronze stay as they came."""
-    from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
+    from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import progress  # noqa: PLC0415
     from lakehouse.tables import stewardship  # noqa: PLC0415
 

@@ -59,7 +59,7 @@ def decide(
         for row in rows
         if row in before and (before[row].verdict, before[row].by, before[row].reason) == (verdict, by, reason)
     }
-    held = quarantine.entries(settings, contract, Wanted(cause=Reason.SHRUNKEN_PARTITION.value, rows=rows))
+    held = quarantine.entries(settings, contract, Wanted(cause=Reason.SHRUNKEN_PARTITION.value, rows=rows), quarantine.PLACE)
     held_files = {quarantine.row_id(entry) for entry in held}
     days = _touched_days(settings, contract, said)
     decided = [
