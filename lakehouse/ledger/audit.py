@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import decisions, key_log, operations, redactions, store
+from lakehouse.ledger import decisions, key_log, progress, store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -106,14 +106,13 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
     return -1 if reached is None else reached
 
 
-def cause(settings: Settings, source: str, metadata: str | None, redacted: Iterable[Redaction]) -> Cause:
-    """What a commit's metadata says.
+def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
+    """What a commit's metadata says (see ``store.why``).
 
     :param redacted: all redactions of the source.
     """
-    why = _object(metadata)
     ids = set(why.get("ingestions", ()))
-    ingestions = frozenset(one for one in ids if not one.startswith((decisions.PREFIX, redactions.PREFIX, operations.PREFIX)))
+    ingestions = frozenset(one for one in ids if not progress.is_by_hand(one))
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
     if any(one.startswith(decisions.PREFIX) for one in ids):
@@ -232,15 +231,6 @@ def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -
         same = ["source", "audit_id", "audit_ts"]
         store.upsert(path(settings), table, same, options=settings.storage_options, partition_by="source")
     return len(changed)
-
-
-def _object(metadata: str | None) -> dict[str, Any]:
-    """What is no JSON object was written by somebody else."""
-    try:
-        said = json.loads(metadata or "{}")
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _app_id(source: str, silver_id: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 Decided = Literal["accept", "reject", "duplicate"]
-VERDICTS: tuple[Decided, ...] = get_args(Decided)
 PREFIX = "decision:"
 _SCHEMA = pa.schema(
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -53,6 +54,15 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
     if reused is not None:
         reused.tables[path] = table
     return table
+
+
+def why(commit: Mapping[str, Any]) -> dict[str, Any]:
+    """Why a commit was made, as its writer said in its metadata; what is no JSON object was written by somebody else."""
+    try:
+        said = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 @contextmanager

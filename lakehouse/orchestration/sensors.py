@@ -6,7 +6,7 @@ All read through delta-rs and start no JVM. Silver needs no sensor: its policy f
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date, datetime, timedelta, timezone
 
 import dagster as dg
@@ -140,10 +140,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             return dg.SkipReason("no decision waits for silver")
         tag = {DECIDED_TAG: f"{source}:{_short_hash('|'.join(sorted(set().union(*waiting.values()))))}"}
         given_up = "{} runs have failed for these decisions; look at the newest and start it again"
-        run_key, reason = _next_attempt(context.instance, tag, given_up)
-        if reason:
-            return dg.SkipReason(reason)
-        return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(waiting), **tag})
+        return _one_run(context.instance, key, waiting, tag, given_up)
 
     return sense
 
@@ -165,10 +162,7 @@ def restatement_sensor(settings: Settings, metric: MetricContract) -> dg.SensorD
             return dg.SkipReason("gold follows silver")
         tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
         given_up = "{} runs have failed for these days; look at the newest and start it again"
-        run_key, reason = _next_attempt(context.instance, tag, given_up)
-        if reason:
-            return dg.SkipReason(reason)
-        return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(pending.days), **tag})
+        return _one_run(context.instance, key, pending.days, tag, given_up)
 
     return sense
 
@@ -205,6 +199,16 @@ def _next_attempt(instance: dg.DagsterInstance, tag: dict[str, str], given_up: s
     elif len(earlier) >= _ATTEMPTS:
         reason = given_up.format(len(earlier))
     return f"{cause}:{len(earlier)}", reason
+
+
+def _one_run(
+    instance: dg.DagsterInstance, key: dg.AssetKey, days: Collection[date], tag: dict[str, str], given_up: str
+) -> dg.RunRequest | dg.SkipReason:
+    """The one run for all of some days, however scattered, or why there must be none now; see :func:`_next_attempt`."""
+    run_key, reason = _next_attempt(instance, tag, given_up)
+    if reason:
+        return dg.SkipReason(reason)
+    return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(days), **tag})
 
 
 def _requests_or_reasons(

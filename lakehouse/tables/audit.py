@@ -22,7 +22,6 @@ from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import audit, redactions, store
 from lakehouse.ledger.audit import Ruling
 from lakehouse.tables import changes, silver
-from lakehouse.tables.schema import PROVENANCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     _Texts = dict[int, tuple[str, ...]]
 
 _log = logging.getLogger(__name__)
-_NO_CONTENT = {"_change_type", "_commit_version", "_commit_timestamp", *(name for name, _ in PROVENANCE)}
 #: So many versions without a row are looked at again each time; one more and a commit without rows says they are done.
 _LOOKED_AT_AGAIN = 8
 #: So many changes are turned into text at a time: a first file of a million late rows must not stand in memory as objects.
@@ -83,7 +81,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         if changed is None:
             lost += 1
             continue
-        cause = audit.cause(settings, source, commit.get("userMetadata"), known)
+        cause = audit.cause(settings, source, store.why(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
         parts = [audit.table(part, known) for part in _Rows(settings, contract, metrics, changed, cause).parts(version)]
         if parts:
@@ -116,7 +114,7 @@ class _Rows:
     ) -> None:
         self._settings, self._contract, self._metrics, self._cause = settings, contract, metrics, cause
         self._zone = ZoneInfo(contract.clocks.timezone)
-        self._said = changed.select([name for name in changed.column_names if name not in _NO_CONTENT and name != "_net"])
+        self._said = changed.select([name for name in changed.column_names if name not in changes.NO_CONTENT and name != "_net"])
         by = contract.lateness.by.column if contract.lateness.by else "change_op"
         told_of = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
         self._of = {name: changed[name].to_pylist() for name in told_of}
@@ -216,14 +214,12 @@ class _Rows:
 def _changed(table: DeltaTable, version: int) -> pa.Table | None:
     """The rows that a version took away or put there, with ``_net`` -1 or 1; None where its files are gone."""
     try:
-        feed = pa.table(table.load_cdf(starting_version=version, ending_version=version).read_all())
+        feed = changes.feed_of(table, version, version)
     except Exception as error:
         if "not found" in str(error):  # delta-rs has no class of its own for this
             return None
         raise
-    types = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    feed = feed.cast(pa.schema([(field.name, types.get(field.type, field.type)) for field in feed.schema]))
-    content = [name for name in feed.column_names if name not in _NO_CONTENT]
+    content = [name for name in feed.column_names if name not in changes.NO_CONTENT]
     came = pc.is_in(feed["_change_type"], pa.array(changes.AFTER))
     place, none = pa.array(range(len(feed)), pa.int64()), pa.scalar(None, pa.int64())
     signed = feed.select(content).append_column("_net", pc.if_else(came, 1, -1))

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: The feed's words for a row as a commit left it; the others tell of it as it was.
 AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-_NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
+#: Columns of the feed that are no content of a row.
+NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
 
 
 def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
@@ -29,9 +30,14 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
 
     ``_net`` is below zero for rows that are gone and above for rows that are new; provenance columns are left out.
     """
-    feed = _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
+    feed = feed_of(table, first, last)
     sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(AFTER)), 1, -1)
-    return _net(feed.select([name for name in feed.column_names if name not in _NO_CONTENT]), sign)
+    return _net(feed.select([name for name in feed.column_names if name not in NO_CONTENT]), sign)
+
+
+def feed_of(table: DeltaTable, first: int, last: int) -> pa.Table:
+    """The change feed of some versions; it is empty where they lie ahead of the table."""
+    return _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
 
 
 def differing_days(before: pa.Table, after: pa.Table) -> set[date]:

@@ -5,7 +5,6 @@ Only reading, through delta-rs and without a JVM; what a commit changed in silve
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -65,7 +64,7 @@ def causes(settings: Settings, metric: str) -> dict[tuple[date, int], dict[str, 
 
 def _as_of(commit: dict[str, Any]) -> datetime:
     """The clock of the run that committed."""
-    why = json.loads(commit.get("userMetadata") or "{}")
+    why = store.why(commit)
     if "as_of" in why:
         return datetime.fromisoformat(why["as_of"])
     return datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)

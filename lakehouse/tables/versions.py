@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -45,10 +44,7 @@ def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
     """The code and the contract that made silver's newest commit; None where no commit tells."""
     table = store.open_table(silver.path(settings, source), settings.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
-        try:
-            why = json.loads(commit.get("userMetadata") or "{}")
-        except ValueError:  # a commit by somebody else
-            continue
+        why = store.why(commit)
         if "code" in why:
             return {"code": why["code"], "contract": why.get("contract")}
     return {"code": None, "contract": None}

@@ -157,7 +157,7 @@ def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
     hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, "redaction:1")
 
     def actions(*ids: str, **why: str) -> dict[str, str | None]:
-        cause = log.cause(settings, "events", json.dumps({"ingestions": ids, **why}), [hidden])
+        cause = log.cause(settings, "events", {"ingestions": ids, **why}, [hidden])
         keys = ("decided 2", "decided 3", "corrected by 2", "next line", "other file", "hidden")
         rulings = {key: cause.by_hand(key) for key in keys}
         return {key: ruling and ruling.action for key, ruling in rulings.items()}
