@@ -1,0 +1,122 @@
+"""The checks that stand between a metric's new number and its readers (rule R8): pure functions of a candidate.
+
+Here belong the checks that every metric has, and what is told of a failure and whether it holds the number. The rules that a
+contract adds are in ``gold_rules``; checks of tables that readers see already are in ``checks``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.tables import gold_rules
+from lakehouse.tables.gold_rules import Candidate, Finding
+from lakehouse.tables.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakehouse.contracts.gold_checks import GoldChecks
+    from lakehouse.domain.drift import Result
+
+__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "names"]
+
+ALWAYS = {
+    "keys_unique": "The new number has one row per value of the grain.",
+    "second_engine_reads_the_same": "delta-rs reads from storage exactly the rows that were computed.",
+    "totals_equal_silver": "The row counts add up to the rows that silver holds, counted on their own.",
+}
+NAMES = ALWAYS | {
+    "row_count": "The silver rows behind the number are as many as the contract expects.",
+    "nulls": "No measure is NULL in more of the grain rows than the contract tolerates.",
+    "drift": "Measures are distributed as in the published revision, or as on the days before.",
+    "change": "The restatement moves no measure further from the published revision than the contract tolerates.",
+}
+
+#: Engines differ in how they hold text in memory, not in what it says.
+_PLAIN = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
+_NAN = object()
+_AGAIN = "materialize the period again"
+
+
+def names(checks: GoldChecks) -> dict[str, str]:
+    """The checks of a metric, each with what it says."""
+    return {name: text for name, text in NAMES.items() if name in ALWAYS or getattr(checks, name)}
+
+
+def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
+    """Every check of a metric on a candidate, once each; ``totals_equal_silver`` only where silver's rows were counted."""
+    found = {
+        "keys_unique": [_keys_unique(candidate)],
+        "second_engine_reads_the_same": [_reads_the_same(candidate)],
+        "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
+        "row_count": list(gold_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
+        "nulls": [gold_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
+        "drift": list(gold_rules.drifts(candidate, checks)),
+        "change": [gold_rules.changed(candidate, rule) for rule in checks.change],
+    }
+    return [_outcome(candidate, check, findings) for check, findings in found.items() if findings]
+
+
+def blocking(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes that hold a candidate."""
+    return [outcome for outcome in outcomes if not outcome.passed and not outcome.warns]
+
+
+def _keys_unique(candidate: Candidate) -> Finding:
+    rows, groups = len(candidate.rows), len(_multiset(candidate.rows, candidate.grain))
+    one = f"one row per {', '.join(candidate.grain)}" if candidate.grain else "one row"
+    why = None if rows == groups else f"expected {one}, found {rows} rows for {groups}; {_AGAIN}"
+    return Finding({"rows": rows, "groups": groups}, why)
+
+
+def _reads_the_same(candidate: Candidate) -> Finding:
+    made, read = candidate.rows, candidate.read_back
+    numbers: dict[str, Result] = {"rows": len(made), "rows_read_back": len(read)}
+    ours, theirs = ({(item.name, _PLAIN.get(item.type, item.type)) for item in table.schema} for table in (made, read))
+    if ours != theirs:
+        odd = ", ".join(sorted({name for name, _ in ours ^ theirs}))
+        return Finding(numbers, f"delta-rs reads other columns or types than were computed: {odd}; {_AGAIN}")
+    wanted, found = _multiset(made, made.column_names), _multiset(read, made.column_names)
+    lost, alien = (wanted - found).total(), (found - wanted).total()
+    numbers |= {"rows_lost": lost, "rows_alien": alien}
+    why = f"delta-rs does not find {lost} of the rows that were computed, and finds {alien} others; {_AGAIN}"
+    return Finding(numbers, why if lost or alien else None)
+
+
+def _equals_silver(candidate: Candidate, silver_rows: int) -> Finding:
+    rows = candidate.row_count
+    why = f"expected {silver_rows} rows, which silver holds, found {rows}: silver moved on, or rows were lost; {_AGAIN}"
+    return Finding({"rows": rows, "silver_rows": silver_rows}, None if rows == silver_rows else why)
+
+
+def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...]]:
+    """How often each row is there. NaN equals NaN, as it does for engines that group by it."""
+    if not columns:
+        return Counter({(): len(table)} if len(table) else {})
+    plain = ([_NAN if value != value else value for value in table[name].to_pylist()] for name in columns)  # noqa: PLR0124
+    return Counter(zip(*plain))
+
+
+def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> Outcome:
+    """What the rules of one check found, as one: it is an error where any rule that failed is one."""
+    numbers = {name: value for finding in findings for name, value in finding.numbers.items()}
+    plotted = {name: value if isinstance(value, int) else gold_rules.as_float(value) for name, value in numbers.items()}
+    finite = {name: value for name, value in plotted.items() if math.isfinite(value)}  # Dagster's JSON knows no other
+    failed = [finding for finding in findings if finding.problem]
+    warns = all(finding.severity == "warn" for finding in failed or findings)
+    problems = "; ".join(finding.problem for finding in failed if finding.problem)
+    explanation = f"{problems}. {_way_out(candidate, warns=warns)}." if failed else None
+    return Outcome(check, candidate.period, not failed, finite, explanation, warns)
+
+
+def _way_out(candidate: Candidate, *, warns: bool) -> str:
+    if warns:
+        return "This is a warning, which holds nothing"
+    sign_off = (
+        f"lakehouse gold publish {candidate.metric} {candidate.period} --revision {candidate.revision} --by WHO --reason WHY"
+    )
+    return f"The number is held: 'lakehouse gold held' shows it. Mend the data, or sign it off with '{sign_off}'"

@@ -1,0 +1,236 @@
+"""How a candidate is held against the rules of its contract: row counts, NULLs, drift, and the move of a restatement.
+
+Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
+``contracts.gold_checks``, the statistics in ``domain.drift``; what is checked whatever the contract says, and what becomes of
+a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain import drift
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+
+    from lakehouse.contracts.gold_checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
+    from lakehouse.domain.drift import Result
+
+#: Tells whether a fraction has a short exact decimal form.
+_EXACT = Context(prec=40, traps=[Inexact])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A revision that no reader sees yet.
+
+    ``rows`` has the grain, the measures and ``row_count``. The other tables have the same columns; a measure that the
+    contract did not have yet when they were published may be missing there.
+    """
+
+    metric: str
+    period: date  #: its first day
+    revision: int
+    grain: Sequence[str]
+    rows: pa.Table
+    read_back: pa.Table  #: what a second engine reads where ``rows`` were written
+    published: pa.Table | None = None  #: the latest published revision of the period
+    trailing: pa.Table | None = None  #: also has ``event_date``: the latest published rows of days before the period
+    silver_rows: int | None = None  #: how many rows of silver the number covers, counted on their own
+
+    @property
+    def row_count(self) -> int:
+        """How many rows of silver are behind the number."""
+        return sum(self.rows["row_count"].to_pylist())
+
+    def values(self, column: str) -> list[Any]:
+        """The values of a column that are not NULL."""
+        return _values(self.rows, column)
+
+    def published_values(self, column: str) -> list[Any] | None:
+        """The same of the published revision; None where it, or its column, is not there."""
+        if self.published is None or column not in self.published.column_names:
+            return None
+        return _values(self.published, column)
+
+    def trailing_counts(self, days: int) -> list[int]:
+        """The row counts of so many days before the period, as far as they were published; emptied ones have 0."""
+        return [sum(values) for values in self._by_day("row_count", days, self.trailing).values()]
+
+    def trailing_values(self, column: str, days: int) -> list[list[Any]]:
+        """The values of a column that are not NULL on each of so many days before the period that has any."""
+        return list(self._by_day(column, days, None if self.trailing is None else with_content(self.trailing)).values())
+
+    def _by_day(self, column: str, days: int, table: pa.Table | None) -> dict[date, list[Any]]:
+        by_day: dict[date, list[Any]] = defaultdict(list)
+        if table is None or column not in table.column_names:
+            return by_day
+        first, end = (pa.scalar(day, pa.date32()) for day in (self.period - timedelta(days=days), self.period))
+        near = table.filter(pc.and_(pc.greater_equal(table["event_date"], first), pc.less(table["event_date"], end)))
+        for day, value in zip(near["event_date"].to_pylist(), near[column].to_pylist()):
+            if value is not None:
+                by_day[day].append(value)
+        return by_day
+
+
+def with_content(rows: pa.Table) -> pa.Table:
+    """The rows that have silver behind them: an emptied period is one row that has not, and whose values say nothing."""
+    return rows.filter(pc.not_equal(rows["row_count"], 0))
+
+
+def _values(rows: pa.Table, column: str) -> list[Any]:
+    return [value for value in with_content(rows)[column].to_pylist() if value is not None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one rule found: its numbers, and the problem in words where there is one."""
+
+    numbers: dict[str, Result]
+    problem: str | None = None
+    severity: Severity = "error"
+
+
+def row_count(candidate: Candidate, rule: RowCount) -> Iterator[Finding]:
+    """The row count against its fixed bounds, and against the days before."""
+    rows = candidate.row_count
+    why = None
+    if rule.min is not None and rows < rule.min:
+        why = f"expected at least {rule.min} rows, found {rows}"
+    if rule.max is not None and rows > rule.max:
+        why = f"expected at most {rule.max} rows, found {rows}"
+    yield Finding({"row_count": rows}, why, rule.severity)
+    if rule.trailing:
+        yield _against_median(candidate, rule.trailing, rule.trailing.severity or rule.severity)
+
+
+def _against_median(candidate: Candidate, rule: Trailing, severity: Severity) -> Finding:
+    counts = [Fraction(count) for count in candidate.trailing_counts(rule.days)]
+    if len(counts) < rule.needs:
+        return Finding({"trailing_days": len(counts)}, severity=severity)
+    rows, middle = candidate.row_count, median(counts)
+    numbers: dict[str, Result] = {"trailing_days": len(counts), "trailing_median": middle}
+    if middle:
+        numbers["ratio"] = rows / middle
+    # Multiplied, not divided: a median of 0 expects 0 rows.
+    fits = rows >= Fraction(rule.at_least) * middle and (rule.at_most is None or rows <= Fraction(rule.at_most) * middle)
+    times = f"at least {rule.at_least}" if rule.at_most is None else f"{rule.at_least} to {rule.at_most}"
+    why = f"expected {times} times the median of {len(counts)} days before, {said(middle)} rows; found {rows}"
+    return Finding(numbers, None if fits else why, severity)
+
+
+def nulls(candidate: Candidate, measure: str, rule: NullShare) -> Finding:
+    """The share of grain rows in which a measure is NULL. NaN is a value; a period without rows has no NULL."""
+    column = with_content(candidate.rows)[measure]
+    rows, missing = len(column), column.null_count
+    why = f"{measure} is NULL in {missing} of {rows} grain rows; a share of {rule.at_most} is tolerated"
+    numbers: dict[str, Result] = {f"{measure}_nulls": missing, f"{measure}_null_share": Fraction(missing, max(rows, 1))}
+    return Finding(numbers, why if missing > Fraction(rule.at_most) * rows else None, rule.severity)
+
+
+def changed(candidate: Candidate, rule: Change) -> Finding:
+    """The move of a measure's total from the published revision, where there is one. The total of nothing is 0."""
+    name, published = rule.measure, candidate.published_values(rule.measure)
+    if published is None:
+        return Finding({}, severity=rule.severity)
+    before, now = drift.total(published), drift.total(candidate.values(name))
+    move = _move(before, now)
+    whole = abs(before) if isinstance(before, Fraction) else Fraction(0)
+    numbers: dict[str, Result] = {f"{name}_published": before, name: now, f"{name}_moved": move}
+    if whole:
+        numbers[f"{name}_moved_percent"] = 100 * move / whole
+    broken: list[str] = []
+    if rule.percent is not None and _beyond(move, Fraction(rule.percent) * whole / 100):
+        broken.append(f"{rule.percent}%")
+    if rule.absolute is not None and _beyond(move, Fraction(rule.absolute)):
+        broken.append(f"{rule.absolute}")
+    why = f"{name} moves from {said(before)} to {said(now)}; a restatement may move it by {' and by '.join(broken)} at most"
+    return Finding(numbers, why if broken else None, rule.severity)
+
+
+def _move(before: Result, now: Result) -> Result:
+    """How far a total moved; infinitely far where one of the two is infinite or NaN and the other is not the same."""
+    if isinstance(before, Fraction) and isinstance(now, Fraction):
+        return now - before
+    same = before == now or (math.isnan(before) and math.isnan(now))
+    return Fraction(0) if same else math.inf
+
+
+def _beyond(value: Result, bound: Fraction) -> bool:
+    return not -bound <= value <= bound
+
+
+def drifts(candidate: Candidate, rules: GoldChecks) -> Iterator[Finding]:
+    """Each drift rule by its own statistic."""
+    for rule in rules.drift:
+        if rule.max_distance is not None:
+            yield _distance(candidate, rule, rule.max_distance)
+        if rule.max_score is not None:
+            yield _score(candidate, rule, rule.max_score)
+
+
+def _distance(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
+    name, now = rule.measure, candidate.values(rule.measure)
+    if rule.against == "published":
+        before, of, whose = candidate.published_values(name) or [], "published", "the published revision"
+    else:
+        days = candidate.trailing_values(name, rule.days)
+        enough = days if len(days) >= rule.needs else []
+        before, of, whose = [value for values in enough for value in values], f"{rule.days}d", f"{len(days)} days before"
+    numbers: dict[str, Result] = {f"{name}_values": len(now), f"{name}_values_{of}": len(before)}
+    # A few values differ from others by chance; none at all, where there were enough, are lost.
+    if len(before) < rule.needs_rows or 0 < len(now) < rule.needs_rows:
+        return Finding(numbers, severity=rule.severity)
+    distance = drift.kolmogorov_smirnov(now, before)
+    numbers[f"{name}_distance_{of}"] = distance
+    why = (
+        f"the {len(now)} values of {name} are distributed otherwise than the {len(before)} of {whose}: "
+        f"Kolmogorov-Smirnov distance {float(distance):.4g}, expected at most {bound}"
+    )
+    return Finding(numbers, why if distance > Fraction(bound) else None, rule.severity)
+
+
+def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
+    name, values = rule.measure, candidate.values(rule.measure)
+    totals = [drift.total(there) for there in candidate.trailing_values(name, rule.days)]
+    before = [value for value in totals if isinstance(value, Fraction)]  # nothing can be compared with infinity or NaN
+    if len(before) < rule.needs:
+        return Finding({f"{name}_days": len(before)}, severity=rule.severity)
+    score = drift.modified_z_score(drift.total(values) if values else math.nan, before)
+    found = f"{name} is {said(drift.total(values))}" if values else f"{name} has no value"
+    why = (
+        f"{found}, where the median of {len(before)} days before is {said(median(before))}: "
+        f"modified z-score {as_float(score):.4g}, expected at most {bound} either way"
+    )
+    numbers: dict[str, Result] = {f"{name}_days": len(before), f"{name}_score_{rule.days}d": score}
+    return Finding(numbers, why if _beyond(score, Fraction(bound)) else None, rule.severity)
+
+
+def as_float(value: Result) -> float:
+    """The nearest float; infinity for what lies beyond all of them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def said(value: Result) -> str:
+    """A number for people: exact where it has a short decimal form, as decimals and integers have."""
+    if isinstance(value, Fraction):
+        try:
+            return f"{_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)):f}"
+        except Inexact:
+            pass
+    return repr(as_float(value))
