@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     reconcile_seconds: float = Field(600, description="How long announced days may wait for silver before they are again.")
     settle_seconds: float = Field(5, description="How long a landing file must have been left alone.")
 
+    close_cron: str = Field("20 0,12 * * *", description="When numbers that are due become preliminary and final (UTC).")
+
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")
     spark_remote: str | None = Field(None, description="Spark Connect address such as sc://host:15002.")
     spark_memory: str = Field("2g", description="Heap of the driver JVM in local mode.")

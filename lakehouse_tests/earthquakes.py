@@ -61,6 +61,6 @@ def digest(rows: list[tuple[str | None, ...]]) -> str:
 
 
 def gold_daily(settings: Settings) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
-    rows = store.read(gold.path(settings, "earthquakes_daily"))
-    found = [] if rows is None else rows.to_pylist()
+    rows = store.read(gold.path(settings, "earthquakes_daily"), None, {"is_latest": [True]})
+    found = [] if rows is None else [row for row in rows.to_pylist() if row["row_count"]]
     return {row["event_date"]: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for row in found}

@@ -1,6 +1,6 @@
 """``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
 
-Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``tables.history``.
+Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``tables.reading``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.settings import Settings
-    from lakehouse.tables.history import Publication
+    from lakehouse.tables.reading import Version
 
-_WORDS = {
-    "inserted": "late",
-    "corrected": "corrected",
-    "moved_in": "moved in",
-    "moved_out": "moved out",
-    "deleted": "withdrawn",
-}
 _LEGEND = """\
 late       arrived after the day was first published, which itself is no restatement
 corrected  the same sale on the same day, with another amount: the day's number was published wrong and is now right
@@ -75,43 +68,48 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> int:
 
 def _report(settings: Settings) -> None:
     """All of it is read from the tables, so that it is the same however often the demo runs."""
-    from lakehouse.tables import history  # noqa: PLC0415
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.tables import reading, series  # noqa: PLC0415
 
-    states = history.publications(settings, "revenue")
-    restatements = sum(len(seen) - 1 for seen in states.values())
+    one = series.Series(load_catalog(None).metrics["revenue"])
+    known = reading.history(settings, one, series.partitions(settings, one.path(settings), one.by))
+    restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
     out.print()
-    out.print(_revenue_table(states, history.causes(settings, "revenue")))
+    out.print(_revenue_table(known))
     out.print(_LEGEND, style="dim")
     out.print()
-    out.print(f"{len(states)} event days, restated {restatements} times in all; only the days named were written.")
+    out.print(f"{len(known)} event days, restated {restatements} times in all; only the days named were written.")
     _say_how_to_go_on(settings, _report_bronze(settings))
 
 
-def _revenue_table(states: Mapping[date, Sequence[Publication]], causes: Mapping[tuple[date, int], Mapping[str, int]]) -> Table:
+def _revenue_table(known: Mapping[date, Sequence[Version]]) -> Table:
     table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
-    table.add_column("event day", no_wrap=True)
+    for heading in ("event day", "state"):
+        table.add_column(heading, no_wrap=True)
     for heading in ("first", "now", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("restated", no_wrap=True)
     table.add_column("because of")
-    for day, seen in sorted(states.items()):
-        first, now = _revenue(seen[0]), _revenue(seen[-1])
-        numbers = (f"{day}", f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
-        later = [(f"{one.as_of:%b} {one.as_of.day:2}", _why(causes.get((day, one.version), {}))) for one in seen[1:]]
+    for day, versions in sorted(known.items()):
+        first, now = _revenue(versions[0]), _revenue(versions[-1])
+        state = versions[-1].state.value
+        numbers = (f"{day}", state, f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
+        later = [version for version in versions if version.restated_on == version.published_at]
+        told = [(f"{one.published_at:%b} {one.published_at.day:2}", _why(one)) for one in later]
         # A row for each restatement, so that a reason stays beside its date in a narrow terminal.
-        for position, (when, why) in enumerate(later or [("never", "")]):
-            said = numbers if position == 0 else ("", "", "", "")
-            table.add_row(*said, when, why, end_section=position >= len(later) - 1)
+        for position, (when, why) in enumerate(told or [("never", "")]):
+            said = numbers if position == 0 else ("",) * len(numbers)
+            table.add_row(*said, when, why, end_section=position >= len(told) - 1)
     return table
 
 
-def _revenue(state: Publication) -> Decimal:
-    return sum((row["revenue"] for row in state.rows), Decimal(0))
+def _revenue(version: Version) -> Decimal:
+    return sum((row["revenue"] or Decimal(0) for row in version.rows), Decimal(0))
 
 
-def _why(what: Mapping[str, int]) -> str:
-    known = [f"{what[kind]} {word}" for kind, word in _WORDS.items() if what.get(kind)]
-    return ", ".join(known) or "computed again by hand"
+def _why(version: Version) -> str:
+    """The rows behind a restatement; its reason where no row is."""
+    return (version.restatement_reason or "").removeprefix(f"{version.reason.value}: ")
 
 
 def _report_bronze(settings: Settings) -> str:
@@ -145,8 +143,10 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         "  lakehouse quarantine list sales",
         "  lakehouse quarantine accept sales --all --by you --reason 'a refund'",
         "  lakehouse audit sales --date 2024-11-09",
+        "Ask why a day's number is what it is, and what it was before:",
+        "  lakehouse gold history revenue 2024-11-07",
         "Read the numbers, with DuckDB or with delta-rs:",
-        f"  SELECT * FROM delta_scan('{gold}') ORDER BY event_date;",  # noqa: S608 (text for a person)
+        f"  SELECT * FROM delta_scan('{gold}') WHERE is_latest ORDER BY event_date;",  # noqa: S608 (text for a person)
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
     )
     for line in lines:

@@ -141,7 +141,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         except ContractError as error:
             mistakes += error.mistakes
             continue
-        name = contract.dataset if isinstance(contract, SourceContract) else contract.metric
+        name = contract.dataset if isinstance(contract, SourceContract) else contract.name
         if name in origin and path.parent == origin[name].parent:
             key = "dataset" if isinstance(contract, SourceContract) else "metric"
             mistakes.append(f"{path}:{_line_of(path, key)}: {key}: the name {name!r} is taken by {origin[name]}")
@@ -153,7 +153,7 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
         else:
             catalog.metrics[name] = contract
     mistakes += [
-        f"{origin[metric.metric]}:{_line_of(origin[metric.metric], 'source')}: source: no contract has 'dataset: {metric.source}'"
+        f"{origin[metric.name]}:{_line_of(origin[metric.name], 'source')}: source: no contract has 'dataset: {metric.source}'"
         for metric in catalog.metrics.values()
         if metric.source not in catalog.sources
     ]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import date  # noqa: TC003 (pydantic reads it)
+
 from pydantic import Field, model_validator
 
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
+from lakehouse.contracts.gold_checks import GoldChecks, problems
+from lakehouse.contracts.publication import Publication
 
 #: Columns that every gold table has beside grain and measures.
-SYSTEM_COLUMNS = ("event_date", "row_count")
+SYSTEM_COLUMNS = (
+    *("event_date", "period_start", "period", "row_count", "revision", "is_latest", "state", "due_on", "reason"),
+    *("published_at", "superseded_at", "restated_on", "restatement_reason", "adjustment", "booked_on", "version_name"),
+    *("content", "changed_rows", "undecided_rows", "known_through", "dataset_version", "made_from", "inputs", "inputs_without"),
+    *("silver_version", "code_version", "contract_version", "run_id", "signed_off_by", "sign_off_reason", "publication_id"),
+)
+_EXACT = ("int", "bigint", "decimal")
 
 
 class Measure(Strict):
@@ -19,6 +29,11 @@ class Measure(Strict):
     additive: bool = Field(False, description="Whether values of disjoint sets of rows add up to the value of both.")
     description: str | None = None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether its values can be subtracted."""
+        return self.type in ("int", "bigint", "double") or self.type.startswith("decimal")
+
 
 class MetricContract(Documented):
     """One metric: one file, no code."""
@@ -28,6 +43,21 @@ class MetricContract(Documented):
     grain: list[Name] = Field(default_factory=list, description="Silver columns beside the event day.")
     measures: list[Measure] = Field(min_length=1)
     window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
+    publication: Publication = Field(default_factory=Publication)
+    checks: GoldChecks = Field(default_factory=GoldChecks)
+    dataset_version: int = Field(1, ge=1, description="Raised with the logic; versions above 1 are filled beside until promoted.")
+    deprecated_on: date | None = Field(None, description="From when on nobody should read this dataset version.")
+    consumers: list[str] = Field(default_factory=list, description="Who reads the numbers: dashboards, exports, later models.")
+
+    @property
+    def name(self) -> str:
+        """The name of the daily table: the metric's own, or ``revenue_v2`` for a later dataset version."""
+        return self.metric if self.dataset_version == 1 else f"{self.metric}_v{self.dataset_version}"
+
+    @property
+    def additive(self) -> list[str]:
+        """The measures whose values of disjoint rows add up."""
+        return [measure.name for measure in self.measures if measure.additive]
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -35,5 +65,18 @@ class MetricContract(Documented):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             msg = f"measures: named twice, or the table's own: {', '.join(twice)}"
+            raise ValueError(msg)
+        unfit = problems(self.checks, {measure.name: measure.type for measure in self.measures}, self.grain)
+        if unfit:
+            raise ValueError(unfit[0])
+        inexact = [measure.name for measure in self.measures if not measure.type.startswith(_EXACT)]
+        if self.publication.after_close == "adjust" and inexact:
+            msg = (
+                f"publication.after_close: adjustments are exact differences, and {', '.join(inexact)} cannot have any; "
+                "give a decimal or an integer type, or restate"
+            )
+            raise ValueError(msg)
+        if self.publication.rollups and self.window > 1:
+            msg = "publication.rollups: a metric over a trailing window has none; give it another metric without a window"
             raise ValueError(msg)
         return self

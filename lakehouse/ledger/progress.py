@@ -98,6 +98,11 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
     return dict(waiting)
 
 
+def has_any(settings: Settings, source: str) -> bool:
+    """Whether anything is known to be applied."""
+    return bool(_applied(settings, source))
+
+
 def _applied(settings: Settings, source: str) -> dict[str, set[date]]:
     """Per id the event days of silver that contain what it says."""
     applied = store.read(

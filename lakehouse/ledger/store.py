@@ -22,8 +22,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import date
 
 Where = Mapping[str, Collection[Any]]
+_PROPERTIES = {"delta.checkpointInterval": "100", "delta.checkpointPolicy": "classic", "delta.enableDeletionVectors": "false"}
 _COMPACT_ABOVE_FILES = 64
 _REMEMBER_ROWS = 20_000
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
@@ -54,6 +56,16 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
     if reused is not None:
         reused.tables[path] = table
     return table
+
+
+def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
+    """As :func:`open_table`, but an object of one's own that stays at its version: what is written through it conflicts with
+    everything that was committed since.
+    """
+    try:
+        return DeltaTable(path, storage_options=dict(options or {}))
+    except TableNotFoundError:
+        return None
 
 
 def why(commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,6 +243,49 @@ def upsert(
     merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
     did = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(did["num_target_rows_inserted"] + did["num_target_rows_updated"])
+
+
+def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str, str] | None = None) -> DeltaTable:
+    """Make an empty table where there is none.
+
+    :returns: the table, at its newest version.
+    """
+    return DeltaTable.create(
+        path,
+        pa.schema([pa.field(item.name, item.type) for item in schema]),
+        mode="ignore",
+        partition_by=[partition_by],
+        configuration=_PROPERTIES,
+        storage_options=dict(options or {}),
+    )
+
+
+def replace(
+    table: DeltaTable,
+    rows: pa.Table,
+    partitions: Collection[date],
+    *,
+    why: Mapping[str, Any] | None = None,
+    transaction: tuple[str, int] | None = None,
+) -> bool:
+    """Make ``rows`` the whole content of some partitions, in one commit; new columns are added.
+
+    :param partitions: values of the column that the table is partitioned by; all rows lie in them.
+    :param transaction: the Delta transaction, by id and number, that the commit moves on.
+    :returns: whether there was anything to commit.
+    :raises CommitFailedError: when somebody else has written into one of the partitions since ``table`` was opened.
+    """
+    (column,) = table.metadata().partition_columns
+    predicate = f"{column} IN ({', '.join(repr(one.isoformat()) for one in sorted(partitions))})"
+    said = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
+    moved = None if transaction is None else [Transaction(*transaction)]
+    properties = CommitProperties(custom_metadata=said, app_transactions=moved)
+    if not len(rows):
+        return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
+    there = {item.name for item in table.schema().fields}
+    mode: dict[str, Any] = {} if set(rows.column_names) <= there else {"schema_mode": "merge"}
+    write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
+    return True
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:

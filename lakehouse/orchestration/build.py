@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.orchestration import check_assets, metric_assets, sensors, source_assets
+from lakehouse.orchestration import check_assets, closing, metric_assets, sensors, source_assets
 from lakehouse.orchestration.resources import LakeSpark, readers
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
-    """Every asset, check and sensor of a catalog."""
+    """Every asset, check, sensor and schedule of a catalog."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     all_checks: list[dg.AssetChecksDefinition] = []
     all_sensors: list[dg.SensorDefinition] = []
+    schedules: list[dg.ScheduleDefinition] = []
     with warnings.catch_warnings():
         # Backfill policies (beta) and partitioned checks (preview) are pinned with Dagster's version.
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -32,18 +34,26 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             all_sensors += [sensors.landing_sensor(settings, contract), sensors.reconciling_sensor(settings, contract)]
             all_sensors.append(sensors.steward_sensor(settings, contract))
         for metric in catalog.metrics.values():
-            gold = metric_assets.gold_asset(settings, metric, catalog.sources[metric.source])
+            gold = metric_assets.gold_asset(settings, catalog, metric)
             assets.append(gold)
-            all_checks.append(check_assets.metric_checks(settings, metric, gold))
-            all_sensors.append(sensors.restatement_sensor(settings, metric))
+            all_checks.append(check_assets.metric_checks(settings, catalog, metric, gold))
+            all_sensors.append(sensors.restatement_sensor(settings, catalog, metric))
+            schedules.append(closing.daily_close(settings, catalog, metric))
+            for rollup in Series(metric).rollups:
+                longer = metric_assets.rollup_asset(settings, catalog, metric, rollup)
+                assets.append(longer)
+                all_checks.append(check_assets.rollup_checks(settings, catalog, metric, rollup, longer))
+                all_sensors.append(sensors.rollup_sensor(settings, catalog, metric, rollup))
+                schedules.append(closing.period_close(settings, rollup))
         if catalog.sources:
             all_sensors.append(sensors.automation(catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
-        tables += [("gold", name) for name in catalog.metrics]
+        tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
         return dg.Definitions(
             assets=assets,
             asset_checks=all_checks,
             sensors=all_sensors,
+            schedules=schedules,
             # In process: a step in a process of its own would live on when its run is killed.
             executor=dg.in_process_executor,
             resources={"spark": LakeSpark(long_lived=settings.spark_long_lived), **readers(settings, tables)},

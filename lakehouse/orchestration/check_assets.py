@@ -5,12 +5,13 @@ from datetime import date
 
 import dagster as dg
 
-from lakehouse.contracts import MetricContract, SourceContract
+from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import checks
+from lakehouse.tables import checks, gold_checks, served
 from lakehouse.tables.outcome import Outcome
+from lakehouse.tables.series import Series
 
 Judge = Callable[[Collection[date], LakeSpark], list[Outcome]]
 
@@ -31,13 +32,28 @@ def source_checks(
     return [_checks_of(bronze, checks.bronze_checks(contract), judge_bronze), _checks_of(silver, checks.SILVER, judge_silver)]
 
 
-def metric_checks(settings: Settings, metric: MetricContract, gold: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
-    """The checks of a metric's gold."""
+def metric_checks(
+    settings: Settings, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition
+) -> dg.AssetChecksDefinition:
+    """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
 
     def judge(days: Collection[date], spark: LakeSpark) -> list[Outcome]:
-        return checks.check_gold(settings, metric, spark.session, days)
+        return checks.check_gold(settings, served.daily(settings, catalog, metric), spark.session, days)
 
-    return _checks_of(gold, checks.GOLD, judge)
+    return _checks_of(gold, gold_checks.names(metric.checks), judge)
+
+
+def rollup_checks(
+    settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series, gold: dg.AssetsDefinition
+) -> dg.AssetChecksDefinition:
+    """The checks of a longer period's numbers."""
+
+    def judge(starts: Collection[date], spark: LakeSpark) -> list[Outcome]:
+        daily = served.daily(settings, catalog, metric)
+        one = Series(daily.metric, rollup.kind, daily.called)
+        return checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
+
+    return _checks_of(gold, gold_checks.names(rollup.checks), judge)
 
 
 def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
@@ -64,7 +80,7 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
             failed = [outcome for outcome in own if not outcome.passed]
             metadata = dict(own[0].numbers) if len(own) == 1 else {"days": len(own), "days_failed": len(failed)}
             what = "; ".join(f"{outcome.day}: {outcome.explanation or 'failed'}" for outcome in failed[:10])
-            warns = bool(own) and all(outcome.warns for outcome in own)
+            warns = all(outcome.warns for outcome in failed or own)
             yield dg.AssetCheckResult(
                 passed=not failed,
                 asset_key=key,

@@ -1,28 +1,34 @@
-"""The asset of a metric: gold by event day."""
+"""The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
-from lakehouse.contracts import MetricContract, SourceContract
+from lakehouse.contracts import Catalog, MetricContract
+from lakehouse.domain.publishing import Reason, Step
 from lakehouse.orchestration import events
-from lakehouse.orchestration.partitions import days_of_run, event_days
+from lakehouse.orchestration.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import checks, gold, publish
+from lakehouse.tables import publish, rollups, served
+from lakehouse.tables.audited import Published, Run
+from lakehouse.tables.series import Series
 
-#: Set on runs that answer changes of silver: the silver version they bring the metric up to.
+#: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
 FOLLOWS_TAG = "lakehouse/follows_silver"
+#: Set by Dagster on the runs of a backfill.
+_BACKFILL_TAG = "dagster/backfill"
 
 
-def gold_key(metric: str) -> dg.AssetKey:
-    """The asset key of a metric."""
-    return dg.AssetKey(["gold", metric])
+def gold_key(name: str) -> dg.AssetKey:
+    """The asset key of a series."""
+    return dg.AssetKey(["gold", name])
 
 
-def gold_asset(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.AssetsDefinition:
-    """Gold by event day; a day that comes out equal is not written."""
-    key = gold_key(metric.metric)
+def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
+    """Gold by event day; a day whose number and state are the same gets no revision."""
+    key = gold_key(metric.name)
+    contract = catalog.sources[metric.source]
     mapping = (
         dg.TimeWindowPartitionMapping(start_offset=1 - metric.window, end_offset=0, allow_nonexistent_upstream_partitions=True)
         if metric.window > 1
@@ -35,20 +41,65 @@ def gold_asset(settings: Settings, metric: MetricContract, contract: SourceContr
         partitions_def=event_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        pool=f"gold_{metric.metric}",
+        pool=f"gold_{metric.name}",
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
-        description=metric.description or f"{metric.metric} per event day.",
-        metadata={"dagster/uri": gold.path(settings, metric.metric)},
+        description=metric.description or f"{metric.name} per event day.",
+        metadata={"dagster/uri": Series(metric).path(settings)},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
-        follows = publish.pending(settings, metric) if FOLLOWS_TAG in context.run.tags else None
+        one = served.daily(settings, catalog, metric)
+        follows = publish.pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
-        written = publish.restate(settings, metric, spark.session, days, context.run.run_id, follows)
-        outcomes = checks.check_gold(settings, metric, spark.session, days)
-        numbers = {outcome.day: outcome.numbers for outcome in outcomes if outcome.check == "totals_equal_silver"}
-        yield from events.report(context, key, {day: {"restated": day in written, **numbers[day]} for day in days}, outcomes)
+        done = publish.restate(settings, one, spark.session, days, _run(context), follows)
+        yield from events.report(context, key, {day: _told(done, day) for day in days}, done.outcomes)
 
     return gold_of_metric
+
+
+def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.AssetsDefinition:
+    """A longer period's numbers; its partitions are named by their first day."""
+    key = gold_key(rollup.name)
+    contract = catalog.sources[metric.source]
+
+    @dg.asset(
+        key=key,
+        deps=[dg.AssetDep(gold_key(metric.name), partition_mapping=dg.TimeWindowPartitionMapping())],
+        partitions_def=periods(contract, rollup),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        output_required=False,
+        pool=f"gold_{rollup.name}",
+        group_name=metric.source,
+        kinds={"deltalake", "gold"},
+        description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from its published days.",
+        metadata={"dagster/uri": rollup.path(settings)},
+    )
+    def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        daily = served.daily(settings, catalog, metric)
+        one = Series(daily.metric, rollup.kind, daily.called)
+        wanted = {one.period(start) for start in days_of_run(context)}
+        follows = rollups.pending(settings, daily, one) if FOLLOWS_TAG in context.run.tags else None
+        if follows is not None:
+            wanted |= set(follows.periods)
+        done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
+        yield from events.report(context, key, {period.start: _told(done, period.start) for period in wanted}, done.outcomes)
+
+    return rollup_of_metric
+
+
+def _run(context: dg.AssetExecutionContext) -> Run:
+    said = Reason.BACKFILL if _BACKFILL_TAG in context.run.tags else None
+    by = context.run.tags.get("user") or context.run.tags.get("dagster/user")
+    return Run(context.run.run_id, context.job_name, said, by)
+
+
+def _told(done: Published, start: object) -> dict[str, object]:
+    """What Dagster shows of one period: its revision, and the lineage's names."""
+    told: dict[str, object] = {"restated": False, "held": start in done.held}
+    for revision in done.revisions:
+        if revision.start == start:
+            told["restated"] = revision.step is not Step.STATE_CHANGE
+            told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
+    return told

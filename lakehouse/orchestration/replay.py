@@ -17,7 +17,7 @@ from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import landing, publish
+from lakehouse.tables import landing, publish, rollups, served
 from lakehouse.tables.ingest import news
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.tables.series import Series
 
 
 #: The events are in Dagster's storage; a terminal has the progress bar.
@@ -80,6 +81,7 @@ class Replay:
         settings.spark_long_lived |= long_lived
         self._settings = settings
         self._source = source
+        self._catalog = catalog
         self._contract: SourceContract = catalog.sources[source]
         self._metrics = catalog.metrics_of(source)
         self._instance = instance
@@ -124,19 +126,31 @@ class Replay:
         )
 
     def catch_up(self) -> CaughtUp:
-        """Bring silver up to date on all days that wait, then gold on exactly those that this concerns."""
+        """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
         touched = sorted(progress.pending(self._settings, self._source))
         if touched:
             self.run(dg.AssetKey(["silver", self._source]), touched)
         restated: dict[str, list[date]] = {}
         causes: dict[str, dict[str, int]] = {}
         for metric in self._metrics:
-            pending = publish.pending(self._settings, metric)
+            one = served.daily(self._settings, self._catalog, metric)
+            pending = publish.pending(self._settings, one)
             causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
-            if pending.days:
-                tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
-                restated[metric.metric] = self.run(gold_key(metric.metric), sorted(pending.days), tag)
+            days = sorted({*pending.days, *publish.due(self._settings, one)})
+            if days:
+                tag = {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"}
+                restated[metric.name] = self.run(gold_key(metric.name), days, tag)
+            for rollup in one.rollups:
+                self._follow_days(one, rollup)
         return CaughtUp(touched, restated, causes)
+
+    def _follow_days(self, daily: Series, rollup: Series) -> None:
+        """Bring a roll-up up to date with its published days, and close what is due of it."""
+        pending = rollups.pending(self._settings, daily, rollup)
+        starts = {period.start for period in (*pending.periods, *rollups.due(self._settings, rollup))}
+        if starts:
+            tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
+            self.run(gold_key(rollup.name), sorted(starts), tag)
 
     def run(self, key: dg.AssetKey, days: list[date], tags: Mapping[str, str] | None = None) -> list[date]:
         """Materialize days of one asset in this process.

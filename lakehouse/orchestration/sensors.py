@@ -19,9 +19,10 @@ from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.settings import Settings
-from lakehouse.tables import landing, publish
+from lakehouse.tables import landing, publish, rollups, served
 from lakehouse.tables.ingest import news
 from lakehouse.tables.landing import LandingFile
+from lakehouse.tables.series import Series
 
 _RUNNING = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -145,24 +146,46 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     return sense
 
 
-def restatement_sensor(settings: Settings, metric: MetricContract) -> dg.SensorDefinition:
+def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
     """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
-    key = gold_key(metric.metric)
+    key = gold_key(metric.name)
 
     @dg.sensor(
-        name=f"restate_{metric.metric}",
+        name=f"restate_{metric.name}",
         target=dg.AssetSelection.assets(key),
         minimum_interval_seconds=settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Changed days of silver/{metric.source} start gold/{metric.metric} for the days they concern.",
+        description=f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
     )
     def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        pending = publish.pending(settings, metric)
+        pending = publish.pending(settings, served.daily(settings, catalog, metric))
         if not pending.days:
             return dg.SkipReason("gold follows silver")
-        tag = {FOLLOWS_TAG: f"{metric.metric}:{pending.silver_version}"}
+        tag = {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"}
         given_up = "{} runs have failed for these days; look at the newest and start it again"
         return _one_run(context.instance, key, pending.days, tag, given_up)
+
+    return sense
+
+
+def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
+    """Runs a roll-up for exactly the periods whose days were published anew."""
+    key = gold_key(rollup.name)
+
+    @dg.sensor(
+        name=f"restate_{rollup.name}",
+        target=dg.AssetSelection.assets(key),
+        minimum_interval_seconds=settings.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        pending = rollups.pending(settings, served.daily(settings, catalog, metric), rollup)
+        if not pending.periods:
+            return dg.SkipReason(f"{rollup.name} follows its days")
+        tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
+        given_up = "{} runs have failed for these periods; look at the newest and start it again"
+        return _one_run(context.instance, key, [period.start for period in pending.periods], tag, given_up)
 
     return sense
 

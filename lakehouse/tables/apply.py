@@ -67,6 +67,8 @@ def update(
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
     before = delta.version(settings, target)
+    if before > 0 and not progress.has_any(settings, source):
+        _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
         _merge(settings, contract, session(), merged, ids, run_id)
@@ -88,7 +90,7 @@ def _merge(
     source = contract.dataset
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
-    why = {"run_id": run_id, "method": "merge", "ingestions": sorted(ids), **versions.stamp(contract)}
+    why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **versions.stamp(contract)}
     with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
         silver.merge(spark, settings, contract, days, ids, arrivals, why)
 
@@ -99,7 +101,7 @@ def _rebuild(
 ) -> None:
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    why = {"run_id": run_id, "method": "rebuild", "ingestions": sorted(ids), **versions.stamp(contract)}
+    why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **versions.stamp(contract)}
     asked = [entry for entry in operations.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
@@ -152,3 +154,7 @@ def _check_key_log(settings: Settings, source: str) -> None:
             "still there, take it away first)"
         )
         raise key_log.IncompleteKeyLogError(msg)
+
+
+def _iso(days: Collection[date]) -> list[str]:
+    return [day.isoformat() for day in sorted(days)]

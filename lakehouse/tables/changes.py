@@ -6,7 +6,8 @@ The feed of a replaced day names unchanged rows too: what was taken away and put
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from datetime import date  # noqa: TC003 (a NamedTuple's annotation)
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,6 @@ import pyarrow.compute as pc
 from lakehouse.tables.schema import PROVENANCE
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from deltalake import DeltaTable
 
 #: The feed's words for a row as a commit left it; the others tell of it as it was.
@@ -40,36 +39,41 @@ def feed_of(table: DeltaTable, first: int, last: int) -> pa.Table:
     return _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
 
 
-def differing_days(before: pa.Table, after: pa.Table) -> set[date]:
-    """The event days on which two sets of rows differ, as multisets."""
-    rows = pa.concat_tables([before.cast(after.schema), after])
-    sign = pa.array([-1] * len(before) + [1] * len(after))
-    return _days(_net(rows, sign))
+class Move(NamedTuple):
+    """What happened to a key on one event day: inserted, corrected, moved_in, moved_out, deleted."""
+
+    day: date
+    what: str
+    key: str
 
 
 def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
-    """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed.
-
-    The counts are of keys: inserted, corrected, moved_in, moved_out, deleted. The values before ``first`` and after
-    ``last`` are compared, so that what was undone in between does not count.
-    """
+    """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed, in keys."""
     days: dict[date, Counter[str]] = defaultdict(Counter)
+    for move in moves(table, first, last):
+        days[move.day][move.what] += 1
+    return dict(days)
+
+
+def moves(table: DeltaTable, first: int, last: int) -> list[Move]:
+    """What versions ``first`` through ``last`` of a silver table did to each key.
+
+    The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count.
+    """
     if first > last:
-        return {}
+        return []
     net = net_changes(table, first, last).select(["record_key", "event_date", "_net"])
     before: dict[str, set[date]] = defaultdict(set)  # a key is on two days where only one day of a move was updated
     after: dict[str, set[date]] = defaultdict(set)
     for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
         (after if count > 0 else before)[key].add(day)
+    found = []
     for key in before.keys() | after.keys():
         gone, new = before[key] - after[key], after[key] - before[key]
-        for day in before[key] & after[key]:
-            days[day]["corrected"] += 1
-        for day in gone:
-            days[day]["moved_out" if new else "deleted"] += 1
-        for day in new:
-            days[day]["moved_in" if gone else "inserted"] += 1
-    return dict(days)
+        found += [Move(day, "corrected", key) for day in before[key] & after[key]]
+        found += [Move(day, "moved_out" if new else "deleted", key) for day in gone]
+        found += [Move(day, "moved_in" if gone else "inserted", key) for day in new]
+    return sorted(found)
 
 
 def _net(rows: pa.Table, sign: pa.Array) -> pa.Table:
@@ -77,10 +81,6 @@ def _net(rows: pa.Table, sign: pa.Array) -> pa.Table:
     signed = rows.append_column("_sign", sign)
     net = signed.group_by(names).aggregate([("_sign", "sum")]).rename_columns([*names, "_net"])
     return net.filter(pc.not_equal(net["_net"], 0))
-
-
-def _days(net: pa.Table) -> set[date]:
-    return set(pc.unique(net["event_date"]).to_pylist())
 
 
 def _plain(feed: pa.Table) -> pa.Table:

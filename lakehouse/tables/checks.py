@@ -9,21 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.ledger import ingestions, key_log, redactions, store
-from lakehouse.tables import bronze, gold, row_checks, silver
+from lakehouse.tables import addition, audited, bronze, gold, gold_checks, publish, row_checks, silver
 from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
     from lakehouse.tables.schema import Columns
+    from lakehouse.tables.series import Series
 
 
 BRONZE = {
@@ -35,10 +35,6 @@ SILVER = {
     "contract_schema": "The table has the columns and types of the contract.",
     "unique_key": "No key of the day lives twice, on this day or another.",
     "required_fields": "Every field that the contract requires is there.",
-}
-GOLD = {
-    "unique_grain": "The day has one row per value of the grain.",
-    "totals_equal_silver": "Additive measures and row counts add up to those of silver.",
 }
 
 
@@ -115,34 +111,47 @@ def _lives(
     return Counter(found["record_key"].to_pylist())
 
 
-def check_gold(
-    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Collection[date]
+def check_gold(settings: Settings, one: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
+    """Every check on each event day: of what silver says now, and whether it is what readers of gold see."""
+    numbers = gold.numbers(session(), settings, one.metric, days)
+    counted = publish.rows_in_silver(settings, one.metric, days)
+    return _against_published(settings, one, numbers, counted)
+
+
+def check_rollup(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    starts: Collection[date],
 ) -> list[Outcome]:
-    """Every gold check on each event day."""
-    table = store.open_table(gold.path(settings, metric.metric), settings.storage_options)
-    additive = ["row_count", *(measure.name for measure in metric.measures if measure.additive)]
-    rows = (
-        None if table is None else store.read_version(table, ["event_date", *metric.grain, *additive], {"event_date": list(days)})
-    )
-    by_day = _by_day(rows, metric.grain, days)
-    published = _totals(rows, additive)
-    source = gold.compute(gold.silver_rows(session(), settings, metric, days), metric, days, grain=[]).toArrow()
-    expected = _totals(source.select(["event_date", *additive]), additive)
+    """Every check on each period: of what the published days say now, and whether it is what readers of the roll-up see."""
+    found = addition.numbers(settings, contract, daily, rollup, session, [rollup.period(start) for start in sorted(starts)])
+    return _against_published(settings, rollup, {period.start: rows for period, rows in found.items()}, {})
+
+
+def _against_published(
+    settings: Settings, one: Series, numbers: Mapping[date, pa.Table], counted: Mapping[date, int]
+) -> list[Outcome]:
+    before = audited.read(settings, one, sorted(numbers))
+    trailing = audited.trailing(settings, one, numbers)
     outcomes = []
-    for day in sorted(days):
-        total, distinct = by_day[day]
-        if metric.grain:
-            outcomes.append(Outcome("unique_grain", day, total == distinct, {"rows": total, "groups": distinct}))
-        else:
-            outcomes.append(Outcome("unique_grain", day, total <= 1, {"rows": total, "groups": min(total, 1)}))
-        numbers = {name: _number(value) for name, value in published.get(day, {}).items()}
-        equal = published.get(day, {}) == expected.get(day, {})
-        wanted = {f"silver_{name}": _number(value) for name, value in expected.get(day, {}).items()}
-        outcomes.append(
-            Outcome(
-                "totals_equal_silver", day, equal, numbers | wanted, _unless(equal, "silver has moved on: materialize the day")
-            )
+    for start, rows in sorted(numbers.items()):
+        published = before.latest(start)
+        standing = before.standings.get(start)
+        candidate = gold_checks.Candidate(
+            metric=one.name,
+            period=start,
+            revision=(standing.revision if standing else 0) + 1,
+            grain=one.metric.grain,
+            rows=rows,
+            read_back=rows.slice(0, 0) if published is None else published,
+            published=published,
+            trailing=trailing,
+            silver_rows=counted.get(start),
         )
+        outcomes += gold_checks.audit(one.checks, candidate)
     return outcomes
 
 
@@ -163,13 +172,6 @@ def _by_day(rows: pa.Table | None, keys: Sequence[str], days: Collection[date]) 
     total = Counter(rows["event_date"].to_pylist())
     distinct = Counter(rows.group_by(["event_date", *keys]).aggregate([])["event_date"].to_pylist())
     return {day: (total[day], distinct[day]) for day in days}
-
-
-def _totals(rows: pa.Table | None, measures: Sequence[str]) -> dict[date, dict[str, Any]]:
-    if rows is None or not len(rows):
-        return {}
-    sums = rows.group_by("event_date").aggregate([(name, "sum") for name in measures])
-    return {row["event_date"]: {name: row[f"{name}_sum"] for name in measures} for row in sums.to_pylist()}
 
 
 def _number(value: Any) -> int | float | None:

@@ -1,16 +1,15 @@
-"""Gold: a metric's number per event day and grain, computed from silver; days that come out equal are not written."""
+"""Gold: a metric's number per event day and grain, computed from silver. What is published of it is decided in ``publish``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.domain.days import reach_back
 from lakehouse.ledger import store
-from lakehouse.tables import changes, delta, frames, silver
+from lakehouse.tables import delta, frames, silver
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.domain.periods import Period
     from lakehouse.settings import Settings
 
 
-def path(settings: Settings, metric: str) -> str:
-    """The address of the metric's gold table."""
-    return settings.table("gold", metric)
+def path(settings: Settings, name: str) -> str:
+    """The address of a gold table."""
+    return settings.table("gold", name)
 
 
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
@@ -43,32 +43,44 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
     return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
 
 
-def restate(
-    spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], why: dict[str, Any]
-) -> set[date]:
-    """Compute days from silver and write those whose content differs from what gold holds, in one commit.
+def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+    """What the metric says of each day that silver has rows for: grain, measures and row_count, in the order of the grain.
 
     The numbers pass through this process: a day of gold is what people look at, and fits into memory.
-
-    :returns: the days written.
     """
     with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
-        return _restate(spark, settings, metric, days, why)
+        found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
+    return by_day(found, metric)
 
 
-def _restate(
-    spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], why: dict[str, Any]
-) -> set[date]:
-    target = path(settings, metric.metric)
-    wanted = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
-    if delta.version(settings, target) < 0:
-        delta.create(spark, target, frames.local(spark, wanted.slice(0, 0)).schema, "event_date", change_feed=True)
-    current = store.read(target, wanted.column_names, {"event_date": days}, settings.storage_options)
-    different = changes.differing_days(current, wanted)
-    if different:
-        rows = wanted.filter(pc.is_in(wanted["event_date"], pa.array(sorted(different), pa.date32())))
-        delta.replace_days(frames.local(spark, rows).coalesce(1), target, different, why)
-    return different
+def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
+    """The rows of :func:`compute` per day, in the order of the grain."""
+    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
+    rows = found.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
+    days = rows["event_date"].to_pylist()
+    first: dict[date, int] = {}
+    for position, day in enumerate(days):
+        first.setdefault(day, position)
+    ends = [*list(first.values())[1:], len(days)]
+    content = rows.drop_columns(["event_date"])
+    return {day: content.slice(start, end - start) for (day, start), end in zip(first.items(), ends)}
+
+
+def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
+    """What the metric says of whole periods, by first day; ``rows`` are all silver rows behind them."""
+    cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
+    starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
+    return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
+
+
+def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
+    """What the metric says of a day without rows: one row without a grain, so that an emptied day is told from a missing one."""
+    rows = silver_rows(spark, settings, metric, []).where("false")
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()
+    grain = rows.select(*metric.grain).toArrow().schema if metric.grain else pa.schema([])
+    columns = {item.name: pa.nulls(1, item.type) for item in grain}
+    return pa.table(columns | {name: empty[name] for name in empty.column_names})
 
 
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:

@@ -55,7 +55,7 @@ def silver_life(
         side = "after" if row["_change_type"] in changes.AFTER else "before"
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
-    followed = {metric.metric: (metric.window, restatements.of(settings, metric.metric)) for metric in metrics}
+    followed = {metric.name: (metric.window, restatements.of(settings, metric.name)) for metric in metrics}
     result = []
     for (version, day), state in sorted(states.items()):
         before, after = state.get("before"), state.get("after")

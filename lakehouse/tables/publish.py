@@ -1,73 +1,252 @@
-"""Following silver with gold: which days of a metric silver's changes concern, and restating exactly these."""
+"""How a metric's days are published: computed from silver, drafted where they say something new, and audited (R7 to R9).
+
+Here is what silver's changes mean for a metric and what its numbers become; how a draft comes before readers is in
+``audited``. Whoever publishes the same period in between makes all of it happen again from a fresh read.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse.domain import publishing
 from lakehouse.domain.days import reach_ahead
-from lakehouse.ledger import restatements, store
+from lakehouse.domain.publishing import Reason, Step
+from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import changes, delta, gold, silver
-from lakehouse.tables.apply import recomputed_on_conflict
+from lakehouse.tables import audited, basis, changes, delta, gold, series, silver
+from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
+from lakehouse.tables.revisions import Draft
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
+    from lakehouse.tables.basis import Basis, Trigger
+    from lakehouse.tables.series import Series
+
+_SAMPLE = 5
 
 
 @dataclass(frozen=True)
 class PendingRestatement:
-    """What silver has changed since the metric last followed: the causes by silver day, the metric's days, the version."""
+    """What silver has changed since the metric last followed: the causes by silver day, the metric's days, the versions."""
 
     causes: dict[date, Counter[str]]
     days: frozenset[date]
     silver_version: int
+    since: int = 0
+    keys: dict[date, list[str]] = field(default_factory=dict)
 
 
-def pending(settings: Settings, metric: MetricContract) -> PendingRestatement:
-    """Read silver's change feed since the last restatement; no JVM."""
-    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
+def pending(settings: Settings, one: Series) -> PendingRestatement:
+    """Read silver's change feed since the metric last followed it; no JVM."""
+    table = store.open_table(silver.path(settings, one.metric.source), settings.storage_options)
     if table is None:
         return PendingRestatement({}, frozenset(), -1)
-    done = restatements.silver_version(settings, metric.metric)
+    done = restatements.silver_version(settings, one.name)
     version = table.version()
-    causes = changes.describe(table, done + 1 if done <= version else 0, version)
-    return PendingRestatement(causes, frozenset(reach_ahead(causes, metric.window)), version)
+    since = done + 1 if done <= version else 0
+    causes: dict[date, Counter[str]] = defaultdict(Counter)
+    keys: dict[date, list[str]] = defaultdict(list)
+    for move in changes.moves(table, since, version):
+        causes[move.day][move.what] += 1
+        if len(keys[move.day]) < _SAMPLE:
+            keys[move.day].append(move.key)
+    return PendingRestatement(dict(causes), frozenset(reach_ahead(causes, one.metric.window)), version, since, dict(keys))
+
+
+def due(settings: Settings, one: Series) -> list[date]:
+    """The days whose number is to change its state by now, or whose start delay is over; no JVM."""
+    today, terms = settings.clock().date(), one.metric.publication
+    days = set(series.due(settings, one, today))
+    if terms.start_delay:
+        waited = series.partitions(settings, silver.path(settings, one.metric.source), "event_date")
+        waited -= series.partitions(settings, one.path(settings), one.by)
+        days |= {day for day in waited if publishing.may_be_published(day, today, terms)}
+    return sorted(days)
 
 
 def restate(
     settings: Settings,
-    metric: MetricContract,
+    one: Series,
     session: Callable[[], SparkSession],
     days: Collection[date],
-    run_id: str,
+    run: Run,
     follows: PendingRestatement | None = None,
-) -> set[date]:
-    """Compute ``days`` anew and write those that differ.
+) -> Published:
+    """Compute ``days`` anew and publish those whose number or state is another one.
 
     :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
-    :returns: the days written.
     """
-    why = {"run_id": run_id, "as_of": settings.clock().isoformat(), "silver_version": follows.silver_version if follows else None}
-    written = recomputed_on_conflict(gold.restate)(session(), settings, metric, days, why)
+    done = _publish_days(settings, one, session, sorted(days), run, follows)
+    publications.follow(settings, one.name, one.path(settings))
     complete = follows is not None and follows.days <= set(days)
-    if written or complete:
+    if done.revisions or complete:
         causes = {day.isoformat(): dict(what) for day, what in follows.causes.items()} if follows else {}
         entry = Restatement(
-            metric=metric.metric,
-            run_id=run_id,
+            metric=one.name,
+            run_id=run.run_id,
             as_of=settings.clock(),
             silver_version=follows.silver_version if follows and complete else -1,
-            gold_version=delta.version(settings, gold.path(settings, metric.metric)),
-            days=sorted(written),
+            gold_version=delta.version(settings, one.path(settings)),
+            days=sorted(done.days),
             causes=causes,
         )
         restatements.record(settings, entry)
-    return written
+    return done
+
+
+@again_on_conflict
+def _publish_days(
+    settings: Settings,
+    one: Series,
+    session: Callable[[], SparkSession],
+    days: Sequence[date],
+    run: Run,
+    follows: PendingRestatement | None,
+) -> Published:
+    today, source = settings.clock().date(), one.metric.source
+    days = [day for day in days if publishing.may_be_published(day, today, one.metric.publication)]
+    before = audited.read(settings, one, days)  # before silver is read
+    made_from = basis.of_silver(settings, source)
+    trigger = basis.trigger(settings, source, follows.since, follows.silver_version) if follows else None
+    numbers = _numbers(settings, one.metric, session, days, before)
+    drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
+    expected = rows_in_silver(settings, one.metric, [draft.start for draft in drafts])
+    if delta.version(settings, silver.path(settings, source)) != made_from.silver_version:
+        msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
+        raise CommitFailedError(msg)
+    return audited.publish(settings, before, drafts, run, lineage(one, run, made_from, follows, trigger), expected)
+
+
+def lineage(
+    one: Series, run: Run, made_from: Basis, follows: PendingRestatement | None, trigger: Trigger | None
+) -> dict[str, Any]:
+    """What the commit of a publication tells about where its numbers come from."""
+    arrivals = sorted(entry.arrival_date for entry in made_from.ingested.values())
+    return {
+        "input_versions": {
+            f"silver/{one.metric.source}": {
+                "version": made_from.silver_version,
+                "arrivals_from": f"{arrivals[0]}" if arrivals else None,
+                "arrivals_through": f"{arrivals[-1]}" if arrivals else None,
+            }
+        },
+        "trigger": trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or Reason.MANUAL).value},
+        "keys": {
+            f"{day}": {"changed": sum(what.values()), "sample": follows.keys.get(day, [])} for day, what in follows.causes.items()
+        }
+        if follows
+        else {},
+        "downstream": [*(f"gold/{rollup.name}" for rollup in one.rollups), *one.metric.consumers],
+    }
+
+
+def rows_in_silver(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
+    """How many silver rows the number of each day covers, counted by delta-rs."""
+    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
+    if table is None or not days:
+        return {}
+    found = store.read_version(table, ["event_date"], {"event_date": gold.source_days(metric, days)})
+    counts = Counter(found["event_date"].to_pylist())
+    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
+
+
+def _numbers(
+    settings: Settings,
+    metric: MetricContract,
+    session: Callable[[], SparkSession],
+    days: Sequence[date],
+    before: Read,
+) -> dict[date, pa.Table]:
+    """What silver says about each day; about one that was published and is empty now, that it is empty."""
+    if not days:
+        return {}
+    found = gold.numbers(session(), settings, metric, days)
+    emptied = set(before.standings) - set(found)
+    if emptied:
+        empty = gold.nothing(session(), settings, metric)
+        found |= dict.fromkeys(emptied, empty)
+    return found
+
+
+def _drafts(
+    settings: Settings,
+    before: Read,
+    numbers: Mapping[date, pa.Table],
+    made_from: Basis,
+    run: Run,
+    follows: PendingRestatement | None,
+    trigger: Trigger | None,
+) -> list[Draft]:
+    """What is to be published of some numbers: new content, or a new state."""
+    metric, standings = before.series.metric, before.standings
+    today, terms = settings.clock().date(), metric.publication
+    refused = dropped.contents(settings, before.series.name, list(numbers)) if numbers else {}
+    drafted = {}
+    for day, rows in sorted(numbers.items()):
+        standing, state = standings.get(day), publishing.state_on(day, today, terms)
+        published = before.latest(day)
+        if published is not None and series.digest(rows) in refused.get(day, ()):
+            rows = published  # noqa: PLW2901 (somebody said that the published number stands; its state moves on)
+        step = publishing.step(standing, series.digest(rows), state, terms)
+        if step is not Step.NOTHING and not (published is None and series.digest(rows) in refused.get(day, ())):
+            later = max(state, standing.state, key=lambda one: one.rank) if standing else state
+            drafted[day] = (rows, later, step)
+    if not drafted:
+        return []
+    covered = {day: gold.source_days(metric, [day]) for day in drafted}
+    undecided = basis.undecided(settings, metric.source, set().union(*covered.values()))
+    name = basis.record(settings, metric.source, made_from)
+    drafts = []
+    for day, (rows, state, step) in drafted.items():
+        causes: Counter[str] = Counter()
+        for other in covered[day]:
+            causes.update(follows.causes.get(other, {}) if follows else {})
+        replayed = trigger is not None and not trigger.replayed.isdisjoint(covered[day])
+        reason = publishing.reason_for(step, standings.get(day), Reason.BUG_REPLAY if replayed else run.said, causes)
+        lacking = made_from.without(covered[day])
+        drafts.append(
+            Draft(
+                start=day,
+                rows=rows,
+                state=state,
+                step=step,
+                reason=reason,
+                explanation=run.explanation or told(reason, causes),
+                changed_rows=sum(causes.values()) if causes else None,
+                undecided_rows=sum(undecided.get(other, 0) for other in covered[day]),
+                known_through=made_from.known_through(covered[day]),
+                inputs=name,
+                inputs_without=json.dumps(lacking) if lacking else None,
+                silver_version=made_from.silver_version,
+                booked_on=today if step is Step.ADJUSTMENT else None,
+            )
+        )
+    return drafts
+
+
+_WORDS = {
+    "inserted": "arrived late",
+    "corrected": "corrected",
+    "moved_in": "moved here from another day",
+    "moved_out": "moved to another day",
+    "deleted": "withdrawn",
+}
+
+
+def told(reason: Reason, causes: Mapping[str, int]) -> str:
+    """The reason of a restatement, to a person."""
+    what = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
+    return f"{reason.value}: {what}" if what else reason.value

@@ -13,6 +13,7 @@ from lakehouse.ledger import store
 from lakehouse.tables import silver
 
 if TYPE_CHECKING:
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -29,7 +30,7 @@ def code() -> str:
     return f"{metadata.version('lakehouse')}+{digest.hexdigest()[:12]}"
 
 
-def of_contract(contract: SourceContract) -> str:
+def of_contract(contract: SourceContract | MetricContract) -> str:
     """A hash of all that a contract says but what it only tells people."""
     said = contract.model_dump_json(exclude={"info", "description", "owner", "tags"})
     return hashlib.sha256(said.encode()).hexdigest()[:12]

@@ -33,7 +33,7 @@ REFUND = HEADER + "s23,north,2024-11-02T18:00:00Z,-4.00,2,2024-11-07T06:00:00Z,i
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:
-    rows = store.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"])
+    rows = store.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
     return {} if rows is None else {row["event_date"]: row["revenue"] for row in rows.to_pylist()}
 
 

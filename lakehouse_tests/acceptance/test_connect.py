@@ -68,4 +68,5 @@ def test_the_tables_are_the_same(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert lakehouse_command(homes["own session"], "replay", "sales").returncode == 0
     for layer in ("bronze/sales", "silver/sales", "gold/revenue"):
-        assert rows(homes["connect"], layer) == rows(homes["own session"], layer)
+        own = ("published_at", "superseded_at", "restated_on", "run_id", "publication_id") if layer.startswith("gold") else ()
+        assert rows(homes["connect"], layer, *own) == rows(homes["own session"], layer, *own)

@@ -74,7 +74,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
 
 def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     def revenue() -> dict[str, Decimal]:
-        rows = store.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"])
+        rows = store.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
         return {f"{row['event_date']}": row["revenue"] for row in rows.to_pylist()}
 
     before = revenue()

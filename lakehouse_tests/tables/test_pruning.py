@@ -9,6 +9,8 @@ import pytest
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.tables import bronze, gold, publish, silver
+from lakehouse.tables.audited import Run
+from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -39,8 +41,8 @@ def lake(request, settings, spark) -> Lake:
 
 
 def restate(lake: Lake) -> set[date]:
-    pending = publish.pending(lake.settings, TOTAL)
-    return publish.restate(lake.settings, TOTAL, lambda: lake.spark, pending.days, "run", pending)
+    pending = publish.pending(lake.settings, Series(TOTAL))
+    return publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.days, Run("run"), pending).days
 
 
 def poison(lake: Lake, *, sparing: set[date]) -> None:

@@ -1,0 +1,38 @@
+"""What a metric's contract decides about publishing: when a number is final, what comes after that, which roll-ups it has."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from lakehouse.contracts.base import Strict
+
+Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
+AfterClose = Literal["restate", "adjust"]
+
+
+class Publication(Strict):
+    """Days are counted from the event day, for a roll-up from its last day: 0 is that day itself."""
+
+    start_delay: int = Field(0, ge=0, description="The number is not published before this many days have passed.")
+    preliminary_after: int = Field(1, ge=0, description="From then on it is preliminary; until then it is live.")
+    final_after: int = Field(7, ge=0, description="From then on it is final, and the period closed.")
+    after_close: AfterClose = Field(
+        "restate", description="What a change of a closed period becomes: a new final revision, or a row in the open period."
+    )
+    rollups: list[Rollup] = Field(default_factory=list, description="Longer periods that the metric is published for, too.")
+    fiscal_year_starts: int = Field(1, ge=1, le=12, description="The month that the fiscal year begins with.")
+    patch_up_to: int = Field(
+        0, ge=0, description="Up to so many changed rows a day's number is patched and not computed anew, where that is exact."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Publication:
+        if self.final_after < self.preliminary_after:
+            msg = f"final_after: comes before 'preliminary_after: {self.preliminary_after}'"
+            raise ValueError(msg)
+        if len(set(self.rollups)) < len(self.rollups):
+            msg = "rollups: name each once"
+            raise ValueError(msg)
+        return self

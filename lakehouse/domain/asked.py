@@ -1,0 +1,74 @@
+"""Which version of a number somebody asks for: the newest, the final one, one by its number, or what readers saw at a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, time, timezone
+from enum import Enum
+
+from lakehouse.domain.publishing import parse_version_name
+
+KNOWN = "latest, final, first, r3, 2024-11-08, 2024-11-08T06:00:00Z, v2, or a name such as revenue_v2024-11-07.r2"
+_REVISION = re.compile(r"r?(\d{1,9})(?:\.a(\d{1,9}))?")
+_DATASET = re.compile(r"v(\d{1,9})")
+
+
+class By(str, Enum):
+    """How a version is named."""
+
+    LATEST = "latest"
+    FINAL = "final"
+    FIRST = "first"
+    REVISION = "revision"
+    AS_OF = "as_of"
+    DATASET = "dataset"
+
+
+class UnknownVersionError(Exception):
+    """A text that names no version, or a version that there is none of. Its text says which there are."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A version somebody asks for. ``text`` is how it was written; the other fields belong to one way of naming each."""
+
+    by: By
+    text: str
+    revision: int | None = None
+    adjustment: int | None = None
+    at: datetime | None = None
+    dataset_version: int | None = None
+    period: str | None = None
+
+
+def parse(text: str) -> Asked:
+    """What a text asks for.
+
+    A day means what readers saw at its end (UTC).
+
+    :raises UnknownVersionError: for any other text.
+    """
+    word = text.strip()
+    if word in (By.LATEST.value, By.FINAL.value, By.FIRST.value):
+        return Asked(By(word), word)
+    if found := _REVISION.fullmatch(word):
+        return Asked(By.REVISION, word, revision=int(found[1]), adjustment=int(found[2]) if found[2] else None)
+    if found := _DATASET.fullmatch(word):
+        return Asked(By.DATASET, word, dataset_version=int(found[1]))
+    if name := parse_version_name(word):
+        return Asked(By.REVISION, word, revision=name.revision, adjustment=name.adjustment, period=name.period)
+    try:
+        return Asked(By.AS_OF, word, at=_moment(word))
+    except ValueError:
+        msg = f"{text!r} names no version; ask for {KNOWN}"
+        raise UnknownVersionError(msg) from None
+
+
+def _moment(word: str) -> datetime:
+    """:raises ValueError: for what is no time."""
+    try:
+        return datetime.combine(date.fromisoformat(word), time.max, timezone.utc)
+    except ValueError:
+        moment = datetime.fromisoformat(word.replace("Z", "+00:00"))
+        return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -1,0 +1,214 @@
+"""What differs between two versions of a metric, as plain values and exact arithmetic.
+
+Finding the two versions is the ledger's work, writing the comparison down that of ``serving.reports``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+Number = int | float | Decimal
+
+#: Holds the difference of any two floats or decimal(38)s without rounding; a NaN stays one instead of raising.
+_EXACT = Context(prec=700, rounding=ROUND_HALF_UP, traps=[])
+_HUNDREDTH = Decimal("0.01")
+
+
+def exact(number: Number) -> Decimal:
+    """The number as it is written: the float 0.1 is one tenth."""
+    return Decimal(str(number)) if isinstance(number, float) else Decimal(number)
+
+
+def added(numbers: Iterable[Number | None]) -> Number | None:
+    """The exact sum of the numbers there are, in the widest of their types; None where there is none."""
+    found = [number for number in numbers if number is not None]
+    if not found:
+        return None
+    total = reduce(_EXACT.add, map(exact, found))
+    if any(isinstance(number, Decimal) for number in found):
+        return total
+    return float(total) if any(isinstance(number, float) for number in found) else int(total)
+
+
+class Sides(NamedTuple):
+    """One number before and after; None on a side that has none."""
+
+    before: Number | None
+    after: Number | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the sides say different numbers; a NaN is equal to itself, 1 to 1.00."""
+        if self.before is None or self.after is None:
+            return self.before is not self.after
+        return str(self.before) != str(self.after) and exact(self.before) != exact(self.after)
+
+    @property
+    def difference(self) -> Number | None:
+        """After minus before: of integers an integer, of decimals exact."""
+        if self.before is None or self.after is None:
+            return None
+        if isinstance(self.before, Decimal) or isinstance(self.after, Decimal):
+            return _EXACT.subtract(exact(self.after), exact(self.before))
+        return self.after - self.before
+
+    @property
+    def ratio(self) -> Decimal | None:
+        """The difference in percent of the size of before, unrounded: from -10 to -5 is a rise."""
+        if self.before is None or self.after is None:
+            return None
+        before, after = exact(self.before), exact(self.after)
+        if not (before.is_finite() and after.is_finite()) or before == 0:
+            return None
+        return _EXACT.divide(_EXACT.multiply(_EXACT.subtract(after, before), Decimal(100)), _EXACT.abs(before))
+
+    @property
+    def percent(self) -> Decimal | None:
+        """The ratio, rounded to two places for people; a verdict uses the ratio."""
+        return None if self.ratio is None else self.ratio.quantize(_HUNDREDTH, context=_EXACT)
+
+    @property
+    def size(self) -> Decimal:
+        """How far apart the sides are, a missing one counted as 0; what is no number is furthest."""
+        apart = _EXACT.abs(_EXACT.subtract(exact(self.after or 0), exact(self.before or 0)))
+        return Decimal("Infinity") if apart.is_nan() else apart
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure of one period and grain in both versions; it may be unchanged.
+
+    :param period: a day, week, month or quarter: 2024-01-15, 2024-W03, 2024-01, 2024-Q1.
+    :param grain: columns and their values; empty for a metric without grain.
+    :param before_version: the revision behind ``before``; None where that side has none.
+    :param before_state: live, preliminary or final.
+    :param reason: why ``after`` was published.
+    :param rows: how many silver rows brought the change about, where that is known.
+    """
+
+    period: str
+    grain: tuple[tuple[str, str], ...]
+    measure: str
+    before: Number | None
+    after: Number | None
+    before_version: str | None = None
+    after_version: str | None = None
+    before_state: str | None = None
+    after_state: str | None = None
+    reason: str | None = None
+    rows: int | None = None
+
+    @property
+    def sides(self) -> Sides:
+        """Both numbers."""
+        return Sides(self.before, self.after)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the numbers differ."""
+        return self.sides.changed
+
+    @property
+    def difference(self) -> Number | None:
+        """After minus before; None where a side is missing."""
+        return self.sides.difference
+
+    @property
+    def percent(self) -> Decimal | None:
+        """The difference in percent of before, to two places; None where before is 0 or a side is missing."""
+        return self.sides.percent
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """How far, in percent, a measure may change before somebody has to look."""
+
+    measure: str
+    percent: Decimal
+
+    def broken_by(self, change: Change) -> bool:
+        """Whether the change is beyond; one from or to nothing, or from 0, always is."""
+        if change.measure != self.measure or not change.changed:
+            return False
+        ratio = change.sides.ratio
+        return ratio is None or abs(ratio) > self.percent
+
+
+class Missing(NamedTuple):
+    """The periods that one side has not."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two versions of one metric, number by number.
+
+    :param from_version: a label such as "v1" or "first publication".
+    :param changes: every number that was compared, also those that came out equal.
+    :param additive: the measures whose values over periods and grain may be added up.
+    """
+
+    metric: str
+    from_version: str
+    to_version: str
+    first: str
+    last: str
+    changes: tuple[Change, ...]
+    thresholds: tuple[Threshold, ...]
+    made_at: datetime
+    additive: frozenset[str] = frozenset()
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures, in the order in which they come."""
+        return tuple(dict.fromkeys(change.measure for change in self.changes))
+
+    @property
+    def grain(self) -> tuple[str, ...]:
+        """The grain's columns, in the order in which they come."""
+        return tuple(dict.fromkeys(column for change in self.changes for column, _ in change.grain))
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """Every period compared, sorted."""
+        return tuple(sorted({change.period for change in self.changes}))
+
+    def changed(self) -> tuple[Change, ...]:
+        """Those that differ."""
+        return tuple(change for change in self.changes if change.changed)
+
+    def largest(self, measure: str, n: int | None = None) -> tuple[Change, ...]:
+        """The changes of a measure by absolute difference, largest first: ``n`` of them, or all."""
+        found = [change for change in self.changes if change.measure == measure and change.changed]
+        return tuple(sorted(found, key=lambda change: (-change.sides.size, change.period, change.grain))[:n])
+
+    def totals(self) -> dict[str, Sides]:
+        """The sums over everything compared, of the measures that add up."""
+        found: dict[str, Sides] = {}
+        for measure in self.measures:
+            if measure in self.additive:
+                of_measure = [change for change in self.changes if change.measure == measure]
+                found[measure] = Sides(added(one.before for one in of_measure), added(one.after for one in of_measure))
+        return found
+
+    def beyond(self) -> tuple[Change, ...]:
+        """The changes that break a threshold."""
+        return tuple(change for change in self.changes if any(one.broken_by(change) for one in self.thresholds))
+
+    def missing(self) -> Missing:
+        """The periods of which one side has neither a number nor a version."""
+        before = {one.period for one in self.changes if one.before is not None or one.before_version is not None}
+        after = {one.period for one in self.changes if one.after is not None or one.after_version is not None}
+        return Missing(
+            before=tuple(period for period in self.periods if period not in before and period in after),
+            after=tuple(period for period in self.periods if period not in after and period in before),
+        )

@@ -1,0 +1,149 @@
+"""When a period's number is live, preliminary or final, and what a new number for it becomes (rules R7 and R9).
+
+Pure decisions: numbers are known here by a digest of their content only. The clock is given, so that a replay publishes
+as it would have on the day.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+    from lakehouse.contracts.publication import Publication
+
+
+class State(str, Enum):
+    """How sure a published number is."""
+
+    LIVE = "live"
+    PRELIMINARY = "preliminary"
+    FINAL = "final"
+
+    @property
+    def rank(self) -> int:
+        """Later states are greater; a number never goes back."""
+        return list(State).index(self)
+
+
+class Reason(str, Enum):
+    """Why a revision was published."""
+
+    INITIAL = "initial"
+    LATE_DATA = "late_data"
+    CORRECTION = "correction"
+    BACKFILL = "backfill"
+    BUG_REPLAY = "bug_replay"
+    DAILY_FINALIZATION = "daily_finalization"
+    ROLLBACK = "rollback"
+    MANUAL = "manual"
+
+
+class Step(str, Enum):
+    """What a new number for a period becomes."""
+
+    NOTHING = "nothing"
+    REVISION = "revision"
+    STATE_CHANGE = "state_change"
+    ADJUSTMENT = "adjustment"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The newest published number of a period: which revision, in which state, and a digest of what it says.
+
+    ``restated`` is the digest of what a restatement of a closed period would say: its adjustments are in it.
+    """
+
+    revision: int
+    state: State
+    content: str
+    restated: str | None = None
+
+
+def state_on(last_day: date, today: date, terms: Publication) -> State:
+    """The state of a number for a period that ends with ``last_day``."""
+    age = (today - last_day).days
+    if age >= terms.final_after:
+        return State.FINAL
+    return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
+
+
+def next_change(last_day: date, state: State, terms: Publication) -> date | None:
+    """The day on which a number in ``state`` is to be published in its next state; None for a final one."""
+    if state is State.FINAL:
+        return None
+    after = terms.preliminary_after if state is State.LIVE else terms.final_after
+    return last_day + timedelta(days=after)
+
+
+def may_be_published(last_day: date, today: date, terms: Publication) -> bool:
+    """Whether the contract's start delay is over; roll-ups of a running period are live as its days are."""
+    return (today - last_day).days >= terms.start_delay or terms.start_delay == 0
+
+
+def step(published: Standing | None, content: str, state: State, terms: Publication) -> Step:
+    """What a number that says ``content``, published in ``state``, becomes beside the newest one.
+
+    Equal content makes no revision, but for a change of state (R7); a closed period takes revisions only where its
+    contract says so (R9).
+    """
+    if published is None:
+        return Step.REVISION
+    if published.state is State.FINAL and terms.after_close == "adjust":
+        return Step.NOTHING if (published.restated or published.content) == content else Step.ADJUSTMENT
+    if published.content != content:
+        return Step.REVISION
+    return Step.STATE_CHANGE if state.rank > published.state.rank else Step.NOTHING
+
+
+def reason_for(what: Step, published: Standing | None, said: Reason | None, causes: Mapping[str, int]) -> Reason:
+    """Why a revision is published.
+
+    :param said: what the run itself was about, such as a backfill; None where it follows the data.
+    :param causes: what happened to the rows behind the number: counts of inserted, corrected, moved and deleted keys.
+    """
+    if published is None:
+        return Reason.INITIAL
+    if what is Step.STATE_CHANGE:
+        return Reason.DAILY_FINALIZATION
+    if said in (Reason.BUG_REPLAY, Reason.ROLLBACK):
+        return said
+    happened = {kind for kind, count in causes.items() if count}
+    if happened:
+        return Reason.LATE_DATA if happened == {"inserted"} else Reason.CORRECTION
+    return said or Reason.MANUAL
+
+
+@dataclass(frozen=True)
+class VersionName:
+    """A published number by name, as in ``revenue_v2024-11-07.r2``; an adjustment of it ends in ``.a1``."""
+
+    series: str
+    period: str
+    revision: int
+    adjustment: int | None = None
+
+    def __str__(self) -> str:
+        more = "" if self.adjustment is None else f".a{self.adjustment}"
+        return f"{self.series}_v{self.period}.r{self.revision}{more}"
+
+
+_VERSION_NAME = re.compile(
+    r"(?P<series>[a-z][a-z0-9_]*)_v(?P<period>(?:FY)?\d{4}[-\dQW]*)\.r(?P<revision>\d+)(?:\.a(?P<adjustment>\d+))?"
+)
+
+
+def parse_version_name(text: str) -> VersionName | None:
+    """The parts of a version name; None for any other text."""
+    found = _VERSION_NAME.fullmatch(text.strip())
+    if found is None:
+        return None
+    adjustment = found["adjustment"]
+    return VersionName(found["series"], found["period"], int(found["revision"]), int(adjustment) if adjustment else None)

@@ -1,0 +1,103 @@
+"""What came out of a simulation of late data, as plain values.
+
+Running one is not here; writing the report is ``serving.simulations``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse.domain.comparison import Number, Sides, added
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class SimulatedDay:
+    """One measure of one event day, over all grain.
+
+    :param provisional: what was published first; ``final`` is what stands in the end.
+    :param revisions: what each revision said, first to last.
+    :param on_time: rows that were there when the day was first published; ``late`` are those that came after.
+    """
+
+    period: str
+    measure: str
+    provisional: Number | None
+    final: Number | None
+    revisions: tuple[Number | None, ...]
+    on_time: int
+    late: int
+
+    @property
+    def sides(self) -> Sides:
+        """The provisional and the final number."""
+        return Sides(self.provisional, self.final)
+
+    def distances(self) -> tuple[float, ...]:
+        """How far each revision was from the final number, in percent of it; empty where that is 0 or unknown."""
+        found = [Sides(self.final, said).ratio for said in self.revisions]
+        return tuple(float(one) for one in found if one is not None) if all(one is not None for one in found) else ()
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A line of the log: which version of a period readers were shown, when, and what it was made from."""
+
+    period: str
+    version: str
+    state: str
+    reason: str
+    published_at: datetime
+    inputs: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A simulation that has ended.
+
+    :param parameters: what it was run with, by name.
+    :param additive: the measures whose values over days may be added up.
+    """
+
+    title: str
+    parameters: Mapping[str, object]
+    days: tuple[SimulatedDay, ...]
+    promotions: tuple[Promotion, ...]
+    made_at: datetime
+    additive: frozenset[str] = frozenset()
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures, in the order in which they come."""
+        return tuple(dict.fromkeys(day.measure for day in self.days))
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """Every day, sorted."""
+        return tuple(sorted({day.period for day in self.days}))
+
+    def of(self, measure: str) -> tuple[SimulatedDay, ...]:
+        """The days of one measure, in order."""
+        return tuple(sorted((day for day in self.days if day.measure == measure), key=lambda day: day.period))
+
+    def totals(self) -> dict[str, Sides]:
+        """The provisional and final sums, of the measures that add up."""
+        return {
+            measure: Sides(added(day.provisional for day in self.of(measure)), added(day.final for day in self.of(measure)))
+            for measure in self.measures
+            if measure in self.additive
+        }
+
+    def restated(self) -> tuple[str, ...]:
+        """The days of which some final number is not the provisional one."""
+        return tuple(sorted({day.period for day in self.days if day.sides.changed}))
+
+    def arrived(self) -> tuple[int, int]:
+        """Rows on time and rows late; a day's are counted once, however many measures it has."""
+        of_day = {day.period: (day.on_time, day.late) for day in self.days}
+        return sum(on_time for on_time, _ in of_day.values()), sum(late for _, late in of_day.values())

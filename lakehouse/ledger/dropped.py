@@ -1,0 +1,70 @@
+"""``ops/dropped``: numbers that somebody looked at and refused to publish. The same number is not proposed again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date, datetime
+
+    from lakehouse.settings import Settings
+
+_SCHEMA = pa.schema(
+    [
+        ("series", pa.string()),
+        ("period_start", pa.date32()),
+        ("revision", pa.int64()),
+        ("content", pa.string()),
+        ("by", pa.string()),
+        ("reason", pa.string()),
+        ("dropped_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A candidate, known by a digest of what it said, and who refused it. ``revision`` is what it would have been."""
+
+    series: str
+    period_start: date
+    revision: int
+    content: str
+    by: str
+    reason: str
+    dropped_at: datetime
+
+
+def path(settings: Settings) -> str:
+    """The address of what was dropped of all series."""
+    return settings.table("ops", "dropped")
+
+
+def record(settings: Settings, entry: Dropped) -> None:
+    """Append a refusal, once."""
+    table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
+    app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
+    store.append(path(settings), table, options=settings.storage_options, partition_by=["series"], app_id=app_id)
+
+
+def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[Dropped]:
+    """What was dropped of a series, oldest first."""
+    where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
+    found = store.read(path(settings), [item.name for item in fields(Dropped)], where, settings.storage_options)
+    entries = [] if found is None else [Dropped(**row) for row in found.to_pylist()]
+    return sorted(entries, key=lambda entry: (entry.dropped_at, entry.period_start))
+
+
+def contents(settings: Settings, series: str, starts: Collection[date]) -> dict[date, set[str]]:
+    """Per period the digests of what was dropped."""
+    found: dict[date, set[str]] = defaultdict(set)
+    for entry in of(settings, series, starts):
+        found[entry.period_start].add(entry.content)
+    return found

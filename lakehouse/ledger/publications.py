@@ -1,0 +1,124 @@
+"""``ops/publications``: each commit of published numbers with its lineage: from what, by which code, checked how, why.
+
+A copy of what the commits of the gold tables say of themselves, so that a run that was stopped behind its commit loses
+nothing: :func:`follow` writes what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.settings import Settings
+
+_TEXT = pa.string()
+_SCHEMA = pa.schema(
+    [
+        ("series", _TEXT),
+        ("publication_id", _TEXT),
+        ("gold_version", pa.int64()),
+        ("run_id", _TEXT),
+        ("job_name", _TEXT),
+        ("code_version", _TEXT),
+        ("contract_version", _TEXT),
+        ("published", _TEXT),
+        ("input_versions", _TEXT),
+        ("validation", _TEXT),
+        ("trigger", _TEXT),
+        ("keys", _TEXT),
+        ("downstream", pa.list_(_TEXT)),
+        ("signed_off_by", _TEXT),
+        ("sign_off_reason", _TEXT),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_AS_JSON = ("published", "input_versions", "validation", "trigger", "keys")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One commit of a series.
+
+    ``published`` names the version per period; ``input_versions`` what it was made from, with its time range; ``validation``
+    counts the checks; ``trigger`` tells the files, decisions, redactions or code behind it; ``keys`` counts the changed keys
+    per silver day, with a sample; ``downstream`` names the datasets and consumers that it concerns.
+    """
+
+    series: str
+    publication_id: str
+    gold_version: int
+    run_id: str
+    recorded_at: datetime
+    job_name: str | None = None
+    code_version: str | None = None
+    contract_version: str | None = None
+    published: Mapping[str, str] = field(default_factory=dict)
+    input_versions: Mapping[str, Any] = field(default_factory=dict)
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    trigger: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    downstream: list[str] = field(default_factory=list)
+    signed_off_by: str | None = None
+    sign_off_reason: str | None = None
+
+
+def path(settings: Settings) -> str:
+    """The address of the publications of all series."""
+    return settings.table("ops", "publications")
+
+
+def follow(settings: Settings, series: str, gold: str) -> int:
+    """Write a row for each commit of a gold table that has none yet.
+
+    :param gold: the table's address.
+    :returns: how many rows were written.
+    """
+    table = store.open_table(gold, settings.storage_options)
+    if table is None:
+        return 0
+    ledger = store.open_table(path(settings), settings.storage_options)
+    app_id = f"publications:{series}"
+    done = (ledger.transaction_version(app_id) if ledger is not None else None) or 0
+    behind = table.version() - done
+    if behind <= 0:
+        return 0
+    rows = []
+    for commit in table.history(behind):
+        why = store.why(commit)
+        if commit["version"] > done and "published" in why:
+            rows.append(_row(series, commit, why))
+    if rows:
+        found = pa.Table.from_pylist(sorted(rows, key=lambda row: row["gold_version"]), schema=_SCHEMA)
+        options = settings.storage_options
+        store.append(path(settings), found, options=options, partition_by=["series"], app_id=app_id, app_version=table.version())
+    return len(rows)
+
+
+def of(settings: Settings, series: str) -> list[Publication]:
+    """Every publication of a series, oldest first."""
+    columns = [item.name for item in fields(Publication)]
+    found = store.read(path(settings), columns, {"series": [series]}, settings.storage_options)
+    rows = [] if found is None else found.to_pylist()
+    parsed = [row | {name: json.loads(row[name] or "{}") for name in _AS_JSON} for row in rows]
+    return sorted((Publication(**row) for row in parsed), key=lambda entry: entry.gold_version)
+
+
+def _row(series: str, commit: Mapping[str, Any], why: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: why.get(name) for name in _SCHEMA.names}
+    told |= {name: json.dumps(why.get(name) or {}, sort_keys=True) for name in _AS_JSON}
+    committed = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
+    return told | {
+        "series": series,
+        "gold_version": commit["version"],
+        "downstream": list(why.get("downstream") or []),
+        "recorded_at": datetime.fromisoformat(why["as_of"]) if "as_of" in why else committed,
+    }

@@ -1,0 +1,1 @@
+"""Pages and HTTP for people and dashboards; reads through delta-rs, no JVM."""

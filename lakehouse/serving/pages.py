@@ -1,0 +1,35 @@
+"""The HTML pages' templates: where they lie and which words they know. Everything that is not markup is escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lakehouse.serving import figures
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("lakehouse", "serving/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
+    environment.filters |= {name: getattr(figures, name) for name in names}
+    environment.filters["bound"] = _bound
+    return environment
+
+
+def _bound(text: str) -> str:
+    """No line ends before a percent sign or behind an arrow."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("→ ", "→\N{NO-BREAK SPACE}")
+
+
+def page(template: str, **values: Any) -> str:
+    """The page of a template, which needs nothing from anywhere else."""
+    return _environment().get_template(f"{template}.html.j2").render(values)

@@ -1,0 +1,156 @@
+"""What a longer period says: additive measures by adding published days up, others from the same days' silver rows.
+
+It never holds two states of one day: the rows behind a day whose newest number is not published are those of the number
+that is. It includes the adjustments that are booked in it. Nothing is published here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.ledger import store
+from lakehouse.tables import basis, candidates, gold, publish, silver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.periods import Period
+    from lakehouse.settings import Settings
+    from lakehouse.tables.series import Series
+
+
+def numbers(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+) -> dict[Period, pa.Table]:
+    """What the published days say of each period that has any."""
+    days = {daily.by: sorted({day for period in periods for day in period.days})}
+    rows = store.read(daily.path(settings), None, days, settings.storage_options)
+    if rows is None or not len(rows):
+        return {}
+    booked = booked_in(settings, daily, rollup, periods)
+    return of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+
+
+def of_periods(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+    booked: Mapping[Period, pa.Table],
+) -> dict[Period, pa.Table]:
+    """What the roll-up says of each period with a published day."""
+    metric = rollup.metric
+    added = {}
+    for period in periods:
+        own = latest_days(rows, daily, period)
+        if len(own):
+            added[period] = add_up(rollup, own, booked.get(period))
+    others = [measure for measure in metric.measures if not measure.additive]
+    if not others or not added:
+        return added
+    found = _from_silver(settings, contract, daily, session, list(added), rows)
+    return {period: _joined(rollup, number, found.get(period.start)) for period, number in added.items()}
+
+
+def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
+    """The sum of days, and of what is booked, by grain: of row_count and the additive measures; others are left empty.
+
+    Values without a number count for nothing, as in SQL.
+    """
+    metric = rollup.metric
+    names = [*metric.additive, "row_count"]
+    columns = [*metric.grain, *names]
+    filled = days.filter(pc.greater(days["row_count"], 0))  # the others say that their day is empty
+    parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
+    if booked is not None and len(booked):
+        parts.append(booked.select(columns))
+    rows = pa.concat_tables(parts)
+    sums = rows.group_by(metric.grain).aggregate([(name, "sum") for name in names])
+    sums = sums.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else sums
+    types = {item.name: item.type for item in days.schema}
+    found = {name: sums[name] for name in metric.grain}
+    for name in rollup.content[len(metric.grain) :]:
+        found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
+    return pa.table(found)
+
+
+def _from_silver(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+) -> dict[date, pa.Table]:
+    """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
+    spark, metric = session(), daily.metric
+    published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
+    waiting = {held.start for held in candidates.held(settings, daily, published)}
+    waiting |= publish.pending(settings, daily).days & published
+    frames = [gold.silver_rows(spark, settings, metric, published - waiting)]
+    frames += _as_published(settings, contract, spark, daily, rows, waiting)
+    behind: DataFrame = frames[0]
+    for frame in frames[1:]:
+        behind = behind.unionByName(frame.select(behind.columns))
+    return gold.of_periods(behind, metric, periods)
+
+
+def _as_published(
+    settings: Settings, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
+) -> list[DataFrame]:
+    """The silver rows behind the published numbers of days where silver has moved on since, made again from Bronze."""
+    frames = []
+    named = rows.filter(rows["is_latest"]).select([daily.by, "inputs", "inputs_without"])
+    for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
+        day = row[daily.by]
+        ids = basis.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
+        frames.append(silver.state(spark, settings, contract, [day], ids))
+    return frames
+
+
+def _joined(rollup: Series, added: pa.Table, found: pa.Table | None) -> pa.Table:
+    """Additive measures as they were added up, the others as they were computed, by grain."""
+    if found is None:
+        return added
+    grain = rollup.metric.grain
+    others = [measure.name for measure in rollup.metric.measures if not measure.additive]
+    values = {tuple(row[name] for name in grain): [row[name] for name in others] for row in found.to_pylist()}
+    keys = [tuple(row[name] for name in grain) for row in added.select(grain).to_pylist()] if grain else [()] * len(added)
+    for position, name in enumerate(others):
+        column = pa.array([values.get(key, [None] * len(others))[position] for key in keys], added.schema.field(name).type)
+        added = added.set_column(added.column_names.index(name), name, column)
+    return added
+
+
+def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
+    """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
+    if rollup.metric.publication.after_close != "adjust":
+        return {}
+    found = {}
+    days = {"booked_on": [day for period in periods for day in period.days]}
+    columns = [*rollup.content, "booked_on", "version_name"]
+    tables = [store.read(one.path(settings), columns, days, settings.storage_options) for one in (daily, rollup)]
+    rows = pa.concat_tables([table for table in tables if table is not None], promote_options="default")
+    for period in periods:
+        found[period] = rows.filter(pc.is_in(rows["booked_on"], pa.array(period.days, pa.date32())))
+    return found
+
+
+def latest_days(rows: pa.Table, daily: Series, period: Period) -> pa.Table:
+    own = pc.and_(rows["is_latest"], pc.is_in(rows[daily.by], pa.array(period.days, pa.date32())))
+    return rows.filter(own).sort_by([(name, "ascending") for name in [daily.by, *daily.metric.grain]])

@@ -1,0 +1,172 @@
+"""Write, audit, publish for drafts of any series: beside, read back, checked; then published in one commit, or held (R8).
+
+How a draft comes about is not told here: days are drafted in ``publish``, longer periods in ``rollups``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from delta.exceptions import DeltaConcurrentModificationException
+from deltalake.exceptions import CommitFailedError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.domain.publishing import Reason, Step
+from lakehouse.ledger import store
+from lakehouse.tables import candidates, gold_checks, revisions, series, versions
+from lakehouse.tables.revisions import Draft, Revision, Signature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.domain.publishing import Standing
+    from lakehouse.settings import Settings
+    from lakehouse.tables.outcome import Outcome
+    from lakehouse.tables.series import Series
+
+_ATTEMPTS = 12
+#: A conflict with another writer is answered by making everything again from a fresh read.
+again_on_conflict = retry(
+    retry=retry_if_exception_type((CommitFailedError, DeltaConcurrentModificationException)),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.1, max=3),
+    reraise=True,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is about. ``said`` is the reason that it gives for what it changes, where that is not in the data."""
+
+    run_id: str
+    job_name: str = "lakehouse"
+    said: Reason | None = None
+    by: str | None = None
+    explanation: str | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did: what it published, which periods are held, and what the checks found on every new number."""
+
+    revisions: list[Revision] = field(default_factory=list)
+    held: list[date] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def days(self) -> set[date]:
+        """The first days of the periods that got a revision or an adjustment."""
+        return {revision.start for revision in self.revisions}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A series as it was before anything was read that drafts are made from, and its rows of the periods asked for."""
+
+    series: Series
+    table: DeltaTable | None
+    existing: pa.Table | None
+    asked: Sequence[date]
+
+    @property
+    def standings(self) -> dict[date, Standing]:
+        """What is published of each period."""
+        return series.standings(self.existing, self.series.by)
+
+    def latest(self, start: date) -> pa.Table | None:
+        """The content of a period's newest revision."""
+        found = None if self.existing is None else series.latest(self.existing, self.series, start)
+        return None if found is None or not len(found) else found
+
+
+def read(settings: Settings, one: Series, starts: Sequence[date]) -> Read:
+    """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail."""
+    table = store.pinned(one.path(settings), settings.storage_options)
+    return Read(one, table, series.rows_of(table, one, starts), starts)
+
+
+def publish(
+    settings: Settings,
+    before: Read,
+    drafts: Sequence[Draft],
+    run: Run,
+    why: Mapping[str, Any],
+    expected: Mapping[date, int] | None = None,
+) -> Published:
+    """Write drafts beside, check them, publish those that pass, and hold the others.
+
+    :param expected: how many silver rows each number should cover, counted on their own.
+    :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
+    """
+    one, standings = before.series, before.standings
+    starts = [draft.start for draft in drafts]
+    waiting = {held.start for held in candidates.held(settings, one, before.asked)}
+    if not drafts:
+        candidates.settle(settings, one, waiting, {})
+        return Published()
+    proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
+    candidates.propose(settings, one, proposed, run.run_id, settings.clock())
+    read_back = candidates.read_back(settings, one, starts)
+    before_these = trailing(settings, one, starts)
+    outcomes: list[Outcome] = []
+    failed: dict[date, list[Outcome]] = {}
+    for draft, revision in proposed:
+        candidate = gold_checks.Candidate(
+            metric=one.name,
+            period=draft.start,
+            revision=revision,
+            grain=one.metric.grain,
+            rows=draft.rows,
+            read_back=read_back[draft.start],
+            published=before.latest(draft.start),
+            trailing=before_these,
+            silver_rows=(expected or {}).get(draft.start),
+        )
+        found = gold_checks.audit(one.checks, candidate)
+        outcomes += found
+        if blocking := gold_checks.blocking(found):
+            failed[draft.start] = blocking
+    passed = [draft for draft in drafts if draft.start not in failed]
+    done: list[Revision] = []
+    if passed:
+        failures = sum(not outcome.passed for outcome in outcomes)
+        validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
+        signed = signature(settings, one, run, {**why, "validation": validation})
+        done = revisions.publish(settings, one, before.table, before.existing, passed, signed)
+    candidates.settle(settings, one, {*starts, *waiting}, failed)
+    return Published(done, sorted(failed), outcomes)
+
+
+def next_revision(draft: Draft, before: Standing | None) -> int:
+    """The revision that a draft would be; an adjustment carries that of the closed number."""
+    return (before.revision if before else 0) + (draft.step is not Step.ADJUSTMENT)
+
+
+def signature(settings: Settings, one: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
+    """By which run, code and contract something is published now.
+
+    :param reason: why a person signs it off.
+    """
+    code, contract = versions.code(), versions.of_contract(one.metric)
+    signed_by = run.by if reason else None
+    told = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
+    told |= {"signed_off_by": signed_by, "sign_off_reason": reason}
+    return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, told)
+
+
+def trailing(settings: Settings, one: Series, starts: Collection[date]) -> pa.Table | None:
+    """The newest numbers of the days before, as far back as the contract's checks look."""
+    look_back = one.checks.trailing_days
+    if not look_back:
+        return None
+    wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
+    columns = [one.by, *one.content, "is_latest"]
+    found = store.read(one.path(settings), columns, {one.by: wanted}, settings.storage_options)
+    return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

@@ -1,0 +1,156 @@
+"""Numbers that were written beside the published ones, to be checked before anybody sees them (rule R8).
+
+``gold/<series>_candidates`` holds what is being checked and what is *held*: a period has one candidate at most, the newest.
+What is published is taken away from here, in a commit behind the one that published it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain.publishing import Reason, State, Step
+from lakehouse.ledger import store
+from lakehouse.tables.revisions import Draft
+from lakehouse.tables.series import TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.settings import Settings
+    from lakehouse.tables.outcome import Outcome
+    from lakehouse.tables.series import Series
+
+_ABOUT = pa.schema(
+    [
+        ("revision", pa.int32()),
+        ("state", pa.string()),
+        ("step", pa.string()),
+        ("reason", pa.string()),
+        ("explanation", pa.string()),
+        ("changed_rows", pa.int64()),
+        ("undecided_rows", pa.int64()),
+        ("known_through", pa.date32()),
+        ("inputs", pa.string()),
+        ("inputs_without", pa.string()),
+        ("made_from", pa.string()),
+        ("silver_version", pa.int64()),
+        ("booked_on", pa.date32()),
+        ("content", pa.string()),
+        ("failed", pa.string()),
+        ("proposed_at", TIME),
+        ("run_id", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A candidate that was not published: the revision it would be, and per failed check what it found.
+
+    No failed check means that its run was stopped before they were through; running the period again settles it.
+    """
+
+    start: date
+    revision: int
+    draft: Draft
+    failed: Mapping[str, str]
+    proposed_at: datetime
+    run_id: str
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes two candidates of a period the same."""
+        return _identity(self.draft, self.revision)
+
+
+def path(settings: Settings, series: Series) -> str:
+    """The address of the candidates of a series."""
+    return f"{series.path(settings)}_candidates"
+
+
+def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
+    """Write drafts beside, each with the revision that it would be, in the place of older candidates of their periods.
+
+    What lies there already is not written again: so a candidate tells since when it waits.
+
+    :raises CommitFailedError: when another run proposes something for one of the periods at this moment.
+    """
+    there = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
+    new = [(draft, number) for draft, number in drafts if there.get(draft.start) != _identity(draft, number)]
+    if not new:
+        return
+    rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
+    table = store.create(path(settings, series), rows.schema, series.by, settings.storage_options)
+    store.replace(table, rows, [draft.start for draft, _ in new])
+
+
+def read_back(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, pa.Table]:
+    """The content of the candidates of some periods, as it is read from where it was written."""
+    found = store.read(path(settings, series), [series.by, *series.content], {series.by: starts}, settings.storage_options)
+    return {start: _on_day(found, series.by, start).drop_columns([series.by]) for start in starts} if found is not None else {}
+
+
+def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
+    """Keep the candidates that failed, with what their checks found, and take the others of ``starts`` away."""
+    table = store.open_table(path(settings, series), settings.storage_options)
+    if table is None or not starts:
+        return
+    told = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
+    if {one.start: one.failed for one in held(settings, series, starts)} == told:
+        return
+    kept = store.read_version(table, None, {series.by: list(failed)})
+    said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
+    store.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
+
+
+def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
+    """The candidates that wait, by period."""
+    where = None if starts is None else {series.by: starts}
+    found = store.read(path(settings, series), None, where, settings.storage_options)
+    if found is None:
+        return []
+    result = []
+    for start in sorted(set(found[series.by].to_pylist())):
+        rows = _on_day(found, series.by, start)
+        said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
+        draft = Draft(
+            start=start,
+            rows=rows.select(series.content),
+            state=State(said["state"]),
+            step=Step(said["step"]),
+            reason=Reason(said["reason"]),
+            **{name: said[name] for name in _CARRIED},
+        )
+        failed = json.loads(said["failed"] or "{}")
+        result.append(Held(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
+    return result
+
+
+_CARRIED = (
+    *("explanation", "changed_rows", "undecided_rows", "known_through", "inputs", "inputs_without", "made_from"),
+    *("silver_version", "booked_on"),
+)
+
+
+def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
+    return (draft.content, revision, draft.state, draft.step, draft.reason, draft.inputs, draft.inputs_without)
+
+
+def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
+    about: dict[str, Any] = {name: getattr(draft, name) for name in _CARRIED}
+    about |= {"state": draft.state.value, "step": draft.step.value, "reason": draft.reason.value, "content": draft.content}
+    about |= {"revision": revision, "failed": None, "proposed_at": now, "run_id": run_id}
+    size = len(draft.rows)
+    columns = {series.by: pa.array([draft.start] * size, pa.date32())}
+    columns |= {name: draft.rows[name] for name in draft.rows.column_names}
+    return pa.table(columns | {item.name: pa.array([about[item.name]] * size, item.type) for item in _ABOUT})
+
+
+def _on_day(rows: pa.Table, by: str, start: date) -> pa.Table:
+    return rows.filter(pc.equal(rows[by], pa.scalar(start, pa.date32())))

@@ -1,0 +1,246 @@
+"""Published numbers as people ask for them: one version of a period, its history, two versions side by side. No JVM.
+
+Only reading. Which version is meant is parsed in ``domain.asked``; how differences are shown is in ``serving.reports``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.domain.asked import Asked, By, UnknownVersionError
+from lakehouse.domain.comparison import Change, Comparison, Number, Sides, added
+from lakehouse.domain.periods import covering
+from lakehouse.domain.publishing import Reason, State
+from lakehouse.ledger import store
+from lakehouse.tables.series import ABOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import date, datetime
+
+    import pyarrow as pa
+
+    from lakehouse.domain.comparison import Threshold
+    from lakehouse.domain.periods import Period
+    from lakehouse.settings import Settings
+    from lakehouse.tables.series import Series
+
+
+@dataclass(frozen=True)
+class Version:
+    """One revision of a period's number, or one adjustment of it. ``rows`` hold its grain, measures and row_count."""
+
+    start: date
+    period: str
+    name: str
+    revision: int
+    adjustment: int | None
+    state: State
+    reason: Reason
+    is_latest: bool
+    published_at: datetime
+    superseded_at: datetime | None
+    restated_on: datetime | None
+    restatement_reason: str | None
+    rows: list[dict[str, Any]]
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """How it is called within its period."""
+        return f"r{self.revision}" + (f".a{self.adjustment}" if self.adjustment is not None else "")
+
+    @property
+    def made_from(self) -> dict[str, Any]:
+        """For a roll-up the daily revisions that it was made from."""
+        found: dict[str, Any] = json.loads(self.said.get("made_from") or "{}")
+        return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The version that was asked for; ``note`` says what else a reader has to know."""
+
+    version: Version
+    note: str | None = None
+
+
+def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[Version]]:
+    """Every revision and adjustment of some periods, as they were published."""
+    return _versions(one, store.read(one.path(settings), None, {one.by: starts}, settings.storage_options))
+
+
+def newest(settings: Settings, one: Series) -> dict[date, Version]:
+    """The newest revision of every period."""
+    found = store.read(one.path(settings), None, {"is_latest": [True]}, settings.storage_options)
+    return {start: versions[-1] for start, versions in _versions(one, found).items()}
+
+
+def version(settings: Settings, one: Series, period: Period, asked: Asked) -> Answer:
+    """The version of a period that was asked for.
+
+    :raises UnknownVersionError: where there is none; its text says which there are.
+    """
+    found = history(settings, one, [period.start]).get(period.start, [])
+    if not found:
+        msg = f"nothing of {one.name} has been published for {period.name}"
+        raise UnknownVersionError(msg)
+    answer = pick(found, asked)
+    if answer is None:
+        revisions = [known for known in found if known.adjustment is None]
+        msg = (
+            f"{one.name} has no version {asked.text} of {period.name}: it was first published "
+            f"{revisions[0].published_at:%Y-%m-%d %H:%M} UTC, and there are {', '.join(known.label for known in found)}"
+        )
+        raise UnknownVersionError(msg)
+    return answer
+
+
+def versions(settings: Settings, one: Series, first: date, last: date, asked: Asked) -> dict[date, Version]:
+    """The version of each period between two days that was asked for, of those that have it."""
+    days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
+    starts = [period.start for period in covering(days, one.kind, one.metric.publication.fiscal_year_starts)]
+    found = history(settings, one, starts)
+    answers = {start: pick(found[start], asked) for start in sorted(found)}
+    return {start: answer.version for start, answer in answers.items() if answer is not None}
+
+
+def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
+    """The version that was asked for among those of one period, oldest first; None where it has none."""
+    revisions = [one for one in known if one.adjustment is None]
+    if asked.by is By.FIRST:
+        return Answer(revisions[0])
+    if asked.by is By.AS_OF and asked.at is not None:
+        seen = [one for one in revisions if one.published_at <= asked.at]
+        return Answer(seen[-1]) if seen else None
+    if asked.by is By.REVISION:
+        wanted = (asked.revision, asked.adjustment)
+        return next((Answer(one) for one in known if (one.revision, one.adjustment) == wanted), None)
+    if asked.by is By.DATASET:
+        own = [one for one in revisions if one.said["dataset_version"] == asked.dataset_version]
+        return Answer(own[-1]) if own else None
+    latest = revisions[-1]
+    if asked.by is By.FINAL and latest.state is not State.FINAL:
+        due = latest.said["due_on"]
+        until = f"; the next state is due on {due}" if due else ""
+        return Answer(latest, f"not final: this is the newest number, and it is {latest.state.value}{until}")
+    return Answer(latest)
+
+
+def changes(one: Series, before: Version | None, after: Version | None) -> list[Change]:
+    """Every measure of one period in two versions, by grain."""
+    told = after or before
+    if told is None:
+        return []
+    grain = one.metric.grain
+    old, new = (_by_grain(one, version) for version in (before, after))
+    return [
+        Change(
+            period=told.period,
+            grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
+            measure=measure.name,
+            before=old.get(key, {}).get(measure.name),
+            after=new.get(key, {}).get(measure.name),
+            before_version=before.label if before else None,
+            after_version=after.label if after else None,
+            before_state=before.state.value if before else None,
+            after_state=after.state.value if after else None,
+            reason=after.reason.value if after and after is not before else None,
+            rows=after.said.get("changed_rows") if after else None,
+        )
+        for key in [*new, *(key for key in old if key not in new)]
+        for measure in one.metric.measures
+        if measure.is_number
+    ]
+
+
+def comparison(
+    one: Series,
+    before: Mapping[date, Version],
+    after: Mapping[date, Version],
+    labels: tuple[str, str],
+    made_at: datetime,
+    thresholds: Iterable[Threshold] = (),
+) -> Comparison:
+    """Two versions of many periods side by side."""
+    starts = sorted({*before, *after})
+    found = [change for start in starts for change in changes(one, before.get(start), after.get(start))]
+    names = [(after.get(start) or before[start]).period for start in starts]
+    return Comparison(
+        metric=one.name,
+        from_version=labels[0],
+        to_version=labels[1],
+        first=names[0] if names else "",
+        last=names[-1] if names else "",
+        changes=tuple(found),
+        thresholds=tuple(thresholds),
+        made_at=made_at,
+        additive=frozenset(one.metric.additive),
+    )
+
+
+def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:
+    """Per version of a period's history the totals over its grain, before and after it; an adjustment comes on top."""
+    told: list[dict[str, Sides]] = []
+    before: dict[str, Number | None] = {}
+    for version_ in known:
+        after = _totals(one, version_)
+        if version_.adjustment is not None:
+            after = {name: added([before.get(name), value]) for name, value in after.items()}
+        told.append({name: Sides(before.get(name), value) for name, value in after.items()})
+        before = after
+    return told
+
+
+def _totals(one: Series, version_: Version) -> dict[str, Number | None]:
+    """Additive measures over all rows of the grain; of others the value where there is one row only."""
+    found: dict[str, Number | None] = {}
+    for measure in one.metric.measures:
+        values = [row.get(measure.name) for row in version_.rows]
+        if not measure.is_number:
+            continue
+        if len(version_.rows) == 1:
+            found[measure.name] = values[0]
+        elif measure.additive:
+            found[measure.name] = added(values)
+    return found
+
+
+def _by_grain(one: Series, version_: Version | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+    rows = [] if version_ is None else version_.rows
+    return {tuple(row.get(name) for name in one.metric.grain): row for row in rows}
+
+
+def _versions(one: Series, found: pa.Table | None) -> dict[date, list[Version]]:
+    """Rows of the table as versions, in the order in which they were published."""
+    rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
+    for row in [] if found is None else found.to_pylist():
+        rows.setdefault((row[one.by], row["revision"], row["adjustment"] or 0), []).append(row)
+    by_start: dict[date, list[Version]] = {}
+    for (start, *_), own in sorted(rows.items(), key=lambda item: item[0]):
+        by_start.setdefault(start, []).append(_version(one, start, own))
+    return by_start
+
+
+def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> Version:
+    said: dict[str, Any] = {name: rows[0].get(name) for name in ABOUT.names}
+    content = [{name: row.get(name) for name in one.content} for row in rows]
+    content.sort(key=lambda row: tuple((row[name] is None, row[name] or "") for name in one.metric.grain))
+    return Version(
+        start=start,
+        period=said["period"],
+        name=said["version_name"],
+        revision=said["revision"],
+        adjustment=said["adjustment"],
+        state=State(said["state"]),
+        reason=Reason(said["reason"]),
+        is_latest=said["is_latest"],
+        published_at=said["published_at"],
+        superseded_at=said["superseded_at"],
+        restated_on=said["restated_on"],
+        restatement_reason=said["restatement_reason"],
+        rows=content,
+        said=said,
+    )

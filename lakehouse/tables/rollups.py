@@ -1,0 +1,180 @@
+"""Longer periods follow published days: which periods a published day concerns, and publishing exactly these anew.
+
+What a longer period says is in ``addition``; how a draft comes before readers is in ``audited``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain import publishing
+from lakehouse.domain.periods import Period, covering
+from lakehouse.domain.publishing import Reason, Step
+from lakehouse.ledger import publications, restatements, store
+from lakehouse.ledger.restatements import Restatement
+from lakehouse.tables import addition, audited, delta, series
+from lakehouse.tables.audited import Published, Run, again_on_conflict
+from lakehouse.tables.revisions import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.tables.series import Series
+
+#: Which reason a roll-up takes over where its days were published for several.
+_GRAVEST = (Reason.ROLLBACK, Reason.BUG_REPLAY, Reason.CORRECTION, Reason.LATE_DATA, Reason.BACKFILL, Reason.MANUAL)
+
+
+@dataclass(frozen=True)
+class PendingPeriods:
+    """The periods of a roll-up that published days concern since it last followed them, and the daily table's version."""
+
+    periods: list[Period]
+    gold_version: int
+
+
+def pending(settings: Settings, daily: Series, rollup: Series) -> PendingPeriods:
+    """What was published of the days since the roll-up last followed; no JVM."""
+    table = store.open_table(daily.path(settings), settings.storage_options)
+    if table is None:
+        return PendingPeriods([], -1)
+    version, done = table.version(), restatements.silver_version(settings, rollup.name)
+    if done >= version:
+        return PendingPeriods([], version)
+    commits = table.history(version - done)
+    if min(commit["version"] for commit in commits) > done + 1:  # the log tells of so much no more
+        partitions = pa.table(table.get_add_actions(flatten=True))[f"partition.{daily.by}"].to_pylist()
+        return PendingPeriods(_covering(rollup, set(partitions)), version)
+    days: set[date] = set()
+    for commit in commits:
+        why = store.why(commit)
+        days |= {date.fromisoformat(text) for text in (*why.get("published", ()), *why.get("booked_on", ()))}
+    return PendingPeriods(_covering(rollup, days), version)
+
+
+def due(settings: Settings, rollup: Series) -> list[Period]:
+    """The periods whose number is to change its state by now; no JVM."""
+    return [rollup.period(start) for start in series.due(settings, rollup, settings.clock().date())]
+
+
+def restate(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Collection[Period],
+    run: Run,
+    follows: PendingPeriods | None = None,
+) -> Published:
+    """Make periods anew from the published days, and publish those whose number or state is another one.
+
+    :param session: asked for only where a measure is not additive.
+    :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
+    """
+    done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
+    publications.follow(settings, rollup.name, rollup.path(settings))
+    complete = follows is not None and set(follows.periods) <= set(periods)
+    if done.revisions or complete:
+        entry = Restatement(
+            metric=rollup.name,
+            run_id=run.run_id,
+            as_of=settings.clock(),
+            silver_version=follows.gold_version if follows and complete else -1,
+            gold_version=delta.version(settings, rollup.path(settings)),
+            days=sorted(done.days),
+        )
+        restatements.record(settings, entry)
+    return done
+
+
+@again_on_conflict
+def _publish_periods(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    run: Run,
+) -> Published:
+    before = audited.read(settings, rollup, [period.start for period in periods])
+    table = store.open_table(daily.path(settings), settings.storage_options)
+    days = sorted({day for period in periods for day in period.days})
+    rows = None if table is None else store.read_version(table, None, {daily.by: days})
+    if table is None or rows is None or not len(rows):
+        return Published()
+    booked = addition.booked_in(settings, daily, rollup, periods)
+    found = addition.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+    today, terms, standings = settings.clock().date(), rollup.metric.publication, before.standings
+    drafts = []
+    for period, number in found.items():
+        standing, state = standings.get(period.start), publishing.state_on(period.last, today, terms)
+        step = publishing.step(standing, series.digest(number), state, terms)
+        if step is Step.NOTHING:
+            continue
+        own = addition.latest_days(rows, daily, period)
+        reason = publishing.reason_for(step, standing, _reason(own, standing, run), {})
+        drafts.append(
+            Draft(
+                start=period.start,
+                rows=number,
+                state=max(state, standing.state, key=lambda one: one.rank) if standing else state,
+                step=step,
+                reason=reason,
+                explanation=run.explanation or f"{reason.value}: {_told(before.existing, rollup, period, own)}",
+                undecided_rows=sum(dict(zip(own["period"].to_pylist(), own["undecided_rows"].to_pylist())).values()),
+                known_through=pc.max(own["known_through"]).as_py(),
+                made_from=json.dumps(_made_from(own, daily, booked.get(period)), sort_keys=True),
+                silver_version=pc.max(own["silver_version"]).as_py(),
+                booked_on=today if step is Step.ADJUSTMENT else None,
+            )
+        )
+    why = {
+        "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
+        "trigger": {"series": daily.name, "gold_version": table.version()},
+        "downstream": list(rollup.metric.consumers),
+    }
+    return audited.publish(settings, before, drafts, run, why)
+
+
+def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[str, Any]:
+    days = {f"{day}": f"r{number}" for day, number in zip(own[daily.by].to_pylist(), own["revision"].to_pylist())}
+    names = sorted(set(booked["version_name"].to_pylist())) if booked is not None else []
+    return days | ({"adjustments": names} if names else {})
+
+
+def _reason(own: pa.Table, standing: publishing.Standing | None, run: Run) -> Reason | None:
+    """The gravest reason for which one of its days was published."""
+    if standing is None or run.said is not None:
+        return run.said
+    there = {Reason(text) for text in pc.unique(own["reason"]).to_pylist()}
+    return next((reason for reason in _GRAVEST if reason in there), Reason.LATE_DATA)
+
+
+def _told(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> str:
+    """Which days are others than the newest revision was made from."""
+    earlier: dict[str, Any] = {}
+    if existing is not None:
+        newest = existing.filter(
+            pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
+        )
+        earlier = json.loads(newest["made_from"][0].as_py() or "{}") if len(newest) else {}
+    named = sorted(set(zip(own["period"].to_pylist(), own["revision"].to_pylist())))
+    changed = [day for day, number in named if earlier.get(day) != f"r{number}"]
+    shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")  # noqa: PLR2004
+    return f"made from {shown} anew" if changed else "made anew"
+
+
+def _covering(rollup: Series, days: Collection[date]) -> list[Period]:
+    return covering(days, rollup.kind, rollup.metric.publication.fiscal_year_starts)

@@ -1,0 +1,30 @@
+"""Contracts are kept whole, once, and the source's of a time is told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from lakehouse.ledger import contracts, store
+
+NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
+
+
+def test_a_contract_is_kept_once_and_found_by_its_hash(settings) -> None:
+    assert contracts.find(settings, "metric", "total", "1") is None
+    assert contracts.record(settings, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
+    assert not contracts.record(settings, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
+    assert contracts.find(settings, "metric", "total", "1") == {"metric": "total"}
+    assert contracts.find(settings, "source", "total", "1") is None
+    assert len(store.read(contracts.path(settings))) == 1
+
+
+def test_the_contract_of_the_source_is_the_one_of_the_time(settings) -> None:
+    for hour, source in enumerate(["s1", "s2", "s1"]):
+        assert contracts.record(settings, "metric", "total", "1", "{}", NOW + timedelta(hours=hour), source)
+
+    def at(hours: float) -> str | None:
+        return contracts.source_version(settings, "total", "1", NOW + timedelta(hours=hours))
+
+    assert [at(0), at(0.5), at(1), at(1.5), at(2), at(9)] == ["s1", "s1", "s2", "s2", "s1", "s1"]
+    assert at(-1) == "s1", "a clock that was set back: the oldest that is known"
+    assert contracts.source_version(settings, "total", "other", NOW) is None

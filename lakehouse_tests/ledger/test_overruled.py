@@ -1,0 +1,93 @@
+"""What an operation overrules can be put back: each state by the operations that it knew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.ledger import key_log, operations, overruled, store
+from lakehouse.ledger.operations import Operation
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
+
+
+def claims(standing: str | None, *lines: int, **more: Any) -> pa.Table:
+    plain = {"record_key": "a", "kind": "insert", "ingestion_id": "file", "standing": standing, "failed_rules": ["r"]} | more
+    rows = [dict.fromkeys(key_log.SCHEMA.names) | plain | {"line_number": line} for line in lines]
+    return pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
+
+
+def operation(minute: int) -> Operation:
+    day = date(2024, 1, 1)
+    at = NOW + timedelta(minutes=minute)
+    said = {"source": "s", "operation": "bug_replay", "reason": "why", "runner_id": "anna", "recorded_at": at}
+    versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
+    return Operation(first_day=day, last_day=day, **said, **versions)  # type: ignore[arg-type]
+
+
+def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:
+    """As a rebuild does: record, keep what was said, overwrite, record again."""
+    entry = operation(minute)
+    first = operations.record(settings, entry)
+    overruled.record(settings, "s", first, judged, NOW)
+    store.upsert(key_log.path(settings, "s"), judged, overruled.CLAIM)
+    return first, operations.record(settings, replace(entry, attempt=2))
+
+
+def put_back(settings: Settings, *ids: str) -> dict[int, str | None]:
+    return {row["line_number"]: row["standing"] for row in overruled.as_of(settings, "s", ids).to_pylist()}
+
+
+def test_nothing_is_put_back_where_nothing_was_overruled(settings) -> None:
+    found = overruled.as_of(settings, "s", set())
+    assert len(found) == 0
+    assert found.schema == key_log.SCHEMA
+
+
+def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings) -> None:
+    store.append(key_log.path(settings, "s"), claims("first", 2, 3, 4))
+    one, again = judge(settings, 1, claims("second", 2, 3))
+    two, _ = judge(settings, 2, claims("third", 3, 4))
+    assert put_back(settings) == {2: "first", 3: "first", 4: "first"}
+    assert put_back(settings, one) == {3: "second", 4: "first"}
+    assert put_back(settings, again) == {3: "second", 4: "first"}, "both records of an operation are one judging"
+    assert put_back(settings, again, two) == {}
+    assert put_back(settings, "decision:1", "file") == {2: "first", 3: "first", 4: "first"}
+
+
+def test_all_that_a_claim_said_is_kept(settings) -> None:
+    store.append(key_log.path(settings, "s"), claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True))
+    judge(settings, 1, claims("second", 2))
+    before = claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
+    assert overruled.as_of(settings, "s", set()).to_pylist() == before.to_pylist()
+
+
+def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> None:
+    store.append(key_log.path(settings, "s"), claims("first", 2))
+    judge(settings, 1, claims("second", 2, 3))
+    assert put_back(settings) == {2: "first", 3: None}
+
+
+def test_the_same_operation_keeps_what_it_found_once(settings) -> None:
+    store.append(key_log.path(settings, "s"), claims("first", 2))
+    one = operations.record(settings, operation(1))
+    for _ in range(2):  # stopped in front of the key log, and run again
+        overruled.record(settings, "s", one, claims("second", 2), NOW)
+    assert len(store.read(overruled.path(settings, "s"))) == 1
+    store.upsert(key_log.path(settings, "s"), claims("second", 2), overruled.CLAIM)
+    overruled.record(settings, "s", one, claims("second", 2), NOW)
+    assert put_back(settings) == {2: "first"}
+
+
+def test_two_kinds_of_claim_of_a_row_are_two(settings) -> None:
+    both = pa.concat_tables([claims("first", 2), claims("first", 2, kind="retire", record_key="b")])
+    store.append(key_log.path(settings, "s"), both)
+    judge(settings, 1, claims("second", 2))
+    found = overruled.as_of(settings, "s", set()).to_pylist()
+    assert [(row["record_key"], row["kind"]) for row in found] == [("a", "insert")]
