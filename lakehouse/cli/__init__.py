@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lakehouse.cli import account, audit, contract, demo, quarantine, rebuild, redact, replay, trace, view
+from lakehouse.cli import account, audit, contract, demo, gold, held, quarantine, rebuild, redact, replay, trace, view
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -20,6 +20,10 @@ app.command("account")(account.account)
 app.command("trace")(trace.trace)
 app.command("audit")(audit.audit)
 app.add_typer(quarantine.app, name="quarantine")
+gold.app.command("held")(held.held)
+gold.app.command("publish")(held.publish)
+gold.app.command("drop")(held.drop)
+app.add_typer(gold.app, name="gold")
 app.command("redact")(redact.redact)
 app.command("rebuild")(rebuild.rebuild)
 app.command("view")(view.view)

@@ -55,11 +55,16 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
 
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
+    from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.orchestration.replay import RunFailedError  # noqa: PLC0415
     from lakehouse.tables.admission import RuleError  # noqa: PLC0415
     from lakehouse.tables.delta import SchemaChangeError  # noqa: PLC0415
+    from lakehouse.tables.holds import HoldError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
+    from lakehouse.tables.served import UnservedVersionError  # noqa: PLC0415
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
-    return (RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)
+    asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError)
+    return (*asked, RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)

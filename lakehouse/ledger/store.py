@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import accumulate
 from operator import and_
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -84,7 +85,7 @@ def reusing_tables() -> Iterator[None]:
     The same question to the same version is answered from memory. For a process that nobody deletes tables under; a table
     answered earlier moves on with the newest.
     """
-    token = _reused.set(_Reused())
+    token = _reused.set(_reused.get() or _Reused())
     try:
         yield
     finally:
@@ -131,6 +132,17 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
         )
         loaded = rows.to_table(columns=None if wanted is None else list({*wanted, *(where or {})}), filter=pruning)
         return loaded.filter(condition).select(wanted or loaded.column_names)
+
+
+def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
+    """The rows of each value of a column, in the order in which they were."""
+    values = rows[column].to_pylist()
+    places: dict[Any, list[int]] = {}
+    for position, value in enumerate(values):
+        places.setdefault(value, []).append(position)
+    ordered = rows.combine_chunks().take(pa.array([position for own in places.values() for position in own], pa.int64()))
+    ends = list(accumulate(len(own) for own in places.values()))
+    return {value: ordered.slice(end - len(own), len(own)) for (value, own), end in zip(places.items(), ends)}
 
 
 def _local(table: DeltaTable) -> fs.FileSystem | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse.domain.publishing import Reason, State, Step
 from lakehouse.ledger import store
@@ -86,14 +85,17 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
     if not new:
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
-    table = store.create(path(settings, series), rows.schema, series.by, settings.storage_options)
+    where, options = path(settings, series), settings.storage_options
+    table = store.open_table(where, options) or store.create(where, rows.schema, series.by, options)
     store.replace(table, rows, [draft.start for draft, _ in new])
 
 
 def read_back(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, pa.Table]:
     """The content of the candidates of some periods, as it is read from where it was written."""
     found = store.read(path(settings, series), [series.by, *series.content], {series.by: starts}, settings.storage_options)
-    return {start: _on_day(found, series.by, start).drop_columns([series.by]) for start in starts} if found is not None else {}
+    return (
+        {} if found is None else {start: rows.drop_columns([series.by]) for start, rows in store.split(found, series.by).items()}
+    )
 
 
 def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
@@ -116,8 +118,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
     if found is None:
         return []
     result = []
-    for start in sorted(set(found[series.by].to_pylist())):
-        rows = _on_day(found, series.by, start)
+    for start, rows in sorted(store.split(found, series.by).items()):
         said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
@@ -150,7 +151,3 @@ def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetim
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: draft.rows[name] for name in draft.rows.column_names}
     return pa.table(columns | {item.name: pa.array([about[item.name]] * size, item.type) for item in _ABOUT})
-
-
-def _on_day(rows: pa.Table, by: str, start: date) -> pa.Table:
-    return rows.filter(pc.equal(rows[by], pa.scalar(start, pa.date32())))

@@ -138,7 +138,7 @@ def _against_published(
     trailing = audited.trailing(settings, one, numbers)
     outcomes = []
     for start, rows in sorted(numbers.items()):
-        published = before.latest(start)
+        published = before.latest.get(start)
         standing = before.standings.get(start)
         candidate = gold_checks.Candidate(
             metric=one.name,

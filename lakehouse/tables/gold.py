@@ -57,13 +57,7 @@ def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
     """The rows of :func:`compute` per day, in the order of the grain."""
     found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
     rows = found.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
-    days = rows["event_date"].to_pylist()
-    first: dict[date, int] = {}
-    for position, day in enumerate(days):
-        first.setdefault(day, position)
-    ends = [*list(first.values())[1:], len(days)]
-    content = rows.drop_columns(["event_date"])
-    return {day: content.slice(start, end - start) for (day, start), end in zip(first.items(), ends)}
+    return {day: own.drop_columns(["event_date"]) for day, own in store.split(rows, "event_date").items()}
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:

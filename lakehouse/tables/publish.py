@@ -77,6 +77,7 @@ def due(settings: Settings, one: Series) -> list[date]:
     return sorted(days)
 
 
+@audited.reusing_tables
 def restate(
     settings: Settings,
     one: Series,
@@ -197,7 +198,7 @@ def _drafts(
     drafted = {}
     for day, rows in sorted(numbers.items()):
         standing, state = standings.get(day), publishing.state_on(day, today, terms)
-        published = before.latest(day)
+        published = before.latest.get(day)
         if published is not None and series.digest(rows) in refused.get(day, ()):
             rows = published  # noqa: PLW2901 (somebody said that the published number stands; its state moves on)
         step = publishing.step(standing, series.digest(rows), state, terms)

@@ -102,9 +102,10 @@ def publish(
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = standings(existing, series.by)
+    own = {} if existing is None else store.split(existing, series.by)
     rows, revisions = [], []
     for draft in drafts:
-        made, revision = _published(series, draft, before.get(draft.start), existing, signed)
+        made, revision = _published(series, draft, before.get(draft.start), own.get(draft.start), signed)
         rows.append(made)
         revisions.append(revision)
     wanted = pa.concat_tables(rows, promote_options="default")
@@ -127,18 +128,18 @@ def publish(
 
 
 def _published(
-    series: Series, draft: Draft, before: Standing | None, existing: pa.Table | None, signed: Signature
+    series: Series, draft: Draft, before: Standing | None, own: pa.Table | None, signed: Signature
 ) -> tuple[pa.Table, Revision]:
     """The rows of one draft as they are published."""
     period = series.period(draft.start)
     adjusts = draft.step is Step.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
-    adjustment = _adjustments(existing, series.by, draft.start) + 1 if adjusts else None
+    adjustment = (_adjustments(own) + 1) if adjusts else None
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
     restated, told = None, None
     if draft.step is Step.STATE_CHANGE:
-        restated, told = _last_restatement(existing, series.by, draft.start)
+        restated, told = _last_restatement(own)
     elif before is not None:
         restated, told = signed.now, draft.explanation or draft.reason.value
     about: dict[str, Any] = {
@@ -171,7 +172,7 @@ def _published(
         "sign_off_reason": signed.sign_off_reason,
         "publication_id": signed.publication_id,
     }
-    rows = adjustments.between(series, _of_period(existing, series.by, draft.start), draft.rows) if adjusts else draft.rows
+    rows = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
     size = len(rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: rows[name] for name in rows.column_names}
@@ -179,19 +180,13 @@ def _published(
     return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.step)
 
 
-def _of_period(existing: pa.Table | None, by: str, start: date) -> pa.Table | None:
-    return None if existing is None else existing.filter(pc.equal(existing[by], pa.scalar(start, pa.date32())))
-
-
-def _adjustments(existing: pa.Table | None, by: str, start: date) -> int:
+def _adjustments(own: pa.Table | None) -> int:
     """How many adjustments a period has."""
-    own = _of_period(existing, by, start)
     return 0 if own is None else pc.max(own["adjustment"]).as_py() or 0
 
 
-def _last_restatement(existing: pa.Table | None, by: str, start: date) -> tuple[datetime | None, str | None]:
+def _last_restatement(own: pa.Table | None) -> tuple[datetime | None, str | None]:
     """When and why the newest content of a period came to be, as its newest row says; a change of state keeps it."""
-    own = _of_period(existing, by, start)
     if own is None:
         return None, None
     row = own.filter(own["is_latest"]).select(["restated_on", "restatement_reason"]).slice(0, 1).to_pylist()

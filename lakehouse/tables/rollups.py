@@ -67,6 +67,7 @@ def due(settings: Settings, rollup: Series) -> list[Period]:
     return [rollup.period(start) for start in series.due(settings, rollup, settings.clock().date())]
 
 
+@audited.reusing_tables
 def restate(
     settings: Settings,
     contract: SourceContract,

@@ -146,10 +146,11 @@ def rows_of(
     return store.read_version(table, columns, {series.by: starts})
 
 
-def latest(existing: pa.Table, series: Series, start: date) -> pa.Table:
-    """The content of a period's newest revision; no row where it has none."""
-    own = pc.and_(pc.equal(existing[series.by], pa.scalar(start, pa.date32())), existing["is_latest"])
-    return existing.filter(own).select([name for name in series.content if name in existing.column_names])
+def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
+    """The content of the newest revision of each period that has one."""
+    newest = existing.filter(existing["is_latest"])
+    columns = [name for name in series.content if name in existing.column_names]
+    return {start: rows.select(columns) for start, rows in store.split(newest, series.by).items()}
 
 
 def served_version(settings: Settings, series: Series) -> int:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class UnknownVersionError(Exception):
+class UnservedVersionError(Exception):
     """A dataset version that no contract describes. Its text says which one is missing, and the way out."""
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
     """The days of a metric as readers see them, with the logic that makes them now.
 
-    :raises UnknownVersionError: where the contract of the version that was promoted is gone.
+    :raises UnservedVersionError: where the contract of the version that was promoted is gone.
     """
     own = Series(metric)
     number = served_version(settings, own)
@@ -33,7 +33,7 @@ def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Serie
 def version(catalog: Catalog, metric: MetricContract, number: int) -> Series:
     """A dataset version of a metric, under the name that readers know.
 
-    :raises UnknownVersionError: where no contract describes it.
+    :raises UnservedVersionError: where no contract describes it.
     """
     for other in catalog.metrics.values():
         if other.metric == metric.metric and other.dataset_version == number:
@@ -43,4 +43,4 @@ def version(catalog: Catalog, metric: MetricContract, number: int) -> Series:
         f"no contract has 'metric: {metric.metric}' with 'dataset_version: {number}' (there are {known}); put its file back, "
         "or promote another version"
     )
-    raise UnknownVersionError(msg)
+    raise UnservedVersionError(msg)

@@ -1,0 +1,87 @@
+"""What commands about published numbers share: which series a metric and a period mean, and which version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from lakehouse.cli.console import errors
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.domain.asked import Asked
+    from lakehouse.domain.periods import Kind, Period
+    from lakehouse.settings import Settings
+    from lakehouse.tables.series import Series
+
+DAY = ["%Y-%m-%d"]
+
+
+def deployment() -> tuple[Settings, Catalog]:
+    """The settings and all contracts."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()
+    return settings, load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+
+
+def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
+    """The settings, the contracts, and the metric of that name.
+
+    :raises typer.Exit: for a metric that no contract describes.
+    """
+    settings, catalog = deployment()
+    if name not in catalog.metrics:
+        known = ", ".join(sorted(catalog.metrics)) or "none"
+        errors.print(f"No contract has 'metric: {name}'; known are {known}.", style="red")
+        raise typer.Exit(2)
+    return settings, catalog, catalog.metrics[name]
+
+
+def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
+    """The table that holds a metric's numbers for a kind of period, as readers see it.
+
+    :raises typer.BadParameter: where the metric is not published for it.
+    """
+    from lakehouse.domain.periods import Kind  # noqa: PLC0415
+    from lakehouse.tables import served  # noqa: PLC0415
+    from lakehouse.tables.series import Series  # noqa: PLC0415
+
+    daily = served.daily(settings, catalog, metric)
+    if kind is Kind.DAY:
+        return daily
+    if kind.value not in metric.publication.rollups:
+        msg = (
+            f"{metric.name} is published by {', '.join(['day', *metric.publication.rollups])}, and not by {kind.value}; "
+            "'publication.rollups' of its contract says so"
+        )
+        raise typer.BadParameter(msg)
+    return Series(daily.metric, kind, daily.called)
+
+
+def period_of(metric: MetricContract, text: str) -> Period:
+    """The period of a name.
+
+    :raises typer.BadParameter: for a text that names none.
+    """
+    from lakehouse.domain import periods  # noqa: PLC0415
+
+    try:
+        return periods.parse(text, metric.publication.fiscal_year_starts)
+    except periods.UnknownPeriodError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
+def asked_for(text: str) -> Asked:
+    """The version that a text names.
+
+    :raises typer.BadParameter: for a text that names none.
+    """
+    from lakehouse.domain import asked  # noqa: PLC0415
+
+    try:
+        return asked.parse(text)
+    except asked.UnknownVersionError as problem:
+        raise typer.BadParameter(str(problem)) from None

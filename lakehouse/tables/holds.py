@@ -1,0 +1,82 @@
+"""What a person does with a held number: sign it off, so that readers see it, or drop it (rule R8). No JVM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakehouse.domain import publishing
+from lakehouse.domain.publishing import Step
+from lakehouse.ledger import dropped, publications
+from lakehouse.ledger.dropped import Dropped
+from lakehouse.tables import audited, candidates, revisions
+from lakehouse.tables.audited import Run, again_on_conflict
+
+if TYPE_CHECKING:
+    from lakehouse.domain.periods import Period
+    from lakehouse.settings import Settings
+    from lakehouse.tables.candidates import Held
+    from lakehouse.tables.revisions import Revision
+    from lakehouse.tables.series import Series
+
+
+class HoldError(Exception):
+    """A held number that is not there, or not the one that was meant. Its text says what is there."""
+
+
+@again_on_conflict
+@audited.reusing_tables
+def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
+    """Publish a held number with somebody's word; doing it again changes nothing.
+
+    :param run: by whom.
+    :returns: what was published; None where the number is what readers see already.
+    :raises HoldError: where another revision, or none, is held.
+    """
+    before = audited.read(settings, one, [period.start])
+    held = _held(settings, one, period, revision)
+    standing, today = before.standings.get(period.start), settings.clock().date()
+    terms = one.metric.publication
+    state = publishing.state_on(period.last, today, terms)
+    step = publishing.step(standing, held.draft.content, state, terms)
+    published: list[Revision] = []
+    if step is not Step.NOTHING:
+        expected = audited.next_revision(replace(held.draft, step=step), standing)
+        if expected != revision:
+            msg = (
+                f"{one.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
+                f"it again with 'lakehouse gold held {one.metric.name}'"
+            )
+            raise HoldError(msg)
+        later = max(state, standing.state, key=lambda one: one.rank) if standing else state
+        booked = today if step is Step.ADJUSTMENT else None
+        draft = replace(held.draft, step=step, state=later, booked_on=booked)
+        why = {"trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)}}
+        why["input_versions"] = {f"silver/{one.metric.source}": {"version": draft.silver_version, "inputs": draft.inputs}}
+        signed = audited.signature(settings, one, run, why, reason)
+        published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
+    candidates.settle(settings, one, [period.start], {})
+    publications.follow(settings, one.name, one.path(settings))
+    return published[0] if published else None
+
+
+def drop(settings: Settings, one: Series, period: Period, revision: int, by: str, reason: str) -> None:
+    """Refuse a held number: the published one stands, and the same number is not proposed again.
+
+    :raises HoldError: where another revision, or none, is held.
+    """
+    held = _held(settings, one, period, revision)
+    entry = Dropped(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
+    dropped.record(settings, entry)
+    candidates.settle(settings, one, [period.start], {})
+
+
+def _held(settings: Settings, one: Series, period: Period, revision: int) -> Held:
+    found = candidates.held(settings, one, [period.start])
+    if not found:
+        msg = f"nothing of {one.name} is held for {period.name}"
+        raise HoldError(msg)
+    if found[0].revision != revision:
+        msg = f"what is held of {one.name} for {period.name} is r{found[0].revision}, not r{revision}"
+        raise HoldError(msg)
+    return found[0]
