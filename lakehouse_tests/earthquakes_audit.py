@@ -95,6 +95,9 @@ class Catalogue:
     ) -> tuple[Any, ...]:
         event_ts = datetime.fromisoformat(f"{event or (new or old or {})['event_ts']}")
         kpis = [f"earthquakes_daily@{one}" for one in days]
+        dates = [date.fromisoformat(one) for one in days]
+        kpis += [f"earthquakes_daily_weekly@{name}" for name in dict.fromkeys(f"{one:%G-W%V}" for one in dates)]
+        kpis += [f"earthquakes_daily_monthly@{name}" for name in dict.fromkeys(f"{one:%Y-%m}" for one in dates)]
         return (key, date.fromisoformat(day), action, old, new, names, reason, "NCSS", event_ts, arrived, kpis, False)
 
 

@@ -25,7 +25,7 @@ def redact(
 
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    stewardship.redact(settings, catalog.sources[source], key, names, by=by, reason=reason)
+    stewardship.redact(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=catalog.metrics_of(source))
     out.print(f"{', '.join(names)} of {key} are hidden from now on.", soft_wrap=True)
     out.print(
         "Bronze keeps the file as it came, and older versions of the tables keep the value until VACUUM: see "

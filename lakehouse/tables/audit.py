@@ -22,6 +22,7 @@ from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import audit, redactions, store
 from lakehouse.ledger.audit import Ruling
 from lakehouse.tables import changes, silver
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -72,7 +73,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     if done >= newest:
         return 0
     known = redactions.all_of(settings, source)  # read behind the table: all that its commits name are among them
-    commits = {commit["version"]: commit for commit in table.history(newest - done) if commit["version"] > done}
+    commits = {commit["version"]: commit for commit in store.history(table, done)}
     lost = newest - done - len(commits)
     written, marked = 0, done
     named: set[str] = set()
@@ -206,8 +207,12 @@ class _Rows:
         return "{" + ", ".join(f'"{name}": {text}' for name, text in said if names is None or name in names) + "}"
 
     def _impacted(self, days: Collection[date]) -> str:
-        """The published numbers that the change may move: those of each metric's window over its days."""
-        found = [f"{one.metric}@{day}" for one in self._metrics for day in sorted(reach_ahead(days, one.window))]
+        """The published numbers that the change may move: those of each metric's window over its days, and their roll-ups."""
+        found = []
+        for one in map(Series, self._metrics):
+            reached = sorted(reach_ahead(days, one.metric.window))
+            for series in (one, *one.rollups):
+                found += [f"{series.name}@{name}" for name in dict.fromkeys(series.period(day).name for day in reached)]
         return json.dumps(found)
 
 

@@ -13,13 +13,14 @@ from lakehouse.domain.admission import Reason
 from lakehouse.ledger import audit, decisions, key_log, redactions, store
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import books, quarantine
+from lakehouse.tables import books, erasure, quarantine
 from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
     from lakehouse.ledger.decisions import Decided
@@ -87,10 +88,18 @@ def decide(
 
 
 def redact(
-    settings: Settings, contract: SourceContract, key: str, fields: Collection[str], *, by: str, reason: str
+    settings: Settings,
+    contract: SourceContract,
+    key: str,
+    fields: Collection[str],
+    *,
+    by: str,
+    reason: str,
+    metrics: Collection[MetricContract] = (),
 ) -> list[date]:
     """Hide fields of a key in silver and in all that is made of it; Bronze keeps the files as they came.
 
+    :param metrics: those that read the source: what they published is masked where its grain shows a value.
     :returns: the event days that wait for silver with it.
     :raises StewardError: for a key that no row has, a field that the contract has not, or one that is part of the key.
     """
@@ -116,6 +125,7 @@ def redact(
     redactions.record(settings, source, entry)
     audit.redact(settings, source, key, fields)
     books.after_decision(settings, contract, {key}, days)
+    erasure.mask(settings, contract, metrics, key, fields, days)
     return sorted(days)
 
 

@@ -1,0 +1,122 @@
+"""Redacted values in published numbers: a grain that shows a value of the key's field shows none any more, in any revision.
+
+Numbers themselves are made again under the redaction by the normal way; here only stored rows are masked, whose grain would
+go on naming what must not be shown. A value that another key still has in the period is its own, and stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.domain.days import reach_ahead
+from lakehouse.ledger import key_log, store
+from lakehouse.tables import audited, bronze, candidates, series, silver
+from lakehouse.tables.series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_Values = dict[str, set[Any]]
+
+
+def mask(
+    settings: Settings,
+    contract: SourceContract,
+    metrics: Collection[MetricContract],
+    key: str,
+    fields: Collection[str],
+    days: Collection[date],
+) -> int:
+    """Empty the grain where it shows a redacted value of a key; doing it again changes nothing.
+
+    :param days: the event days on which the key may live.
+    :returns: how many rows were masked.
+    """
+    masked = 0
+    for metric in metrics:
+        hidden = [name for name in metric.grain if name in fields]
+        values = _values_of(settings, contract, key, hidden) if hidden else {}
+        if any(values.values()):
+            one = Series(metric)
+            reached = reach_ahead(days, metric.window)
+            for table in (one, *one.rollups):
+                masked += _mask_series(settings, contract, table, key, values, reached)
+    return masked
+
+
+@audited.again_on_conflict
+def _mask_series(
+    settings: Settings, contract: SourceContract, one: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
+) -> int:
+    periods = {period.start: period for period in map(one.period, days)}
+    masked = 0
+    for path in (one.path(settings), candidates.path(settings, one)):
+        table = store.pinned(path, settings.storage_options)
+        rows = None if table is None else store.read_version(table, None, {one.by: list(periods)})
+        if table is None or rows is None or not len(rows):
+            continue
+        changed = {}
+        for start, own in store.split(rows, one.by).items():
+            source_days = sorted({day for last in periods[start].days for day in _covered(one, last)})
+            others = _values_of_others(settings, contract, key, list(values), source_days)
+            gone = {name: shown - others[name] for name, shown in values.items()}
+            after, count = _masked(one, own, gone)
+            if count:
+                changed[start] = after
+                masked += count
+        if changed:
+            store.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
+    return masked
+
+
+def _masked(one: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
+    """The rows without the values, and digests of what they say now: no hash of the original is kept."""
+    told = rows.to_pylist()
+    hit = set()
+    for position, row in enumerate(told):
+        for name, values in gone.items():
+            if row[name] in values:
+                row[name] = None
+                hit.add(position)
+    if not hit:
+        return rows, 0
+    versions: dict[tuple[Any, ...], list[int]] = {}
+    for position, row in enumerate(told):
+        versions.setdefault((row["revision"], row.get("adjustment")), []).append(position)
+    for positions in versions.values():
+        if hit & set(positions) and told[positions[0]].get("adjustment") is None:
+            content = pa.Table.from_pylist([told[position] for position in positions], schema=rows.schema).select(one.content)
+            for position in positions:
+                told[position]["content"] = series.digest(content)
+    return pa.Table.from_pylist(told, schema=rows.schema), len(hit)
+
+
+def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
+    """All that Bronze says in some fields of a key."""
+    arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", [key])
+    where = {"arrival_date": arrivals, "record_key": [key]}
+    found = store.read(bronze.path(settings, contract.dataset), names, where, settings.storage_options)
+    return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
+
+
+def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
+    """What other keys say in silver on some days."""
+    where = {"event_date": days}
+    found = store.read(silver.path(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
+    values: _Values = {name: set() for name in names}
+    for row in [] if found is None else found.to_pylist():
+        if row["record_key"] != key:
+            for name in names:
+                values[name].add(row[name])
+    return values
+
+
+def _covered(one: Series, last: date) -> list[date]:
+    return [last.fromordinal(last.toordinal() - back) for back in range(one.metric.window)]
