@@ -9,6 +9,8 @@ import typer
 from lakehouse.cli.console import errors
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.domain.asked import Asked
     from lakehouse.domain.periods import Kind, Period
@@ -85,3 +87,15 @@ def asked_for(text: str) -> Asked:
         return asked.parse(text)
     except asked.UnknownVersionError as problem:
         raise typer.BadParameter(str(problem)) from None
+
+
+def moment(text: str) -> datetime:
+    """The time that an option names; a day means its end (UTC).
+
+    :raises typer.BadParameter: for what is no time.
+    """
+    found = asked_for(text)
+    if found.at is None:
+        msg = f"{text!r} is no time; write 2024-11-08 or 2024-11-08T06:00:00Z"
+        raise typer.BadParameter(msg)
+    return found.at

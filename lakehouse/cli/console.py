@@ -63,8 +63,8 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.tables.delta import SchemaChangeError  # noqa: PLC0415
     from lakehouse.tables.holds import HoldError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
-    from lakehouse.tables.served import UnservedVersionError  # noqa: PLC0415
+    from lakehouse.tables.served import MovedError, UnservedVersionError  # noqa: PLC0415
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
-    asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError)
+    asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError, MovedError)
     return (*asked, RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)

@@ -13,7 +13,10 @@ from lakehouse.cli import asking
 from lakehouse.cli.console import errors, out
 
 if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
     from lakehouse.domain.comparison import Sides
+    from lakehouse.domain.periods import Period
+    from lakehouse.settings import Settings
     from lakehouse.tables.reading import Version
     from lakehouse.tables.series import Series
 
@@ -29,6 +32,9 @@ def show(
     metric: Metric,
     period: PeriodName,
     version: Annotated[str, typer.Option(help="latest, final, first, r3, a time, v2, or a version name.")] = "latest",
+    known_at: Annotated[
+        str | None, typer.Option(help="What had arrived by this time says, published or not; starts Spark.")
+    ] = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show one version of a period's number, with its state and where it comes from."""
@@ -37,6 +43,9 @@ def show(
     settings, catalog, contract = asking.metric_named(metric)
     wanted = asking.period_of(contract, period)
     one = asking.series_of(settings, catalog, contract, wanted.kind)
+    if known_at is not None:
+        _show_known(settings, catalog, one, wanted, asking.moment(known_at), as_json=as_json)
+        return
     answer = reading.version(settings, one, wanted, asking.asked_for(version))
     if as_json:
         out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
@@ -143,6 +152,27 @@ def diff(
         out.print(reports.as_json(found), soft_wrap=True)
     elif markdown is None and html is None:
         out.print(reports.as_terminal(found))
+
+
+def _show_known(settings: Settings, catalog: Catalog, one: Series, period: Period, when: datetime, *, as_json: bool) -> None:
+    """What arrivals up to a time say about a day, made again from Bronze."""
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.tables import reproduce  # noqa: PLC0415
+
+    if period.last != period.start:
+        msg = "--known-at is answered for days; add them up, or ask for a longer period as it was published (--version)"
+        raise typer.BadParameter(msg)
+    with errors.status("making it again from Bronze"):
+        found = reproduce.known_at(settings, catalog, one.metric, [period.start], when, LakeSpark().session)
+    rows = found[period.start].to_pylist() if period.start in found else []
+    if as_json:
+        out.print(json.dumps({"period": period.name, "known_at": when, "rows": rows}, default=str), soft_wrap=True)
+        return
+    out.print(f"{one.name} {period.name}, as known at {when:%Y-%m-%d %H:%M} UTC", style="bold", soft_wrap=True)
+    for row in rows:
+        out.print(f"  {_numbers(row)}", soft_wrap=True)
+    if not rows:
+        out.print("  no row had arrived")
 
 
 def _numbers(row: dict[str, Any]) -> str:

@@ -32,7 +32,12 @@ class Measure(Strict):
     @property
     def is_number(self) -> bool:
         """Whether its values can be subtracted."""
-        return self.type in ("int", "bigint", "double") or self.type.startswith("decimal")
+        return self.type == "double" or self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its values are added without rounding."""
+        return self.type.startswith(_EXACT)
 
 
 class MetricContract(Documented):
@@ -69,7 +74,7 @@ class MetricContract(Documented):
         unfit = problems(self.checks, {measure.name: measure.type for measure in self.measures}, self.grain)
         if unfit:
             raise ValueError(unfit[0])
-        inexact = [measure.name for measure in self.measures if not measure.type.startswith(_EXACT)]
+        inexact = [measure.name for measure in self.measures if not measure.is_exact]
         if self.publication.after_close == "adjust" and inexact:
             msg = (
                 f"publication.after_close: adjustments are exact differences, and {', '.join(inexact)} cannot have any; "

@@ -12,6 +12,7 @@ from lakehouse.domain.publishing import parse_version_name
 KNOWN = "latest, final, first, r3, 2024-11-08, 2024-11-08T06:00:00Z, v2, or a name such as revenue_v2024-11-07.r2"
 _REVISION = re.compile(r"r?(\d{1,9})(?:\.a(\d{1,9}))?")
 _DATASET = re.compile(r"v(\d{1,9})")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].+)?")  # newer Pythons would read 2024-W45 as the Monday of that week
 
 
 class By(str, Enum):
@@ -67,6 +68,8 @@ def parse(text: str) -> Asked:
 
 def _moment(word: str) -> datetime:
     """:raises ValueError: for what is no time."""
+    if not _MOMENT.fullmatch(word):
+        raise ValueError(word)
     try:
         return datetime.combine(date.fromisoformat(word), time.max, timezone.utc)
     except ValueError:

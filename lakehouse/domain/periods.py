@@ -92,19 +92,19 @@ def containing(day: date, kind: Kind, fiscal_start: int = 1) -> Period:
     if kind is Kind.WEEK:  # ISO 8601: weeks begin on Monday, and belong to the year of their Thursday
         start = day - timedelta(days=day.weekday())
         year, week, _ = day.isocalendar()
-        return Period(start, start + timedelta(days=7), kind, f"{year}-W{week:02}")
+        return Period(start, start + timedelta(days=7), kind, f"{year:04}-W{week:02}")
     if kind is Kind.MONTH:
         start = day.replace(day=1)
-        return Period(start, _months_on(start, 1), kind, f"{start:%Y-%m}")
+        return Period(start, _months_on(start, 1), kind, start.isoformat()[:7])
     first_month = fiscal_start if kind in (Kind.FISCAL_QUARTER, Kind.FISCAL_YEAR) else 1
     into_year = (day.month - first_month) % _MONTHS
     year_start = _months_on(day.replace(day=1), -into_year)
     fiscal_year = _months_on(year_start, _MONTHS - 1).year
     if kind is Kind.FISCAL_YEAR:
-        return Period(year_start, _months_on(year_start, _MONTHS), kind, f"FY{fiscal_year}")
+        return Period(year_start, _months_on(year_start, _MONTHS), kind, f"FY{fiscal_year:04}")
     quarter = into_year // _QUARTER
     start = _months_on(year_start, quarter * _QUARTER)
-    prefix = f"FY{fiscal_year}" if kind is Kind.FISCAL_QUARTER else f"{year_start.year}"
+    prefix = f"FY{fiscal_year:04}" if kind is Kind.FISCAL_QUARTER else f"{year_start.year:04}"
     return Period(start, _months_on(start, _QUARTER), kind, f"{prefix}-Q{quarter + 1}")
 
 
@@ -123,7 +123,7 @@ def parse(text: str, fiscal_start: int = 1) -> Period:
         if found:
             try:
                 return containing(_day_in(kind, [int(part) for part in found.groups()], fiscal_start), kind, fiscal_start)
-            except ValueError as problem:
+            except (ValueError, OverflowError) as problem:  # also the end of the calendar
                 msg = f"{text!r} is no period: {problem}"
                 raise UnknownPeriodError(msg) from None
     msg = f"{text!r} is no period; periods are named as in {KNOWN_NAMES}"

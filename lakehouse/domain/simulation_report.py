@@ -22,6 +22,7 @@ class SimulatedDay:
     :param provisional: what was published first; ``final`` is what stands in the end.
     :param revisions: what each revision said, first to last.
     :param on_time: rows that were there when the day was first published; ``late`` are those that came after.
+    :param preliminary: the first number that was published as preliminary, where one was.
     """
 
     period: str
@@ -31,6 +32,7 @@ class SimulatedDay:
     revisions: tuple[Number | None, ...]
     on_time: int
     late: int
+    preliminary: Number | None = None
 
     @property
     def sides(self) -> Sides:

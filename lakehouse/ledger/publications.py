@@ -85,22 +85,20 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     table = store.open_table(gold, settings.storage_options)
     if table is None:
         return 0
-    ledger = store.open_table(path(settings), settings.storage_options)
-    app_id = f"publications:{series}"
-    done = (ledger.transaction_version(app_id) if ledger is not None else None) or 0
-    behind = table.version() - done
-    if behind <= 0:
-        return 0
-    rows = []
-    for commit in table.history(behind):
-        why = store.why(commit)
-        if commit["version"] > done and "published" in why:
-            rows.append(_row(series, commit, why))
-    if rows:
+    app_id, written = f"publications:{series}", 0
+    while True:
+        ledger = store.open_table(path(settings), settings.storage_options)
+        done = (ledger.transaction_version(app_id) if ledger is not None else None) or 0
+        commits = [(commit, store.why(commit)) for commit in store.history(table, done)]
+        rows = [_row(series, commit, why) for commit, why in commits if "published" in why]
+        if not rows:
+            return written
         found = pa.Table.from_pylist(sorted(rows, key=lambda row: row["gold_version"]), schema=_SCHEMA)
-        options = settings.storage_options
-        store.append(path(settings), found, options=options, partition_by=["series"], app_id=app_id, app_version=table.version())
-    return len(rows)
+        where, options, version = path(settings), settings.storage_options, table.version()
+        if store.append(
+            where, found, options=options, partition_by=["series"], app_id=app_id, app_version=version, since=done
+        ):  # else another run has told of some of them meanwhile
+            written += len(rows)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:

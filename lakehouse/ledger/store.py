@@ -78,6 +78,20 @@ def why(commit: Mapping[str, Any]) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
+def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
+    """The commits behind version ``after`` up to the table's own, newest first; older ones that the log has forgotten lack.
+
+    delta-rs itself begins with the newest commit of the log, and counts down from the version at which the table was opened:
+    where others have committed since, each commit would get the number of an older one.
+    """
+    own, before = table.version(), -1
+    while before != (newest := table._table.get_latest_version()):  # noqa: SLF001 (what is public opens the table anew)
+        before = newest
+        found = table.history(newest - after) if newest > after else []
+    told = [commit | {"version": newest - place} for place, commit in enumerate(found)]
+    return [commit for commit in told if after < commit["version"] <= own]
+
+
 @contextmanager
 def reusing_tables() -> Iterator[None]:
     """Keep tables open inside: looking for new commits takes a fifth of the time that opening takes.
@@ -199,25 +213,30 @@ def append(
     partition_by: Sequence[str] | None = None,
     app_id: str | None = None,
     app_version: int = 1,
+    since: int | None = None,
 ) -> bool:
     """Append rows in one commit.
 
     :param app_id: makes the append idempotent: where this id has been committed before, nothing is written.
     :param app_version: for an id that goes on: nothing is written where it has come this far.
+    :param since: how far that id had come when the rows were made; where it is further by now, nothing is written either.
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    properties = None
-    if app_id is not None:
-        table = open_table(path, options)
-        reached = None if table is None else table.transaction_version(app_id)
-        if reached is not None and reached >= app_version:
-            return False
-        properties = CommitProperties(app_transactions=[Transaction(app_id, app_version)])
-    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append", "commit_properties": properties}
+    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append"}
     if partition_by:
         arguments["partition_by"] = list(partition_by)
-    write_deltalake(path, rows, **arguments)
+    table: DeltaTable | None = None
+    if app_id is not None:
+        table = open_table(path, options)
+        if table is None:
+            write_deltalake(path, rows.slice(0, 0), **{**arguments, "mode": "ignore"})
+            table = DeltaTable(path, storage_options=dict(options or {}))
+        reached = table.transaction_version(app_id)
+        if reached is not None and (reached >= app_version or (since is not None and reached > since)):
+            return False
+        arguments["commit_properties"] = CommitProperties(app_transactions=[Transaction(app_id, app_version)])
+    write_deltalake(path if table is None else table, rows, **arguments)  # the same id written since we looked is a conflict
     _compact(path, options)
     return True
 
@@ -280,7 +299,7 @@ def replace(
     why: Mapping[str, Any] | None = None,
     transaction: tuple[str, int] | None = None,
 ) -> bool:
-    """Make ``rows`` the whole content of some partitions, in one commit; new columns are added.
+    """Make ``rows`` the whole content of some partitions, in one commit; new columns are added, missing ones are left empty.
 
     :param partitions: values of the column that the table is partitioned by; all rows lie in them.
     :param transaction: the Delta transaction, by id and number, that the commit moves on.
@@ -295,7 +314,7 @@ def replace(
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
     there = {item.name for item in table.schema().fields}
-    mode: dict[str, Any] = {} if set(rows.column_names) <= there else {"schema_mode": "merge"}
+    mode: dict[str, Any] = {} if set(rows.column_names) == there else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
     return True
 

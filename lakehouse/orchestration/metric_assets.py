@@ -10,7 +10,7 @@ from lakehouse.orchestration import events
 from lakehouse.orchestration.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import publish, rollups, served
+from lakehouse.tables import publish, rollups, served, terms
 from lakehouse.tables.audited import Published, Run
 from lakehouse.tables.series import Series
 
@@ -18,6 +18,8 @@ from lakehouse.tables.series import Series
 FOLLOWS_TAG = "lakehouse/follows_silver"
 #: Set by Dagster on the runs of a backfill.
 _BACKFILL_TAG = "dagster/backfill"
+#: What a partition's page shows of a publication; ``ops/publications`` has the rest.
+_LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
 
 
 def gold_key(name: str) -> dg.AssetKey:
@@ -53,6 +55,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         follows = publish.pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
+        terms.remember(settings, one.metric, contract)
         done = publish.restate(settings, one, spark.session, days, _run(context), follows)
         yield from events.report(context, key, {day: _told(done, day) for day in days}, done.outcomes)
 
@@ -83,6 +86,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         follows = rollups.pending(settings, daily, one) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= set(follows.periods)
+        terms.remember(settings, one.metric, contract)
         done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
         yield from events.report(context, key, {period.start: _told(done, period.start) for period in wanted}, done.outcomes)
 
@@ -102,4 +106,5 @@ def _told(done: Published, start: object) -> dict[str, object]:
         if revision.start == start:
             told["restated"] = revision.step is not Step.STATE_CHANGE
             told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
+            told |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
     return told

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import store
+from lakehouse.ledger import dropped, store
 from lakehouse.tables import basis, candidates, gold, publish, silver
 
 if TYPE_CHECKING:
@@ -53,18 +53,21 @@ def of_periods(
     rows: pa.Table,
     booked: Mapping[Period, pa.Table],
 ) -> dict[Period, pa.Table]:
-    """What the roll-up says of each period with a published day."""
+    """What the roll-up says of each period with a published day, or with something booked in it."""
     metric = rollup.metric
     added = {}
     for period in periods:
-        own = latest_days(rows, daily, period)
-        if len(own):
-            added[period] = add_up(rollup, own, booked.get(period))
+        own, there = latest_days(rows, daily, period), booked.get(period)
+        if len(own) or (there is not None and len(there)):
+            added[period] = add_up(rollup, own, there)
     others = [measure for measure in metric.measures if not measure.additive]
     if not others or not added:
         return added
     found = _from_silver(settings, contract, daily, session, list(added), rows)
-    return {period: _joined(rollup, number, found.get(period.start)) for period, number in added.items()}
+    return {
+        period: joined(rollup, number, found[period.start]) if period.start in found else number
+        for period, number in added.items()
+    }
 
 
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
@@ -102,6 +105,9 @@ def _from_silver(
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     waiting = {held.start for held in candidates.held(settings, daily, published)}
     waiting |= publish.pending(settings, daily).days & published
+    # Silver says another number of these for good: somebody refused it, or it became an adjustment.
+    waiting |= dropped.contents(settings, daily.name, published).keys() & published
+    waiting |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
     frames = [gold.silver_rows(spark, settings, metric, published - waiting)]
     frames += _as_published(settings, contract, spark, daily, rows, waiting)
     behind: DataFrame = frames[0]
@@ -123,32 +129,37 @@ def _as_published(
     return frames
 
 
-def _joined(rollup: Series, added: pa.Table, found: pa.Table | None) -> pa.Table:
-    """Additive measures as they were added up, the others as they were computed, by grain."""
-    if found is None:
-        return added
-    grain = rollup.metric.grain
-    others = [measure.name for measure in rollup.metric.measures if not measure.additive]
-    values = {tuple(row[name] for name in grain): [row[name] for name in others] for row in found.to_pylist()}
-    keys = [tuple(row[name] for name in grain) for row in added.select(grain).to_pylist()] if grain else [()] * len(added)
-    for position, name in enumerate(others):
-        column = pa.array([values.get(key, [None] * len(others))[position] for key in keys], added.schema.field(name).type)
-        added = added.set_column(added.column_names.index(name), name, column)
-    return added
+def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
+    """What was added up, with the measures that do not add up from what was computed, by grain."""
+    grain = series.metric.grain
+    others = [measure.name for measure in series.metric.measures if not measure.additive]
+    computed = {tuple(row[name] for name in grain): row for row in found.to_pylist()}
+    rows = [
+        row | {name: computed.get(tuple(row[one] for one in grain), {}).get(name) for name in others} for row in added.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=added.schema)
 
 
 def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
     """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
     if rollup.metric.publication.after_close != "adjust":
         return {}
-    found = {}
     days = {"booked_on": [day for period in periods for day in period.days]}
-    columns = [*rollup.content, "booked_on", "version_name"]
-    tables = [store.read(one.path(settings), columns, days, settings.storage_options) for one in (daily, rollup)]
-    rows = pa.concat_tables([table for table in tables if table is not None], promote_options="default")
-    for period in periods:
-        found[period] = rows.filter(pc.is_in(rows["booked_on"], pa.array(period.days, pa.date32())))
-    return found
+    tables = []
+    for one in (daily, rollup):
+        columns = [*rollup.content, "booked_on", "version_name", one.by]
+        found = store.read(one.path(settings), columns, days, settings.storage_options)
+        if found is not None:
+            # Of a day no roll-up period is the same; a period that is closed on its last day books nothing in itself.
+            of = found[one.by] if one is rollup else pa.nulls(len(found), pa.date32())
+            tables.append(found.drop_columns([one.by]).append_column("of", of))
+    rows = pa.concat_tables(tables, promote_options="default")
+    return {period: _booked_in(rows, period) for period in periods}
+
+
+def _booked_in(rows: pa.Table, period: Period) -> pa.Table:
+    own = pc.fill_null(pc.equal(rows["of"], pa.scalar(period.start, pa.date32())), False)
+    return rows.filter(pc.and_(pc.is_in(rows["booked_on"], pa.array(period.days, pa.date32())), pc.invert(own)))
 
 
 def latest_days(rows: pa.Table, daily: Series, period: Period) -> pa.Table:

@@ -7,6 +7,7 @@ a value counts as zero. Only the arithmetic is here; they are published as revis
 from __future__ import annotations
 
 from collections import defaultdict
+from decimal import Context, Inexact, localcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,9 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from lakehouse.tables.series import Series
+
+#: Python's own context would round what has more than 28 digits.
+_EXACT = Context(prec=100, traps=[Inexact])
 
 
 def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
@@ -23,12 +27,13 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
     :returns: rows like ``restated``, of the grain that differ; one of zeros where none does.
     """
     names = _numbers(series)
-    before = booked(series, published)
-    after = _sums(series, restated)
-    differences = {
-        grain: [new - old for new, old in zip(after[grain], before[grain])]
-        for grain in [*after, *(grain for grain in before if grain not in after)]
-    }
+    with localcontext(_EXACT):
+        before = booked(series, published)
+        after = _sums(series, restated)
+        differences = {
+            grain: [new - old for new, old in zip(after[grain], before[grain])]
+            for grain in [*after, *(grain for grain in before if grain not in after)]
+        }
     told = {grain: values for grain, values in differences.items() if any(values)}
     told = told or {tuple(None for _ in series.metric.grain): [0 for _ in names]}
     rows = [dict(zip([*series.metric.grain, *names], [*grain, *values])) for grain, values in told.items()]
@@ -39,7 +44,8 @@ def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], 
     """Per row of the grain the newest number with its adjustments, in the order of measures and row_count."""
     if published is None:
         return defaultdict(lambda: [0 for _ in _numbers(series)])
-    return _sums(series, published.filter(pc.or_(published["is_latest"], pc.is_valid(published["adjustment"]))))
+    newest = pc.max(published["revision"])  # of earlier ones the adjustments are in a later number
+    return _sums(series, published.filter(pc.equal(published["revision"], newest)))
 
 
 def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from delta.exceptions import DeltaConcurrentModificationException
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
 
 from lakehouse.ledger import ingestions, key_log, operations, progress, store
 from lakehouse.tables import audit, bronze, changes, delta, silver, versions
@@ -134,19 +134,24 @@ def _follow(
     )
 
 
+@retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)
 def _check_key_log(settings: Settings, source: str) -> None:
-    """:raises IncompleteKeyLogError: when Bronze holds sound rows that the key log has not."""
+    """Whether all that Bronze holds is recorded; a run of bronze that is at it may come to its end meanwhile.
+
+    :raises IncompleteKeyLogError: when Bronze holds sound rows that the ledger or the key log has not.
+    """
     table = store.open_table(bronze.path(settings, source), settings.storage_options)
     log = store.open_table(key_log.path(settings, source), settings.storage_options)
-    known = ingestions.ingested(ingestions.all_of(settings, source)).values()
-    read, malformed = sum(entry.rows for entry in known), sum(entry.malformed for entry in known)
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    read, malformed = (sum(getattr(entry, name) for entry in known.values()) for name in ("rows", "malformed"))
     claims = 0 if log is None else store.rows_at_most(log, {})
     if table is None or (store.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # as Delta's own logs count: a rebuild of a day must not read all of Bronze
     held = store.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])
-    logged = pa.array([], pa.string()) if log is None else store.read_version(log, ["ingestion_id"])["ingestion_id"]
-    missing = sound.filter(pc.invert(pc.is_in(sound["ingestion_id"], logged)))["arrival_date"].to_pylist()
+    logged = set() if log is None else set(store.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
+    covered = pa.array(sorted(logged & known.keys()), pa.string())
+    missing = sound.filter(pc.invert(pc.is_in(sound["ingestion_id"], covered)))["arrival_date"].to_pylist()
     if missing:
         msg = (
             f"the operational tables of {source} do not cover Bronze (arrival days {min(missing)} to {max(missing)}): "

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_ATTEMPTS = 12
+_ATTEMPTS = 20
 #: A conflict with another writer is answered by making everything again from a fresh read.
 again_on_conflict = retry(
     retry=retry_if_exception_type((CommitFailedError, DeltaConcurrentModificationException)),
@@ -68,11 +68,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Published:
-    """What a run did: what it published, which periods are held, and what the checks found on every new number."""
+    """What a run did: what it published, which periods are held, and what the checks found on every new number.
+
+    ``lineage`` is what the commit tells of itself; empty where there was none.
+    """
 
     revisions: list[Revision] = field(default_factory=list)
     held: list[date] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
+    lineage: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def days(self) -> set[date]:
@@ -128,7 +132,7 @@ def publish(
         return Published()
     proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
     candidates.propose(settings, one, proposed, run.run_id, settings.clock())
-    read_back = candidates.read_back(settings, one, starts)
+    read_back = candidates.read_back(settings, one, proposed)
     before_these = trailing(settings, one, starts)
     outcomes: list[Outcome] = []
     failed: dict[date, list[Outcome]] = {}
@@ -150,13 +154,33 @@ def publish(
             failed[draft.start] = blocking
     passed = [draft for draft in drafts if draft.start not in failed]
     done: list[Revision] = []
+    lineage: Mapping[str, Any] = {}
     if passed:
         failures = sum(not outcome.passed for outcome in outcomes)
         validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
         signed = signature(settings, one, run, {**why, "validation": validation})
         done = revisions.publish(settings, one, before.table, before.existing, passed, signed)
-    candidates.settle(settings, one, {*starts, *waiting}, failed)
-    return Published(done, sorted(failed), outcomes)
+        lineage = {"publication_id": signed.publication_id, **signed.why}
+    # What is published must be told of: where another run settles at this moment, only this is done again.
+    settle = again_on_conflict(candidates.settle) if done else candidates.settle
+    settle(settings, one, {*starts, *waiting}, failed)
+    return Published(done, sorted(failed), outcomes, lineage)
+
+
+@again_on_conflict
+def tidy(settings: Settings, one: Series) -> None:
+    """Take away the candidates that were published by runs that were stopped right behind it: nothing else would ask for them."""
+    unfinished = [held for held in candidates.held(settings, one) if not held.failed]
+    if not unfinished:
+        return
+    standings = read(settings, one, [held.start for held in unfinished]).standings
+    done = []
+    for held in unfinished:
+        standing = standings.get(held.start)
+        said = standing and (standing.restated or standing.content)
+        if standing and said == held.draft.content and standing.state.rank >= held.draft.state.rank:
+            done.append(held.start)
+    candidates.settle(settings, one, done, {})
 
 
 def next_revision(draft: Draft, before: Standing | None) -> int:

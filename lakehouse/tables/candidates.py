@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain.publishing import Reason, State, Step
 from lakehouse.ledger import store
+from lakehouse.tables import versions
 from lakehouse.tables.revisions import Draft
 from lakehouse.tables.series import TIME
 
@@ -41,6 +43,8 @@ _ABOUT = pa.schema(
         ("silver_version", pa.int64()),
         ("booked_on", pa.date32()),
         ("content", pa.string()),
+        ("code_version", pa.string()),
+        ("contract_version", pa.string()),
         ("failed", pa.string()),
         ("proposed_at", TIME),
         ("run_id", pa.string()),
@@ -90,16 +94,28 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
     store.replace(table, rows, [draft.start for draft, _ in new])
 
 
-def read_back(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, pa.Table]:
-    """The content of the candidates of some periods, as it is read from where it was written."""
-    found = store.read(path(settings, series), [series.by, *series.content], {series.by: starts}, settings.storage_options)
-    return (
-        {} if found is None else {start: rows.drop_columns([series.by]) for start, rows in store.split(found, series.by).items()}
-    )
+def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
+    """The content of drafts that were proposed, as it is read from where it was written.
+
+    :raises CommitFailedError: when another run has put something else there, or has settled it, meanwhile.
+    """
+    where = {series.by: [draft.start for draft, _ in drafts]}
+    columns = [series.by, *series.content, "content", "revision"]
+    found = store.read(path(settings, series), columns, where, settings.storage_options)
+    there = {} if found is None else store.split(found, series.by)
+    for draft, number in drafts:
+        own = there.get(draft.start)
+        if own is None or {*zip(own["content"].to_pylist(), own["revision"].to_pylist())} != {(draft.content, number)}:
+            msg = f"another run publishes {series.name} for {draft.start} at this moment; run it again later"
+            raise CommitFailedError(msg)
+    return {start: rows.select(series.content) for start, rows in there.items()}
 
 
 def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
-    """Keep the candidates that failed, with what their checks found, and take the others of ``starts`` away."""
+    """Keep the candidates that failed, with what their checks found, and take the others of ``starts`` away.
+
+    :raises CommitFailedError: when another run has taken one that failed away, or writes here at this moment.
+    """
     table = store.open_table(path(settings, series), settings.storage_options)
     if table is None or not starts:
         return
@@ -107,6 +123,9 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     if {one.start: one.failed for one in held(settings, series, starts)} == told:
         return
     kept = store.read_version(table, None, {series.by: list(failed)})
+    if set(kept[series.by].to_pylist()) != set(failed):
+        msg = f"another run publishes {series.name} at this moment; run it again later"
+        raise CommitFailedError(msg)
     said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
     store.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
 
@@ -122,7 +141,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
         said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
-            rows=rows.select(series.content),
+            rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
             state=State(said["state"]),
             step=Step(said["step"]),
             reason=Reason(said["reason"]),
@@ -135,7 +154,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 _CARRIED = (
     *("explanation", "changed_rows", "undecided_rows", "known_through", "inputs", "inputs_without", "made_from"),
-    *("silver_version", "booked_on"),
+    *("silver_version", "booked_on", "code_version", "contract_version"),
 )
 
 
@@ -145,6 +164,8 @@ def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
 
 def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
     about: dict[str, Any] = {name: getattr(draft, name) for name in _CARRIED}
+    about["code_version"] = draft.code_version or versions.code()
+    about["contract_version"] = draft.contract_version or versions.of_contract(series.metric)
     about |= {"state": draft.state.value, "step": draft.step.value, "reason": draft.reason.value, "content": draft.content}
     about |= {"revision": revision, "failed": None, "proposed_at": now, "run_id": run_id}
     size = len(draft.rows)

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.domain import policies
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.policies import Choice, Share
-from lakehouse.ledger import decisions, key_log, store
+from lakehouse.ledger import decisions, key_log, overruled, store
 from lakehouse.tables import frames
 from lakehouse.tables.schema import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import date
+    from datetime import date, datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -43,7 +43,16 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
     return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
 
 
-def is_admitted(row: RowId, standing: str, decided: dict[RowId, Decision]) -> bool:
+def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
+    """The claims of the key log, with those of ``then`` in the place of what is said of them now (R10)."""
+    if not len(then):
+        return log
+    overlay = frames.local(spark, then)
+    others = log.join(F.broadcast(overlay.select(*overruled.CLAIM)), list(overruled.CLAIM), "left_anti")
+    return others.select(*key_log.SCHEMA.names).unionByName(overlay)
+
+
+def is_admitted(row: RowId, standing: str | None, decided: dict[RowId, Decision]) -> bool:
     """The same for one row."""
     return decided[row].admits if row in decided else standing == Standing.ADMITTED.value
 
@@ -59,11 +68,16 @@ def reach(settings: Settings, contract: SourceContract, own_days: set[date], key
 
 
 def choices(
-    settings: Settings, contract: SourceContract, days: Collection[date], ids: Collection[str] | None = None
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
 ) -> dict[date, Choice]:
     """Per event day the arrival that it is made of, under the policies that overwrite.
 
-    :param ids: as known by these ingestions and decisions only (R10).
+    :param ids: as known by these ingestions, decisions and operations only (R10).
+    :param until: of what had arrived by then only.
     """
     source, options = contract.dataset, settings.storage_options
     whole_table = contract.materialization.reprocess_policy == "overwrite_all"
@@ -71,16 +85,18 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     log = store.read(key_log.path(settings, source), ["event_date", *ORDER, "standing"], where, options)
+    then = overruled.as_of(settings, source, ids).to_pylist() if ids is not None else []
+    stood = {(row["ingestion_id"], row["line_number"]): row["standing"] for row in then}
     decided = decisions.newest(settings, source, ids)
     shares: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
     barred_by_hand: Counter[tuple[date, str]] = Counter()
     accepted = set()
     for row in [] if log is None else log.to_pylist():
-        if row["event_date"] is None:
+        if row["event_date"] is None or (until is not None and row["arrival_ts"] > until):
             continue
         row_id, place = (row["ingestion_id"], row["line_number"]), (row["event_date"], row["ingestion_id"])
         decision = decided.get(row_id)
-        if is_admitted(row_id, row["standing"], decided):
+        if is_admitted(row_id, stood.get(row_id, row["standing"]), decided):
             shares[place].append(tuple(row[name] for name in ORDER))
         elif decision is not None:
             barred_by_hand[place] += 1  # the file did hold it: rejecting rows of a file must not bring an older one back

@@ -15,6 +15,8 @@ from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import restatements, store
 from lakehouse.tables import changes, silver
 from lakehouse.tables.schema import content_columns
+from lakehouse.tables.series import Series
+from lakehouse.tables.served import follower
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,7 +57,11 @@ def silver_life(
         side = "after" if row["_change_type"] in changes.AFTER else "before"
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
-    followed = {metric.name: (metric.window, restatements.of(settings, metric.name)) for metric in metrics}
+    followed = [
+        (one.name, one.metric.window, restatements.of(settings, follower(one)))
+        for metric in metrics
+        for one in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
+    ]
     result = []
     for (version, day), state in sorted(states.items()):
         before, after = state.get("before"), state.get("after")
@@ -64,7 +70,7 @@ def silver_life(
         change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
             (metric, other, entry.as_of)
-            for metric, (window, entries) in followed.items()
+            for metric, window, entries in followed
             for entry in _following(entries, version)
             for other in sorted(reach_ahead({day}, window) & set(entry.days))
         ]

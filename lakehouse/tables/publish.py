@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import audited, basis, changes, delta, gold, series, silver
+from lakehouse.tables import audited, basis, changes, delta, gold, patch, series, served, silver
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
 from lakehouse.tables.revisions import Draft
 
@@ -54,7 +54,7 @@ def pending(settings: Settings, one: Series) -> PendingRestatement:
     table = store.open_table(silver.path(settings, one.metric.source), settings.storage_options)
     if table is None:
         return PendingRestatement({}, frozenset(), -1)
-    done = restatements.silver_version(settings, one.name)
+    done = restatements.silver_version(settings, served.follower(one))
     version = table.version()
     since = done + 1 if done <= version else 0
     causes: dict[date, Counter[str]] = defaultdict(Counter)
@@ -91,12 +91,13 @@ def restate(
     :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
     """
     done = _publish_days(settings, one, session, sorted(days), run, follows)
+    audited.tidy(settings, one)
     publications.follow(settings, one.name, one.path(settings))
     complete = follows is not None and follows.days <= set(days)
     if done.revisions or complete:
         causes = {day.isoformat(): dict(what) for day, what in follows.causes.items()} if follows else {}
         entry = Restatement(
-            metric=one.name,
+            metric=served.follower(one),
             run_id=run.run_id,
             as_of=settings.clock(),
             silver_version=follows.silver_version if follows and complete else -1,
@@ -124,7 +125,10 @@ def _publish_days(
     trigger = basis.trigger(settings, source, follows.since, follows.silver_version) if follows else None
     numbers = _numbers(settings, one.metric, session, days, before)
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
-    expected = rows_in_silver(settings, one.metric, [draft.start for draft in drafts])
+    from_silver = [
+        draft.start for draft in drafts if draft.silver_version == made_from.silver_version
+    ]  # others stand as they were
+    expected = rows_in_silver(settings, one.metric, from_silver)
     if delta.version(settings, silver.path(settings, source)) != made_from.silver_version:
         msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
@@ -165,16 +169,14 @@ def rows_in_silver(settings: Settings, metric: MetricContract, days: Collection[
 
 
 def _numbers(
-    settings: Settings,
-    metric: MetricContract,
-    session: Callable[[], SparkSession],
-    days: Sequence[date],
-    before: Read,
+    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Sequence[date], before: Read
 ) -> dict[date, pa.Table]:
     """What silver says about each day; about one that was published and is empty now, that it is empty."""
     if not days:
         return {}
-    found = gold.numbers(session(), settings, metric, days)
+    found = patch.numbers(session(), settings, before, days)
+    rest = [day for day in days if day not in found]
+    found |= gold.numbers(session(), settings, metric, rest) if rest else {}
     emptied = set(before.standings) - set(found)
     if emptied:
         empty = gold.nothing(session(), settings, metric)
@@ -195,14 +197,18 @@ def _drafts(
     metric, standings = before.series.metric, before.standings
     today, terms = settings.clock().date(), metric.publication
     refused = dropped.contents(settings, before.series.name, list(numbers)) if numbers else {}
-    drafted = {}
+    drafted, stands = {}, set()
     for day, rows in sorted(numbers.items()):
         standing, state = standings.get(day), publishing.state_on(day, today, terms)
-        published = before.latest.get(day)
-        if published is not None and series.digest(rows) in refused.get(day, ()):
-            rows = published  # noqa: PLW2901 (somebody said that the published number stands; its state moves on)
-        step = publishing.step(standing, series.digest(rows), state, terms)
-        if step is not Step.NOTHING and not (published is None and series.digest(rows) in refused.get(day, ())):
+        content = series.digest(rows)
+        if content in refused.get(day, ()):
+            if standing is None:
+                continue
+            # Somebody said that the published number stands, with what is booked to it; its state moves on.
+            rows, content = before.latest[day], standing.restated or standing.content  # noqa: PLW2901
+            stands.add(day)
+        step = publishing.step(standing, content, state, terms)
+        if step is not Step.NOTHING:
             later = max(state, standing.state, key=lambda one: one.rank) if standing else state
             drafted[day] = (rows, later, step)
     if not drafted:
@@ -235,9 +241,19 @@ def _drafts(
                 booked_on=today if step is Step.ADJUSTMENT else None,
             )
         )
-    return drafts
+    return [_as_made(before, draft) if draft.start in stands else draft for draft in drafts]
 
 
+def _as_made(before: Read, draft: Draft) -> Draft:
+    """A number that stands although silver says another one: it is made from what it was made from."""
+    if before.existing is None:
+        return draft
+    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, *_BASIS])
+    made = next(row for row in newest.to_pylist() if row[before.series.by] == draft.start)
+    return replace(draft, **{name: made[name] for name in _BASIS})
+
+
+_BASIS = ("undecided_rows", "known_through", "inputs", "inputs_without", "silver_version")
 _WORDS = {
     "inserted": "arrived late",
     "corrected": "corrected",

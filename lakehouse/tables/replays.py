@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import key_log, operations, progress, store
+from lakehouse.ledger import key_log, operations, overruled, progress, store
 from lakehouse.ledger.operations import Operation
 from lakehouse.tables import admission, books, bronze, claims, delta, silver, versions
 from lakehouse.tables.schema import bronze_columns
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.dispositions import RowId
     from lakehouse.settings import Settings
-
-_CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,7 @@ def plan(
     own = {day for day in otherwise["event_date"].to_pylist() if day is not None}
     days = in_range | claims.reach(settings, contract, own, keys) if len(otherwise) else in_range
     before, now = versions.newest_in_silver(settings, source), versions.stamp(contract)
+    judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = Operation(
         source=source,
         operation="bug_replay",
@@ -74,20 +73,23 @@ def plan(
         contract_before=before["contract"],
         contract_after=now["contract"],
         recorded_at=settings.clock(),
-        rows_judged_otherwise=pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0,
+        rows_judged_otherwise=judged,
         touched_days=sorted(days),
     )
     stopped = _stopped_before(settings, entry)
-    if days and not stopped:
-        operations.record(settings, entry)
+    if stopped:
+        entry = stopped[-1]
+    elif days:
+        entry = replace(entry, operation_id=operations.record(settings, entry))
     if len(otherwise):
-        store.upsert(key_log.path(settings, source), otherwise, _CLAIM, options=settings.storage_options)
+        overruled.record(settings, source, entry.operation_id, otherwise, settings.clock())
+        store.upsert(key_log.path(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
         # Once more: a run of silver may have answered the first record before the rows were judged.
-        operations.record(settings, replace(entry, attempt=2))
+        operations.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(one.touched_days for one in stopped))
     if planned:
         books.after_rebuild(settings, contract, planned)
-    return Planned(sorted(planned), entry.rows_judged_otherwise, before)
+    return Planned(sorted(planned), judged, before)
 
 
 def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:

@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain.publishing import Reason, Standing, State, Step, VersionName, next_change
 from lakehouse.ledger import store
-from lakehouse.tables import adjustments
+from lakehouse.tables import adjustments, served
 from lakehouse.tables.series import ABOUT, SERVED, TIME, Series, digest, standings
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Draft:
 
     ``rows`` are the series' content columns, in the order of the grain. ``explanation`` tells a person why it is another
     number. Of an adjustment they are what a restatement would say, and ``booked_on`` is the open day it is booked to.
+    ``code_version`` and ``contract_version`` are of numbers that were computed before, by another run.
     """
 
     start: date
@@ -49,6 +50,8 @@ class Draft:
     made_from: str | None = None
     silver_version: int | None = None
     booked_on: date | None = None
+    code_version: str | None = None
+    contract_version: str | None = None
 
     @property
     def content(self) -> str:
@@ -95,8 +98,11 @@ def publish(
     :param table: as it was before anything was read that the drafts are made from; None where there was none.
     :param existing: the rows in it, at least of these periods.
     :param serves: the dataset version that readers see from this commit on.
-    :raises CommitFailedError: when somebody else has published one of the periods since ``table`` was opened.
+    :raises CommitFailedError: when somebody else has published one of the periods since ``table`` was opened; of days that
+        readers see, any of them.
+    :raises served.MovedError: when readers see another dataset version by now.
     """
+    transaction = served.transaction(series, table) if serves is None else (SERVED, serves)
     if existing is not None:
         existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
@@ -122,7 +128,6 @@ def publish(
         "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
         **signed.why,
     }
-    transaction = None if serves is None else (SERVED, serves)
     store.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 
@@ -165,8 +170,8 @@ def _published(
         "inputs": draft.inputs,
         "inputs_without": draft.inputs_without,
         "silver_version": draft.silver_version,
-        "code_version": signed.code_version,
-        "contract_version": signed.contract_version,
+        "code_version": draft.code_version or signed.code_version,
+        "contract_version": draft.contract_version or signed.contract_version,
         "run_id": signed.run_id,
         "signed_off_by": signed.signed_off_by,
         "sign_off_reason": signed.sign_off_reason,

@@ -18,7 +18,7 @@ from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import addition, audited, delta, series
+from lakehouse.tables import addition, audited, delta, series, served
 from lakehouse.tables.audited import Published, Run, again_on_conflict
 from lakehouse.tables.revisions import Draft
 
@@ -51,8 +51,8 @@ def pending(settings: Settings, daily: Series, rollup: Series) -> PendingPeriods
     version, done = table.version(), restatements.silver_version(settings, rollup.name)
     if done >= version:
         return PendingPeriods([], version)
-    commits = table.history(version - done)
-    if min(commit["version"] for commit in commits) > done + 1:  # the log tells of so much no more
+    commits = store.history(table, done)
+    if len(commits) < version - done:  # the log tells of so much no more
         partitions = pa.table(table.get_add_actions(flatten=True))[f"partition.{daily.by}"].to_pylist()
         return PendingPeriods(_covering(rollup, set(partitions)), version)
     days: set[date] = set()
@@ -84,6 +84,14 @@ def restate(
     :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
     """
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
+    wanted = _booked(settings, rollup, periods)
+    while wanted:  # of a closed period that is adjusted the one follows that this is booked in
+        now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
+        both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
+        done = Published(*both, done.lineage or now.lineage)
+        adjusted = {rollup.period(one.start) for one in now.revisions if one.step is Step.ADJUSTMENT}
+        wanted = _booked(settings, rollup, adjusted)
+    audited.tidy(settings, rollup)
     publications.follow(settings, rollup.name, rollup.path(settings))
     complete = follows is not None and set(follows.periods) <= set(periods)
     if done.revisions or complete:
@@ -111,9 +119,10 @@ def _publish_periods(
 ) -> Published:
     before = audited.read(settings, rollup, [period.start for period in periods])
     table = store.open_table(daily.path(settings), settings.storage_options)
+    served.transaction(daily, table)  # raises where these days are made with another version's logic by now
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else store.read_version(table, None, {daily.by: days})
-    if table is None or rows is None or not len(rows):
+    if table is None or rows is None or not periods:
         return Published()
     booked = addition.booked_in(settings, daily, rollup, periods)
     found = addition.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
@@ -147,6 +156,15 @@ def _publish_periods(
         "downstream": list(rollup.metric.consumers),
     }
     return audited.publish(settings, before, drafts, run, why)
+
+
+def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> set[Period]:
+    """The periods in which adjustments of these are booked, as the table tells: also those of a run that was stopped."""
+    if rollup.metric.publication.after_close != "adjust":
+        return set()
+    where = {rollup.by: [period.start for period in periods]}
+    found = store.read(rollup.path(settings), ["booked_on"], where, settings.storage_options)
+    return set() if found is None else set(_covering(rollup, set(found["booked_on"].drop_null().to_pylist())))
 
 
 def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Series:
 
 
 def digest(rows: pa.Table) -> str:
-    """A digest of rows that is equal for equal rows, whatever engine made them."""
+    """A digest of rows that is equal for equal rows, whatever engine made them; of doubles 12 digits count."""
     names = rows.column_names
     lines = [json.dumps([_plain(value) for value in row]) for row in zip(*(rows[name].to_pylist() for name in names))]
     return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
@@ -133,7 +133,8 @@ def standings(existing: pa.Table | None, by: str) -> dict[date, Standing]:
     }
     adjusted = [row for row in plain if row["adjustment"] is not None]
     for row in sorted(adjusted, key=lambda row: row["adjustment"]):
-        newest[row[by]] = replace(newest[row[by]], restated=row["content"])
+        if row["revision"] == newest[row[by]].revision:  # the contract may have said "restate" since
+            newest[row[by]] = replace(newest[row[by]], restated=row["content"])
     return newest
 
 
@@ -188,4 +189,5 @@ def _plain(value: Any) -> Any:
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    return repr(value) if isinstance(value, float) else value
+    # The last digits of a double depend on the order in which rows were added up: they make no other number.
+    return f"{value:.12g}" if isinstance(value, float) else value

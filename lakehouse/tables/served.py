@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.tables.series import Series, served_version
+from lakehouse.domain.periods import Kind
+from lakehouse.tables.series import SERVED, Series, served_version
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 class UnservedVersionError(Exception):
     """A dataset version that no contract describes. Its text says which one is missing, and the way out."""
+
+
+class MovedError(Exception):
+    """Numbers of one dataset version were to be shown after readers had been moved to another one."""
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
@@ -44,3 +51,31 @@ def version(catalog: Catalog, metric: MetricContract, number: int) -> Series:
         "or promote another version"
     )
     raise UnservedVersionError(msg)
+
+
+def follower(one: Series) -> str:
+    """The name under which it is remembered how far these numbers have followed the layer below.
+
+    Each version that readers see has a memory of its own: one that they come back to goes on where it stood, and what
+    happened in between is what it has to follow.
+    """
+    later = one.kind is Kind.DAY and one.name == one.metric.metric and one.metric.dataset_version > 1
+    return f"{one.name}@v{one.metric.dataset_version}" if later else one.name
+
+
+def transaction(one: Series, table: DeltaTable | None) -> tuple[str, int] | None:
+    """What each commit of days that readers see has to carry: it then meets a move of the readers as a conflict.
+
+    :param table: as it was before the numbers were computed.
+    :raises MovedError: when readers have been moved to another version than the one that the numbers were made with.
+    """
+    if one.kind is not Kind.DAY or one.name != one.metric.metric:
+        return None
+    number = (None if table is None else table.transaction_version(SERVED)) or 1
+    if number != one.metric.dataset_version:
+        msg = (
+            f"gold/{one.name} shows v{number} by now, and these numbers were made with v{one.metric.dataset_version}; nothing "
+            "was published: run it again"
+        )
+        raise MovedError(msg)
+    return SERVED, number

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.ledger import decisions, key_log, redactions, store
+from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions, store
 from lakehouse.tables import bronze, claims, delta, frames
 from lakehouse.tables.schema import ORDER, bronze_columns, ddl, silver_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from datetime import date
+    from datetime import date, datetime
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.policies import Choice
     from lakehouse.settings import Settings
 
 _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
@@ -59,31 +60,44 @@ def state(
     contract: SourceContract,
     days: Collection[date],
     ids: Collection[str] | None = None,
+    until: datetime | None = None,
 ) -> DataFrame:
     """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
 
-    :param ids: only what these ingestions brought and these decisions said, so that any earlier state can be made again
-        (R10); redactions always count, and rows are judged as they were last.
+    :param ids: only what these ingestions brought and these decisions said, with rows judged as these operations left them,
+        so that any earlier state can be made again (R10); redactions always count.
+    :param until: only what had arrived by then, also of a file that arrived in parts.
     """
     log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
     if ids is not None:
-        log = log.where(F.col("ingestion_id").isin(sorted(ids)))
+        log = claims.judged_as_then(spark, log, overruled.as_of(settings, contract.dataset, ids))
+    log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
+    if until is not None:
+        log = log.where(F.col("arrival_ts") <= F.lit(until))
     counting = claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
     # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
     # delta-rs has added to the key log since.
-    living = _living(spark, settings, contract, counting, days, ids).localCheckpoint()
+    chosen = _chosen(settings, contract, days, ids, until)
+    living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
 
 
-def _living(
-    spark: SparkSession,
+def _chosen(
     settings: Settings,
     contract: SourceContract,
-    counting: DataFrame,
     days: Collection[date],
     ids: Collection[str] | None,
+    until: datetime | None,
+) -> dict[date, Choice]:
+    """Under the policies that overwrite the arrival that each day is made of."""
+    overwrites = contract.materialization.reprocess_policy not in {"append", "merge"}
+    return claims.choices(settings, contract, days, ids, until) if overwrites else {}
+
+
+def _living(
+    spark: SparkSession, contract: SourceContract, counting: DataFrame, days: Collection[date], chosen: dict[date, Choice]
 ) -> DataFrame:
     """The claims that put a row on one of the days, under the source's reprocess policy."""
     policy = contract.materialization.reprocess_policy
@@ -93,7 +107,7 @@ def _living(
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
     else:
-        counting = claims.of_holders(spark, contract, counting, claims.choices(settings, contract, days, ids))
+        counting = claims.of_holders(spark, contract, counting, chosen)
     each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
     return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
 
@@ -209,14 +223,21 @@ def _merge_source(
 def _claims_of_keys(
     spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
 ) -> DataFrame:
-    """Every claim, of any ingestion, on the keys that these ingestions speak of."""
+    """Every claim, of any recorded ingestion, on the keys that these ingestions speak of."""
     path_ = key_log.path(settings, contract.dataset)
+    recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
     keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
     if len(keys) <= settings.local_rows:
-        return frames.scan(spark, settings, path_, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+        found = frames.scan(spark, settings, path_, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+        return found.where(recorded)
     log = spark.read.format("delta").load(path_)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
-    return log.join(spoken_of, "record_key", "left_semi")
+    return log.where(recorded).join(spoken_of, "record_key", "left_semi")
+
+
+def _recorded(settings: Settings, source: str) -> Collection[str]:
+    """The ingestions that came to their end: one that was stopped before is not among the inputs that a number names."""
+    return ingestions.ingested(ingestions.all_of(settings, source)).keys()
 
 
 def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:

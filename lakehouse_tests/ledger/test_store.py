@@ -52,3 +52,29 @@ def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
     assert table is not None
     assert len(table.file_uris()) < 10
     assert sorted(store.read(path)["number"].to_pylist()) == list(range(70))
+
+
+def test_commits_have_their_own_numbers_also_where_others_have_committed_since(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for number in range(3):
+        store.append(path, rows(number))
+    early = store.pinned(path)
+    assert early is not None
+    times = {commit["version"]: commit["timestamp"] for commit in store.history(early, -1)}
+    assert list(times) == [2, 1, 0]
+    for number in range(3):
+        store.append(path, rows(number))
+    assert {commit["version"]: commit["timestamp"] for commit in store.history(early, -1)} == times
+    assert [commit["version"] for commit in store.history(early, 1)] == [2]
+    assert store.history(early, 2) == []
+    newest = store.open_table(path)
+    assert newest is not None
+    assert [commit["version"] for commit in store.history(newest, 2)] == [5, 4, 3]
+
+
+def test_an_application_that_goes_on_is_told_where_another_run_was_quicker(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert store.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
+    assert not store.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
+    assert store.append(path, rows(3), app_id="follows", app_version=3, since=2)
+    assert sorted(store.read(path)["number"].to_pylist()) == [1, 2, 3]

@@ -1,0 +1,146 @@
+"""A seeded stream of events of which some reach us days late, and the contracts under which it is published.
+
+Only texts are made here: files by arrival day, and contracts. Where they go, and taking them through the layers, is the
+caller's business; the demo's stream with corrections and deletes is in ``demo``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lakehouse.domain.periods import Kind, containing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: A Monday, so that whole weeks of days are whole weeks of the roll-up.
+FIRST_DAY = date(2024, 11, 4)
+FINAL_AFTER = 4
+SOURCE = "simulation_events"
+METRIC = "simulation_revenue"
+_HEADER = ("event_id", "happened_at", "amount", "received_at")
+_HOUR = 3600
+#: An event that is not late reaches us within the hour, and on its own day.
+_LAST_HOUR = 23
+
+CONTRACTS = {
+    f"{SOURCE}.yaml": f"""\
+# Written by `lakehouse simulate`.
+dataset: {SOURCE}
+description: Events of a seeded simulation, some of which arrive late.
+owner: simulation
+primary_key: [event_id]
+source:
+  landing: "arrival_date={{arrival_date}}.csv"
+  format: csv
+  start_date: {FIRST_DAY}
+clocks: {{event: happened_at, arrival: received_at}}
+model:
+  fields:
+    - {{name: event_id, type: string, required: true}}
+    - {{name: amount, type: "decimal(12,2)", required: true}}
+""",
+    f"{METRIC}.yaml": f"""\
+# Written by `lakehouse simulate`.
+metric: {METRIC}
+description: Revenue of a simulated day.
+owner: simulation
+source: {SOURCE}
+measures:
+  - {{name: revenue, sql: sum(amount), type: "decimal(18,2)", additive: true}}
+  - {{name: events, sql: count(*), type: long, additive: true}}
+publication:
+  preliminary_after: 1
+  final_after: {FINAL_AFTER}
+  rollups: [week]
+""",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a simulation is made of: the same options make the same events.
+
+    ``late_share`` is of all events, to the nearest whole one; ``late_hours`` are the least and the most that they are late.
+    """
+
+    days: int = 14
+    events: int = 200
+    late_share: float = 0.1
+    late_hours: tuple[int, int] = (24, 72)
+    seed: int = 7
+
+    def told(self) -> dict[str, object]:
+        """The options, to a person."""
+        least, most = self.late_hours
+        return {
+            "days": self.days,
+            "events per day": self.events,
+            "late share": f"{100 * self.late_share:g} %",
+            "late by": f"{least} to {most} hours",
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: when it happened, when it reached us, and what it is worth."""
+
+    event_id: str
+    happened_at: datetime
+    amount: Decimal
+    received_at: datetime
+
+
+def events(options: Options) -> list[Event]:
+    """Every event, by day and number."""
+    chance = random.Random(options.seed)  # noqa: S311 (a simulation, no secret)
+    count = options.days * options.events
+    late = set(chance.sample(range(count), round(count * options.late_share)))
+    return [_event(chance, options, number, late=number in late) for number in range(count)]
+
+
+def files(made: Iterable[Event]) -> dict[str, str]:
+    """File name to text, one file per arrival day."""
+    by_day: dict[date, list[Event]] = {}
+    for event in sorted(made, key=lambda one: (one.received_at, one.event_id)):
+        by_day.setdefault(event.received_at.date(), []).append(event)
+    return {f"arrival_date={day}.csv": _text(arrived) for day, arrived in by_day.items()}
+
+
+def clock_days(made: Iterable[Event]) -> list[date]:
+    """Every day to be lived through: from the first until all has arrived and all days and weeks are final."""
+    last_event = max(event.happened_at.date() for event in made)
+    last_arrival = max(event.received_at.date() for event in made)
+    last_closing = containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)
+    last = max(last_arrival, last_closing)
+    return [FIRST_DAY + timedelta(days=offset) for offset in range((last - FIRST_DAY).days + 1)]
+
+
+def _event(chance: random.Random, options: Options, number: int, *, late: bool) -> Event:
+    day, of_day = divmod(number, options.events)
+    midnight = datetime.combine(FIRST_DAY + timedelta(days=day), time.min, timezone.utc)
+    happened = midnight + timedelta(seconds=chance.randrange(_LAST_HOUR * _HOUR))
+    least, most = (hours * _HOUR for hours in options.late_hours)
+    delay = chance.randint(least, most) if late else chance.randrange(_HOUR)
+    amount = Decimal(f"{chance.lognormvariate(3, 0.6):.2f}")
+    return Event(f"E{day:04}-{of_day:06}", happened, amount, happened + timedelta(seconds=delay))
+
+
+def _text(arrived: Iterable[Event]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_HEADER)
+    for one in arrived:
+        writer.writerow([one.event_id, _moment(one.happened_at), one.amount, _moment(one.received_at)])
+    return out.getvalue()
+
+
+def _moment(when: datetime) -> str:
+    return f"{when:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,76 @@
+"""``ops/<source>_overruled``: what claims said before an operation judged them anew, so that it can be undone (rule R10).
+
+Judging again overwrites claims in the key log; here is appended, before that, what they said until then. Only judgements
+are undone here: a decision of a steward stands beside the key log and is left out by its id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.ledger import key_log, operations, store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from lakehouse.settings import Settings
+
+_ABOUT = pa.schema([("operation_id", pa.string()), ("number", pa.int64()), ("recorded_at", pa.timestamp("us", "UTC"))])
+_SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
+#: What makes two claims the same one, whatever is said of it.
+CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
+
+
+def path(settings: Settings, source: str) -> str:
+    """The address of what was overruled of a source's claims."""
+    return settings.table("ops", f"{source}_overruled")
+
+
+def record(settings: Settings, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
+    """Keep what the key log says of some claims before an operation overwrites them, once.
+
+    A claim that is not there yet is kept without a standing: put back, it counts for nothing. ``number`` tells the order of
+    operations, which a clock that stands still would not.
+    """
+    wanted = {_claim(row): row for row in claims.to_pylist()}
+    if not wanted:
+        return
+    where = {"ingestion_id": set(claims["ingestion_id"].to_pylist())}
+    log = store.read(key_log.path(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
+    stands = {_claim(row): row for row in ([] if log is None else log.to_pylist())}
+    unknown = dict.fromkeys(key_log.JUDGED)
+    known = store.read(path(settings, source), ["number"], None, settings.storage_options)
+    number = 1 + ((pc.max(known["number"]).as_py() or 0) if known is not None else 0)
+    about = {"operation_id": operation_id, "number": number, "recorded_at": now}
+    rows = [stands.get(claim, row | unknown) | about for claim, row in wanted.items()]
+    told = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    options = settings.storage_options
+    store.append(path(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}")
+
+
+def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
+    """The claims to put in the place of those in the key log, to have them judged as these operations left them.
+
+    That is what they said before the first operation that is not among ``ids``. An operation is known by any of its records:
+    it is recorded again once its rows are judged.
+    """
+    log = store.read(path(settings, source), _SCHEMA.names, None, settings.storage_options)
+    if log is None or not len(log):
+        return key_log.SCHEMA.empty_table()
+    judging = {entry.operation_id: (entry.wish, entry.recorded_at) for entry in operations.all_of(settings, source)}
+    counted = {judging[one] for one in ids if one in judging}
+    later = [one for one in pc.unique(log["operation_id"]).to_pylist() if judging.get(one) not in counted]
+    undone = log.filter(pc.is_in(log["operation_id"], pa.array(later, pa.string()))).sort_by("number")
+    undone = undone.append_column("position", pa.array(range(len(undone)), pa.int64()))
+    first = undone.group_by(list(CLAIM)).aggregate([("position", "min")])
+    return undone.take(first["position_min"]).select(key_log.SCHEMA.names).cast(key_log.SCHEMA)
+
+
+def _claim(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in CLAIM)

@@ -1,0 +1,98 @@
+"""Where a published number and the same number made again differ, cell by cell, and what cannot be compared any more.
+
+Only Arrow tables and the metric's contract come in here; how a number is made again is in ``reproduce``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+
+    from lakehouse.contracts.metric import MetricContract
+
+_COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_ALL_COLUMNS = re.compile(r"[(,]\s*(?:distinct\s+)?\*", re.IGNORECASE)
+#: Two doubles that agree as far as this say the same: the last digits of a sum depend on the order of the rows.
+_AS_GOOD_AS_EQUAL = 1e-12
+_Cells = dict[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One cell that says something else: in which row of the grain, what is stored, what was made again."""
+
+    grain: dict[str, Any]
+    column: str
+    stored: Any
+    again: Any
+
+
+@dataclass(frozen=True)
+class Compared:
+    """By which columns rows are told apart, and which of their values are compared.
+
+    ``summed``: several rows make up one, because a column of the grain is hidden or adjustments are added.
+    """
+
+    grain: list[str]
+    values: list[str]
+    summed: bool = False
+
+
+def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool = False) -> Compared:
+    """What of a metric's rows can be compared, where some fields of silver are hidden now that were not then.
+
+    A measure that mentions one cannot, and behind a hidden column of the grain only sums can.
+    """
+    grain = [name for name in metric.grain if name not in hidden]
+    summed = summed or len(grain) < len(metric.grain)
+    fit = [one.name for one in metric.measures if not _mentions(one.sql, hidden) and (one.additive or not summed)]
+    return Compared(grain, [*fit, "row_count"], summed)
+
+
+def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Difference], list[str]]:
+    """The cells that differ, and the columns that are equal but for the last digits of doubles."""
+    there, made = _cells(stored, how), _cells(again, how)
+    found, close = [], set()
+    for key in [*there, *(key for key in made if key not in there)]:
+        before, after = there.get(key, {}), made.get(key, {})
+        for name in how.values:
+            one, other = before.get(name), after.get(name)
+            if (key in there) != (key in made) or not _alike(one, other):
+                found.append(Difference(dict(zip(how.grain, key)), name, one, other))
+            elif isinstance(one, float) and repr(one) != repr(other):
+                close.add(name)
+    return found, sorted(close)
+
+
+def _cells(rows: pa.Table, how: Compared) -> _Cells:
+    cells: _Cells = {}
+    for row in rows.select([*how.grain, *how.values]).to_pylist():
+        key = tuple(row[name] for name in how.grain)
+        values = {name: row[name] for name in how.values}
+        if how.summed:
+            before = cells.get(key, {})
+            values = {name: (value or 0) + before.get(name, 0) for name, value in values.items()}
+        cells[key] = values
+    return {key: values for key, values in cells.items() if any(values.values())} if how.summed else cells
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return repr(one) == repr(other) or math.isclose(one, other, rel_tol=_AS_GOOD_AS_EQUAL)
+    return bool(one == other)
+
+
+def _mentions(sql: str, fields: Collection[str]) -> bool:
+    """Whether an expression may depend on one of some columns."""
+    if not fields:
+        return False
+    words: Sequence[str] = re.findall(r"\w+", sql.lower())
+    return any(name.lower() in words for name in fields) or bool(_ALL_COLUMNS.search(_COUNT_OF_ROWS.sub("1", sql)))

@@ -1,0 +1,68 @@
+"""``lakehouse reproduce``: what it prints, and the exit code that tells equal from different from impossible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import write_deltalake
+from typer.testing import CliRunner
+
+from lakehouse.cli import app
+from lakehouse.ledger import store
+from lakehouse.tables.series import Series
+from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.tables.office import METRICS, office
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["revenu", "2024-11-07", "--revision", "1"], "No contract has 'metric: revenu'; known are earthquakes_daily, revenue."),
+        (["revenue", "novembre", "--revision", "1"], "'novembre' is no period"),
+        (["revenue", "2024-11-07"], "say which: 'lakehouse reproduce revenue 2024-11-07 --revision 2', or a version name."),
+        (["revenue_v2024-11-07.r1", "2024-11-07"], "names period and revision already"),
+        (["revenue_v2024-11-07.r1"], "revenue has no revision 1 of 2024-11-07; published is nothing."),
+        (["revenue", "2024-W45", "--revision", "1"], "revenue_weekly has no revision 1 of 2024-W45"),
+    ],
+)
+def test_what_cannot_be_made_again_is_said_in_a_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = lakehouse_command(tmp_path, "reproduce", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
+def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = office(settings, spark, METRICS[:1])
+    of.deliver(1, "a,1,1,insert,,red")
+    of.publish()
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    for one in (of.lake.contract, METRICS[0]):
+        name = "source" if one is of.lake.contract else "metric"
+        (contracts / f"{name}.yaml").write_text(yaml.safe_dump(one.model_dump(mode="json", exclude_none=True)))
+    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["reproduce", *arguments])
+
+    equal = run("total_v2024-02-01.r1")
+    assert equal.exit_code == 0, equal.output
+    assert "total_v2024-02-01.r1, made again from Bronze, is equal." in equal.output
+    assert "compared: total, biggest, row_count (1 row)" in equal.output
+    path = Series(METRICS[0]).path(settings)
+    rows = store.read(path)
+    bent = rows.set_column(rows.column_names.index("total"), "total", pa.array([9], pa.int64()))
+    write_deltalake(path, bent, mode="overwrite")
+    differs = run("total", "2024-02-01", "--revision", "1")
+    assert differs.exit_code == 1
+    assert "total: 9 published, 1 made again" in differs.output

@@ -1,0 +1,63 @@
+"""What readers of the real history's daily numbers must have seen, worked out from its files by plain Python.
+
+Nothing of the project is used here but the names of the states: a day is published anew whenever its numbers or its state
+are others than at the end of the arrival day before.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lakehouse_tests.earthquakes import BATCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Numbers = tuple[int, int, Decimal, Decimal | None]
+EMPTY: Numbers = (0, 0, Decimal(0), None)
+
+
+@dataclass
+class Published:
+    """Takes arrival days in order; ``seen`` are the numbers and states of each event day as readers saw them."""
+
+    rows: dict[str, tuple[date, Decimal | None]] = field(default_factory=dict)
+    seen: dict[date, list[tuple[Numbers, str]]] = field(default_factory=dict)
+
+    def arrive(self, arrival: date) -> None:
+        with gzip.open(BATCHES / f"arrival_date={arrival}.csv.gz", "rt") as file:
+            for row in csv.DictReader(file):
+                if row["op"] == "delete":
+                    self.rows.pop(row["event_id"], None)
+                else:
+                    magnitude = Decimal(row["mag"]).quantize(Decimal("0.01")) if row["mag"] else None
+                    self.rows[row["event_id"]] = (date.fromisoformat(row["event_ts"][:10]), magnitude)
+        now = self.numbers()
+        for day in {*now, *self.seen}:
+            said = (now.get(day, EMPTY), state(day, arrival))
+            seen = self.seen.setdefault(day, [])
+            if not seen or seen[-1] != said:
+                seen.append(said)
+
+    def numbers(self) -> dict[date, Numbers]:
+        days: dict[date, list[Decimal | None]] = defaultdict(list)
+        for day, magnitude in self.rows.values():
+            days[day].append(magnitude)
+        return {day: totals(magnitudes) for day, magnitudes in days.items()}
+
+
+def totals(magnitudes: Iterable[Decimal | None]) -> Numbers:
+    every = list(magnitudes)
+    known = [one for one in every if one is not None]
+    return len(every), len(known), sum(known, Decimal(0)), max(known, default=None)
+
+
+def state(day: date, today: date) -> str:
+    age = (today - day).days
+    return "final" if age >= 7 else "preliminary" if age >= 1 else "live"

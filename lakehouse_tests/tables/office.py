@@ -1,0 +1,124 @@
+"""A lake whose numbers are published day by day, and made again afterwards; for tests of rule R10."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.ledger import store
+from lakehouse.tables import publish, replays, reproduce, terms
+from lakehouse.tables.audited import Run
+from lakehouse.tables.series import Series
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+    from lakehouse.tables.reproduce import Reproduced
+
+TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
+BIGGEST = {"name": "biggest", "sql": "max(amount)", "type": "long"}
+KEYS = {"name": "keys", "sql": "count(distinct id)", "type": "long"}
+WEEK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
+
+
+def metric(name: str, *measures: dict[str, Any], **said: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [*measures], **said})
+
+
+METRICS = [
+    metric("total", TOTAL, BIGGEST),
+    metric("trailing", TOTAL, KEYS, window=3),
+    metric("by_colour", TOTAL, BIGGEST, grain=["colour"]),
+]
+#: Every feature in two.
+TWO = [METRICS[0], metric("trailing_by_colour", TOTAL, KEYS, BIGGEST, window=2, grain=["colour"])]
+
+
+def coloured(**said: Any) -> SourceContract:
+    """The lake's source with a column for a grain."""
+    names = {"id": "string", "amount": "int", "colour": "string"}
+    fields = [{"name": name, "type": kind, "column": "seq" if name == "colour" else None} for name, kind in names.items()]
+    return contract(model={"fields": fields}, **said)
+
+
+@dataclass
+class Office:
+    """A lake whose numbers are published day by day."""
+
+    lake: Lake
+    metrics: list[MetricContract] = field(default_factory=lambda: METRICS)
+
+    @property
+    def settings(self) -> Settings:
+        return self.lake.settings
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog({"events": self.lake.contract}, {one.metric: one for one in self.metrics})
+
+    def at(self, day: int, hour: int = 23) -> None:
+        self.settings.now = datetime.combine(date(2024, 2, 1), time(hour), timezone.utc) + timedelta(days=day - 1)
+
+    def deliver(self, day: int, *lines: str) -> None:
+        """Lines ``key,amount,event day of February,op,corrects,colour`` that arrive on a day of February."""
+        self.at(day)
+        rows = []
+        for line in lines:
+            key, amount, event, op, corrects, colour = line.split(",")
+            when = f"2024-02-{int(event):02}T06:00:00Z" if event else ""
+            rows.append(f"{key},{amount},{when},2024-02-{day:02}T12:00:00Z,{op},{corrects},{colour}")
+        self.lake.deliver(date(2024, 2, day), csv_file(rows), f".{lines[0].replace(',', '-')}.csv")
+        self.lake.ingest(date(2024, 2, day))
+
+    def publish(self, days: Collection[date] | None = None) -> None:
+        """Bring silver up to date on some days, by default all that wait, and publish what that changed."""
+        waiting = set(self.lake.pending()) if days is None else set(days)
+        if waiting:
+            self.lake.update(waiting)
+        for one in self.metrics:
+            series = Series(one)
+            terms.remember(self.settings, one, self.lake.contract)
+            pending = publish.pending(self.settings, series)
+            asked = {*pending.days, *publish.due(self.settings, series)}
+            publish.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
+
+    def rebuild(self, changed: SourceContract) -> replays.Planned:
+        """Judge all rows anew under a changed contract."""
+        self.lake.contract = changed
+        first, last = date(2024, 1, 1), date(2024, 12, 31)
+        return replays.plan(
+            self.settings, self.lake.contract, lambda: self.lake.spark, first, last, reason="mended", runner_id="anna"
+        )
+
+    def revisions(self, one: MetricContract) -> list[tuple[date, int, int | None]]:
+        found = store.read(Series(one).path(self.settings), ["event_date", "revision", "adjustment"])
+        return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
+
+    def again(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
+        return reproduce.reproduce(self.settings, self.catalog, Series(one), day, revision, lambda: self.lake.spark, adjustment)
+
+    def all_again(self) -> list[Reproduced]:
+        return [self.again(one, *revision) for one in self.metrics for revision in self.revisions(one)]
+
+    def vacuum(self) -> None:
+        """Take everything away but the newest version of each table, and all of it but Bronze."""
+        tables = [path.parent for path in Path(self.settings.root).glob("*/*/_delta_log") if path.parent.name != "events_keys"]
+        keys = DeltaTable(self.settings.table("ops", "events_keys"))
+        keys.optimize.compact()
+        keys.vacuum(0, enforce_retention_duration=False, dry_run=False)
+        for path in tables:
+            if path != Path(self.settings.table("bronze", "events")):
+                DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False)
+
+
+def office(settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **said: Any) -> Office:
+    return Office(Lake(settings, coloured(**said), spark), metrics or METRICS)

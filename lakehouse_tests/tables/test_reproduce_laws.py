@@ -1,0 +1,92 @@
+"""The law of rule R10 on generated histories: whatever is delivered, decided, hidden and judged anew, what was published of it
+is made again, equal, from Bronze alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import Phase, given
+from hypothesis import strategies as st
+
+from lakehouse.tables import stewardship
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
+from lakehouse_tests.tables.office import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
+from lakehouse_tests.tables.test_laws import NOON, cheap
+from lakehouse_tests.tables.test_steward_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse_tests.tables.test_steward_laws import History
+
+pytestmark = pytest.mark.spark
+
+#: The terms that a re-judging may bring: each bars other rows.
+RULES: list[dict[str, Any]] = [
+    WEEK,
+    {"lateness": {"watermark": "P30D", "beyond": "drop"}},
+    {"quality": {"row_rules": [{"name": "small", "sql": "amount < 2", "severity": "reject"}]}},
+    {},
+]
+METRICS = [metric("total", TOTAL, BIGGEST), metric("trailing", TOTAL, KEYS, window=2, grain=["amount"])]
+
+
+@st.composite
+def told_histories(draw: st.DrawFn) -> tuple[History, list[int]]:
+    """A history, in which behind each action somebody may judge everything anew (a number of the rules) or not (-1)."""
+    history = draw(histories())
+    choices = st.sampled_from([-1, -1, -1, *range(len(RULES))])
+    return history, draw(st.lists(choices, min_size=len(history.actions), max_size=len(history.actions)))
+
+
+def run(of: Office, history: History, judgings: list[int]) -> None:
+    files = [[replace(record, sequence=0) for record in file] for file in history.files]
+    known: list[Any] = []
+    for number, (action, rules) in enumerate(zip(history.actions, judgings)):
+        of.settings.now = NOON + timedelta(days=2, hours=number * 12)
+        lake = of.lake
+        if isinstance(action, Deliver):
+            lake.deliver(ARRIVAL, csv_file(map(csv_line, files[action.file])), f".{action.file}.csv")
+            (entry,) = lake.ingest(ARRIVAL).ingested
+            known += [(entry.ingestion_id, line, one.key) for line, one in enumerate(files[action.file], 2)]
+        elif isinstance(action, Decide):
+            row = known[action.record % len(known)][:2]
+            stewardship.decide(of.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+        elif isinstance(action, Redact):
+            if any(action.key == key for _, _, key in known):
+                stewardship.redact(of.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+        elif isinstance(action, Update):
+            of.publish(action.days & set(lake.pending()))
+        if rules >= 0:
+            of.rebuild(contract(**RULES[rules]))
+        of.publish(lake.pending()[::2] if number % 3 else None)
+    of.settings.now = NOON + timedelta(days=30)
+    of.publish()
+    of.vacuum()
+    made = of.all_again()
+    assert made
+    assert [(one.name, one.differences) for one in made if not one.equal] == []
+    newest = {one.name.rsplit(".r", 1)[0]: one for one in made}
+    assert all(not one.hidden for one in newest.values()), "the newest is made under all redactions"
+
+
+def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Office:
+    return Office(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
+
+
+@cheap(2)
+@given(told=told_histories())
+def test_every_published_number_is_made_again(tmp_path_factory, spark, told: Any) -> None:
+    run(of_folder(tmp_path_factory, spark), *told)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@cheap(25, Phase.shrink)
+@given(told=told_histories())
+def test_every_published_number_is_made_again_at_length(tmp_path_factory, spark, told: Any) -> None:
+    run(of_folder(tmp_path_factory, spark), *told)

@@ -1,0 +1,117 @@
+"""A metric in two dataset versions whose numbers are given and not computed; for tests of moving its readers. No Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.domain import publishing
+from lakehouse.domain.publishing import Step
+from lakehouse.ledger import store
+from lakehouse.tables import audited, promotion, series
+from lakehouse.tables.audited import Run
+from lakehouse.tables.promotion import PromotionRefusedError
+from lakehouse.tables.revisions import Draft
+from lakehouse.tables.series import Series
+from lakehouse_tests.tables.lake import contract
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakehouse.settings import Settings
+    from lakehouse.tables.audited import Published
+    from lakehouse.tables.promotion import Moved
+
+TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
+ANA = Run("run", "test", by="ana")
+#: Arrow's type of each that contracts here use.
+_TYPES = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
+
+
+def metric(number: int = 1, *measures: dict[str, Any], **said: Any) -> MetricContract:
+    """One version of the metric ``total``."""
+    content = {"metric": "total", "source": "events", "measures": [*(measures or [TOTAL])], "dataset_version": number}
+    return MetricContract.model_validate(content | said)
+
+
+def catalog(*metrics: MetricContract) -> Catalog:
+    """The contracts: by default two versions alike."""
+    return Catalog({"events": contract()}, {one.name: one for one in metrics or (metric(1), metric(2))})
+
+
+V1, V2 = Series(metric(1)), Series(metric(2))
+
+
+def three_days(settings: Settings) -> Settings:
+    """Two versions that differ on the second of three days."""
+    at(settings, 3)
+    fill(settings, V1, {1: 10, 2: 20, 3: 30})
+    at(settings, 4)
+    fill(settings, V2, {1: 10, 2: 22, 3: 30})
+    at(settings, 5)
+    return settings
+
+
+def day(number: int) -> date:
+    """A day of February."""
+    return date(2024, 2, number)
+
+
+def at(settings: Settings, number: int, hour: int = 12) -> None:
+    """Set the clock to a day of February."""
+    settings.now = datetime(2024, 2, number, hour, tzinfo=timezone.utc)
+
+
+def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any) -> Published:
+    """Publish a total for some days of February, through the audit."""
+    starts = [day(number) for number in numbers]
+    before, today = audited.read(settings, one, starts), settings.clock().date()
+    drafts = []
+    for start, total in zip(starts, numbers.values()):
+        values = {measure.name: total for measure in one.metric.measures} | {"row_count": rows}
+        types = {measure.name: _TYPES[measure.type] for measure in one.metric.measures} | {"row_count": pa.int64()}
+        content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
+        standing, state = before.standings.get(start), publishing.state_on(start, today, one.metric.publication)
+        step = publishing.step(standing, series.digest(content), state, one.metric.publication)
+        if step is not Step.NOTHING:
+            reason = publishing.reason_for(step, standing, None, {})
+            booked = today if step is Step.ADJUSTMENT else None
+            drafts.append(Draft(start, content, state, step, reason, booked_on=booked, **said))
+    return audited.publish(settings, before, drafts, Run("run"), {})
+
+
+def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) -> Moved:
+    """Promote a version of the metric."""
+    return promotion.promote(settings, known, metric(), number, ANA, "net of refunds", **said)
+
+
+def refusal(do: Callable[[], object]) -> str:
+    """Why a move is refused."""
+    with pytest.raises(PromotionRefusedError) as caught:
+        do()
+    return f"{caught.value}"
+
+
+def rollback(settings: Settings, known: Catalog, number: int | None = None) -> Moved:
+    """Go back to a version of the metric."""
+    return promotion.rollback(settings, known, metric(), number, ANA, "it was wrong")
+
+
+def seen(settings: Settings, name: str = "total", column: str = "total") -> dict[int, Any]:
+    """What a reader of the gold table sees: the newest number of each day of February."""
+    found = store.read(settings.table("gold", name), ["event_date", column], {"is_latest": [True]})
+    assert found is not None
+    return {row["event_date"].day: row[column] for row in found.sort_by("event_date").to_pylist()}
+
+
+def revisions(settings: Settings, number: int) -> list[tuple[Any, ...]]:
+    """Every version of one day: revision, adjustment, total, reason, dataset version."""
+    names = ["revision", "adjustment", "total", "reason", "dataset_version"]
+    found = store.read(settings.table("gold", "total"), names, {"event_date": [day(number)]})
+    assert found is not None
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=lambda row: (row[0], row[1] or 0))
