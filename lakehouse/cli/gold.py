@@ -109,7 +109,8 @@ def compare(metric: Metric, period: PeriodName, a: str, b: str, as_json: AsJson 
     one = asking.series_of(settings, catalog, contract, wanted.kind)
     sides = [reading.version(settings, one, wanted, asking.asked_for(text)).version for text in (a, b)]
     before, after = ({wanted.start: side} for side in sides)
-    found = reading.comparison(one, before, after, (sides[0].name, sides[1].name), settings.clock())
+    known = reading.history(settings, one, [wanted.start])
+    found = reading.comparison(one, before, after, (sides[0].name, sides[1].name), settings.clock(), known=known)
     out.print(reports.as_json(found) if as_json else reports.as_terminal(found), soft_wrap=as_json)
 
 
@@ -142,8 +143,9 @@ def diff(
     first = start_date.date() if start_date else min(known)
     last = end_date.date() if end_date else one.period(max(known)).last
     wanted = [asking.asked_for(text) for text in (from_version, to_version)]
-    before, after = (reading.versions(settings, one, first, last, one_side) for one_side in wanted)
-    found = reading.comparison(one, before, after, (from_version, to_version), settings.clock())
+    history_ = reading.history_between(settings, one, first, last)
+    before, after = (reading.versions(history_, one_side) for one_side in wanted)
+    found = reading.comparison(one, before, after, (from_version, to_version), settings.clock(), known=history_)
     for file, text in ((markdown, reports.as_markdown), (html, reports.as_html)):
         if file is not None:
             file.write_text(text(found), encoding="utf-8")

@@ -45,6 +45,10 @@ class Reason(str, Enum):
     MANUAL = "manual"
 
 
+#: Of several reasons the one that tells most, first.
+GRAVEST = (Reason.ROLLBACK, Reason.BUG_REPLAY, Reason.CORRECTION, Reason.LATE_DATA, Reason.BACKFILL, Reason.MANUAL)
+
+
 class Step(str, Enum):
     """What a new number for a period becomes."""
 

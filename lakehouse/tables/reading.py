@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.domain.asked import Asked, By, UnknownVersionError
 from lakehouse.domain.comparison import Change, Comparison, Number, Sides, added
 from lakehouse.domain.periods import covering
-from lakehouse.domain.publishing import Reason, State
+from lakehouse.domain.publishing import GRAVEST, Reason, State
 from lakehouse.ledger import store
 from lakehouse.tables.series import ABOUT
 
@@ -98,12 +98,16 @@ def version(settings: Settings, one: Series, period: Period, asked: Asked) -> An
     return answer
 
 
-def versions(settings: Settings, one: Series, first: date, last: date, asked: Asked) -> dict[date, Version]:
-    """The version of each period between two days that was asked for, of those that have it."""
+def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[Version]]:
+    """Every revision and adjustment of the periods from one day through another."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
     starts = [period.start for period in covering(days, one.kind, one.metric.publication.fiscal_year_starts)]
-    found = history(settings, one, starts)
-    answers = {start: pick(found[start], asked) for start in sorted(found)}
+    return history(settings, one, starts)
+
+
+def versions(known: Mapping[date, Sequence[Version]], asked: Asked) -> dict[date, Version]:
+    """The version of each period that was asked for, of those that have it."""
+    answers = {start: pick(known[start], asked) for start in sorted(known)}
     return {start: answer.version for start, answer in answers.items() if answer is not None}
 
 
@@ -129,11 +133,15 @@ def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
     return Answer(latest)
 
 
-def changes(one: Series, before: Version | None, after: Version | None) -> list[Change]:
-    """Every measure of one period in two versions, by grain."""
+def changes(one: Series, before: Version | None, after: Version | None, known: Sequence[Version] = ()) -> list[Change]:
+    """Every measure of one period in two versions, by grain.
+
+    :param known: the history of the period: reasons and rows are then of all revisions from one version to the other.
+    """
     told = after or before
     if told is None:
         return []
+    reason, count = _behind(before, after, known)
     grain = one.metric.grain
     old, new = (_by_grain(one, version) for version in (before, after))
     return [
@@ -147,8 +155,8 @@ def changes(one: Series, before: Version | None, after: Version | None) -> list[
             after_version=after.label if after else None,
             before_state=before.state.value if before else None,
             after_state=after.state.value if after else None,
-            reason=after.reason.value if after and after is not before else None,
-            rows=after.said.get("changed_rows") if after else None,
+            reason=reason,
+            rows=count,
         )
         for key in [*new, *(key for key in old if key not in new)]
         for measure in one.metric.measures
@@ -163,10 +171,15 @@ def comparison(
     labels: tuple[str, str],
     made_at: datetime,
     thresholds: Iterable[Threshold] = (),
+    known: Mapping[date, Sequence[Version]] | None = None,
 ) -> Comparison:
-    """Two versions of many periods side by side."""
+    """Two versions of many periods side by side.
+
+    :param known: the history of the periods, where both versions are of it.
+    """
     starts = sorted({*before, *after})
-    found = [change for start in starts for change in changes(one, before.get(start), after.get(start))]
+    told = known or {}
+    found = [change for start in starts for change in changes(one, before.get(start), after.get(start), told.get(start, ()))]
     names = [(after.get(start) or before[start]).period for start in starts]
     return Comparison(
         metric=one.name,
@@ -179,6 +192,19 @@ def comparison(
         made_at=made_at,
         additive=frozenset(one.metric.additive),
     )
+
+
+def _behind(before: Version | None, after: Version | None, known: Sequence[Version]) -> tuple[str | None, int | None]:
+    """Why a number is another one than an older one, and how many changed rows that was."""
+    if after is None or after is before:
+        return None, None
+    first = before.revision if before else 0
+    passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
+    restated = [one for one in passed or [after] if one.restated_on == one.published_at or one.revision == 1]
+    counts = [one.said["changed_rows"] for one in restated if one.said.get("changed_rows") is not None]
+    reasons = {one.reason for one in restated if one.revision > 1}
+    gravest = next((reason for reason in GRAVEST if reason in reasons), after.reason)
+    return gravest.value, sum(counts) if counts else None
 
 
 def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse.domain import publishing
 from lakehouse.domain.periods import Period, covering
-from lakehouse.domain.publishing import Reason, Step
+from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import addition, audited, delta, series, served
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
-
-#: Which reason a roll-up takes over where its days were published for several.
-_GRAVEST = (Reason.ROLLBACK, Reason.BUG_REPLAY, Reason.CORRECTION, Reason.LATE_DATA, Reason.BACKFILL, Reason.MANUAL)
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ def _reason(own: pa.Table, standing: publishing.Standing | None, run: Run) -> Re
     if standing is None or run.said is not None:
         return run.said
     there = {Reason(text) for text in pc.unique(own["reason"]).to_pylist()}
-    return next((reason for reason in _GRAVEST if reason in there), Reason.LATE_DATA)
+    return next((reason for reason in GRAVEST if reason in there), Reason.LATE_DATA)
 
 
 def _told(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> str:
