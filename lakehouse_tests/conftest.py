@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from lakehouse.settings import Settings
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+hypothesis.settings.register_profile("lakehouse", deadline=None)  # how long an example takes says how busy the machine is
+hypothesis.settings.load_profile("lakehouse")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,24 @@ import sys
 
 import typer
 
-from lakehouse.cli import account, audit, contract, demo, gold, held, quarantine, rebuild, redact, replay, trace, view
+from lakehouse.cli import (
+    account,
+    audit,
+    contract,
+    demo,
+    gold,
+    held,
+    impact,
+    promote,
+    quarantine,
+    rebuild,
+    redact,
+    replay,
+    reproduce,
+    simulate,
+    trace,
+    view,
+)
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -16,9 +33,11 @@ app = typer.Typer(
 app.add_typer(contract.app, name="contract")
 app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
+app.command("simulate")(simulate.simulate)
 app.command("account")(account.account)
 app.command("trace")(trace.trace)
 app.command("audit")(audit.audit)
+app.command("impact")(impact.impact)
 app.add_typer(quarantine.app, name="quarantine")
 gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
@@ -26,6 +45,10 @@ gold.app.command("drop")(held.drop)
 app.add_typer(gold.app, name="gold")
 app.command("redact")(redact.redact)
 app.command("rebuild")(rebuild.rebuild)
+app.command("reproduce")(reproduce.reproduce)
+app.command("promote")(promote.promote)
+app.command("rollback")(promote.rollback)
+app.command("moves")(promote.moves)
 app.command("view")(view.view)
 
 

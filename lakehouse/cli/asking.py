@@ -99,3 +99,15 @@ def moment(text: str) -> datetime:
         msg = f"{text!r} is no time; write 2024-11-08 or 2024-11-08T06:00:00Z"
         raise typer.BadParameter(msg)
     return found.at
+
+
+def revision_number(text: str) -> int:
+    """The number of a revision as people write it: r3, or 3.
+
+    :raises typer.BadParameter: for anything else.
+    """
+    plain = text.strip().removeprefix("r")
+    if not plain.isascii() or not plain.isdigit() or not int(plain):
+        msg = f"a revision is written as r3 or 3, not {text!r}"
+        raise typer.BadParameter(msg)
+    return int(plain)

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from lakehouse.tables.candidates import Held
     from lakehouse.tables.series import Series
 
-Revision = Annotated[str, typer.Option(help="The revision that it would be, as 'gold held' shows it: r3, or 3.")]
+Revision = Annotated[
+    int,
+    typer.Option(
+        parser=asking.revision_number,
+        metavar="REVISION",
+        help="The revision that it would be, as 'gold held' shows it: r3, or 3.",
+    ),
+]
 By = Annotated[str, typer.Option(help="Who says so.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 
@@ -47,7 +54,7 @@ def publish(metric: Metric, period: PeriodName, revision: Revision, by: By, reas
 
     settings, one, wanted = series_for(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
-    done = holds.sign_off(settings, one, wanted, _number(revision), run, reason)
+    done = holds.sign_off(settings, one, wanted, revision, run, reason)
     if done is None:
         out.print(f"{one.name} says so already for {wanted.name}; nothing was published.", soft_wrap=True)
     else:
@@ -59,8 +66,8 @@ def drop(metric: Metric, period: PeriodName, revision: Revision, by: By, reason:
     from lakehouse.tables import holds  # noqa: PLC0415
 
     settings, one, wanted = series_for(metric, period)
-    holds.drop(settings, one, wanted, _number(revision), by, reason)
-    out.print(f"r{_number(revision)} of {one.name} for {wanted.name} is dropped; the published number stands.", soft_wrap=True)
+    holds.drop(settings, one, wanted, revision, by, reason)
+    out.print(f"r{revision} of {one.name} for {wanted.name} is dropped; the published number stands.", soft_wrap=True)
 
 
 def _print(one: Series, waiting: Held, *, as_json: bool) -> None:
@@ -80,11 +87,3 @@ def _print(one: Series, waiting: Held, *, as_json: bool) -> None:
         out.print(f"    {check}: {explanation}", style="yellow", soft_wrap=True)
     if not waiting.failed:
         out.print("    its run was stopped before its checks were through; materialize the period again", style="yellow")
-
-
-def _number(text: str) -> int:
-    plain = text.removeprefix("r")
-    if not plain.isascii() or not plain.isdigit():
-        msg = f"--revision is written as r3 or 3, not {text!r}"
-        raise typer.BadParameter(msg)
-    return int(plain)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from lakehouse.cli import asking
 from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _SHOWN = 50
 def reproduce(
     metric: Annotated[str, typer.Argument(help="A metric, or a version by name, such as revenue_v2024-11-07.r2.")],
     period: Annotated[str | None, typer.Argument(help="A day, or a longer period: 2024-11-07, 2024-W45, 2024-11.")] = None,
-    revision: Annotated[int | None, typer.Option(help="The number of the revision.", min=1)] = None,
+    revision: Annotated[
+        int | None, typer.Option(parser=asking.revision_number, metavar="REVISION", help="The revision: r2, or 2.")
+    ] = None,
     adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
 ) -> None:
     """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
@@ -34,7 +37,7 @@ def reproduce(
     if name is not None:
         period, revision, adjustment = name.period, name.revision, name.adjustment
     if period is None or revision is None:
-        _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision 2', or a version name.")
+        _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)

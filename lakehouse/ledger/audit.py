@@ -107,7 +107,7 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
 
 
 def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
-    """What a commit's metadata says (see ``store.why``).
+    """What a commit's metadata says (see ``commits.why``).
 
     :param redacted: all redactions of the source.
     """

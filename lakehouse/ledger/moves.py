@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.ledger import store
+from lakehouse.ledger import commits, store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,21 +86,11 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     :param gold: the table's address.
     :returns: how many rows were written.
     """
-    table = store.open_table(gold, settings.storage_options)
-    if table is None:
-        return 0
-    ledger = store.open_table(path(settings), settings.storage_options)
-    app_id = f"moves:{metric}"
-    done = (ledger.transaction_version(app_id) if ledger is not None else None) or 0
-    behind = table.version() - done
-    commits = table.history(behind) if behind > 0 else []
-    said = [(commit, store.why(commit)) for commit in commits if commit["version"] > done]
-    rows = [_row(metric, commit["version"], why) for commit, why in said if SAID in why]
-    if rows:
-        found = pa.Table.from_pylist(sorted(rows, key=lambda row: row["gold_version"]), schema=_SCHEMA)
-        options = settings.storage_options
-        store.append(path(settings), found, options=options, partition_by=["metric"], app_id=app_id, app_version=table.version())
-    return len(rows)
+
+    def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
+        return _row(metric, commit["version"], why) if SAID in why else None
+
+    return commits.copy(settings, gold, path(settings), f"moves:{metric}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, metric: str) -> list[Move]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.ledger import store
+from lakehouse.ledger import commits, store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,23 +82,11 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     :param gold: the table's address.
     :returns: how many rows were written.
     """
-    table = store.open_table(gold, settings.storage_options)
-    if table is None:
-        return 0
-    app_id, written = f"publications:{series}", 0
-    while True:
-        ledger = store.open_table(path(settings), settings.storage_options)
-        done = (ledger.transaction_version(app_id) if ledger is not None else None) or 0
-        commits = [(commit, store.why(commit)) for commit in store.history(table, done)]
-        rows = [_row(series, commit, why) for commit, why in commits if "published" in why]
-        if not rows:
-            return written
-        found = pa.Table.from_pylist(sorted(rows, key=lambda row: row["gold_version"]), schema=_SCHEMA)
-        where, options, version = path(settings), settings.storage_options, table.version()
-        if store.append(
-            where, found, options=options, partition_by=["series"], app_id=app_id, app_version=version, since=done
-        ):  # else another run has told of some of them meanwhile
-            written += len(rows)
+
+    def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
+        return _row(series, commit, why) if "published" in why else None
+
+    return commits.copy(settings, gold, path(settings), f"publications:{series}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:

@@ -69,29 +69,6 @@ def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | 
         return None
 
 
-def why(commit: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a commit was made, as its writer said in its metadata; what is no JSON object was written by somebody else."""
-    try:
-        said = json.loads(commit.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
-    """The commits behind version ``after`` up to the table's own, newest first; older ones that the log has forgotten lack.
-
-    delta-rs itself begins with the newest commit of the log, and counts down from the version at which the table was opened:
-    where others have committed since, each commit would get the number of an older one.
-    """
-    own, before = table.version(), -1
-    while before != (newest := table._table.get_latest_version()):  # noqa: SLF001 (what is public opens the table anew)
-        before = newest
-        found = table.history(newest - after) if newest > after else []
-    told = [commit | {"version": newest - place} for place, commit in enumerate(found)]
-    return [commit for commit in told if after < commit["version"] <= own]
-
-
 @contextmanager
 def reusing_tables() -> Iterator[None]:
     """Keep tables open inside: looking for new commits takes a fifth of the time that opening takes.

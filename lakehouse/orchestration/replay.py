@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, time, timezone
 from pathlib import Path
 from time import perf_counter
@@ -99,10 +99,13 @@ class Replay:
 
         :raises RunFailedError: when a run fails; start the replay again when the reason is mended.
         """
+        lived_through = self._lived_through()
         for day in sorted(days):
-            self._settings.now = datetime.combine(day, time(23, 59, 59), timezone.utc)
+            self._settings.now = _end_of(day)
             with store.reusing_tables():
-                result = self.day(day)
+                # What a stopped replay left to do must not be done under the clock of an earlier day.
+                past = lived_through is not None and day < lived_through and not self._has_news(day)
+                result = self._told(day) if past else self.day(day)
             yield result
 
     def day(self, day: date) -> DayResult:
@@ -111,6 +114,16 @@ class Replay:
         if self._has_news(day):
             self.run(dg.AssetKey(["bronze", self._source]), [day])
         after = self.catch_up()
+        return replace(
+            self._told(day),
+            touched=after.touched,
+            restated=after.restated,
+            causes=after.causes,
+            seconds=round(perf_counter() - start, 3),
+        )
+
+    def _told(self, day: date) -> DayResult:
+        """What an arrival day brought, as the ledger says."""
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
         return DayResult(
@@ -119,11 +132,13 @@ class Replay:
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
             held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
-            touched=after.touched,
-            restated=after.restated,
-            causes=after.causes,
-            seconds=round(perf_counter() - start, 3),
+            touched=[],
         )
+
+    def _lived_through(self) -> date | None:
+        """The newest arrival day that a replay has begun with."""
+        known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
+        return max((entry.arrival_date for entry in known if entry.recorded_at == _end_of(entry.arrival_date)), default=None)
 
     def catch_up(self) -> CaughtUp:
         """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
@@ -183,6 +198,11 @@ class Replay:
         files, _ = landing.landing_files(self._settings, self._contract)
         known = ingestions.all_of(self._settings, self._source)
         return any(file.arrival_date == day for file in news(files, known))
+
+
+def _end_of(day: date) -> datetime:
+    """The clock of an arrival day that is replayed."""
+    return datetime.combine(day, time(23, 59, 59), timezone.utc)
 
 
 def local_instance(home: Path | None = None) -> dg.DagsterInstance:

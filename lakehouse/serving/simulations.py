@@ -19,13 +19,13 @@ MOST = 200
 def simulation_markdown(simulation: Simulation) -> str:
     """For a pull request, a wiki or a mail as text."""
     made = f"Made {figures.moment(simulation.made_at)}."
-    lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(_summary(simulation))}**", ""]
+    lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(summary(simulation))}**", ""]
     if simulation.parameters:
         lines += ["## Parameters", ""]
         lines += table(["parameter", "value"], [[name, str(value)] for name, value in simulation.parameters.items()])
     for measure in simulation.measures:
         days = simulation.of(measure)
-        heads = ["day", "provisional", "final", "difference", "percent", "revisions", "on time", "late"]
+        heads = ["day", "provisional", "preliminary", "final", "difference", "percent", "revisions", "on time", "late"]
         lines += [f"## {escape(measure)}", "", *table(heads, [_cells(day) for day in days[:MOST]], right=heads[1:])]
         lines += _left(len(days), "day")
     if simulation.promotions:
@@ -41,14 +41,15 @@ def simulation_html(simulation: Simulation) -> str:
     return page(
         "simulation",
         it=simulation,
-        summary=_summary(simulation),
+        summary=summary(simulation),
         measures=[_drawn(simulation, measure) for measure in simulation.measures],
         promotions=log[:MOST],
         promotions_left=len(log[MOST:]),
     )
 
 
-def _summary(simulation: Simulation) -> str:
+def summary(simulation: Simulation, arrow: str = "→") -> str:
+    """What came of it, in a sentence."""
     if not simulation.days:
         return "No day was simulated."
     on_time, late = simulation.arrived()
@@ -56,7 +57,7 @@ def _summary(simulation: Simulation) -> str:
     rows += f" ({100 * late / (on_time + late):.2f} %)" if late else ""
     restated = f"{len(simulation.restated()):,}" if simulation.restated() else "None"
     said = f"{restated} of {figures.counted(len(simulation.periods), 'day')} ended on another number"
-    sums = figures.totals(simulation.totals(), arrow="→")
+    sums = figures.totals(simulation.totals(), arrow)
     return "; ".join(part for part in (said, sums, rows) if part) + "."
 
 
@@ -80,9 +81,12 @@ def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:
 
 def _cells(day: SimulatedDay) -> list[str]:
     counts = [f"{count:,}" for count in (len(day.revisions), day.on_time, day.late)]
+    provisional, final = figures.both(day.sides)
     return [
         figures.plain(day.period),
-        *figures.both(day.sides),
+        provisional,
+        figures.number(day.preliminary),
+        final,
         figures.difference(day.sides),
         figures.percent(day.sides),
         *counts,

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse.domain.admission import lateness, told
 from lakehouse.domain.days import reach_ahead
-from lakehouse.ledger import audit, redactions, store
+from lakehouse.ledger import audit, commits, redactions, store
 from lakehouse.ledger.audit import Ruling
 from lakehouse.tables import changes, silver
 from lakehouse.tables.series import Series
@@ -73,16 +73,16 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     if done >= newest:
         return 0
     known = redactions.all_of(settings, source)  # read behind the table: all that its commits name are among them
-    commits = {commit["version"]: commit for commit in store.history(table, done)}
-    lost = newest - done - len(commits)
+    told = {commit["version"]: commit for commit in commits.history(table, done)}
+    lost = newest - done - len(told)
     written, marked = 0, done
     named: set[str] = set()
-    for version, commit in sorted(commits.items()):
+    for version, commit in sorted(told.items()):
         changed = _changed(table, version)
         if changed is None:
             lost += 1
             continue
-        cause = audit.cause(settings, source, store.why(commit), known)
+        cause = audit.cause(settings, source, commits.why(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
         parts = [audit.table(part, known) for part in _Rows(settings, contract, metrics, changed, cause).parts(version)]
         if parts:

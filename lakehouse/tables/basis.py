@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.ledger import decisions, ingestions, inputs, operations, progress, redactions, store
+from lakehouse.ledger import commits, decisions, ingestions, inputs, operations, progress, redactions, store
 from lakehouse.tables import books, silver
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def of_silver(settings: Settings, source: str) -> Basis:
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in progress.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
-        why = store.why(store.history(table, version - 1)[0])
+        why = commits.why(commits.history(table, version - 1)[0])
         for day in why.get("days", ()):
             for key in [key for key in lacking if f"{key}" == day]:
                 lacking[key] -= set(why.get("ingestions", ()))
@@ -96,8 +96,8 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     table = store.open_table(silver.path(settings, source), settings.storage_options)
     if table is None or first > last:
         return Trigger()
-    commits = [commit for commit in store.history(table, first - 1) if commit["version"] <= last]
-    ids = {one for commit in commits for one in store.why(commit).get("ingestions", ())}
+    told = [commit for commit in commits.history(table, first - 1) if commit["version"] <= last]
+    ids = {one for commit in told for one in commits.why(commit).get("ingestions", ())}
     by_hand = sorted(filter(progress.is_by_hand, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}

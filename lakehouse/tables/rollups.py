@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakehouse.domain import publishing
 from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
-from lakehouse.ledger import publications, restatements, store
+from lakehouse.ledger import commits, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import addition, audited, delta, series, served
 from lakehouse.tables.audited import Published, Run, again_on_conflict
@@ -48,13 +48,13 @@ def pending(settings: Settings, daily: Series, rollup: Series) -> PendingPeriods
     version, done = table.version(), restatements.silver_version(settings, rollup.name)
     if done >= version:
         return PendingPeriods([], version)
-    commits = store.history(table, done)
-    if len(commits) < version - done:  # the log tells of so much no more
+    told = commits.history(table, done)
+    if len(told) < version - done:  # the log tells of so much no more
         partitions = pa.table(table.get_add_actions(flatten=True))[f"partition.{daily.by}"].to_pylist()
         return PendingPeriods(_covering(rollup, set(partitions)), version)
     days: set[date] = set()
-    for commit in commits:
-        why = store.why(commit)
+    for commit in told:
+        why = commits.why(commit)
         days |= {date.fromisoformat(text) for text in (*why.get("published", ()), *why.get("booked_on", ()))}
     return PendingPeriods(_covering(rollup, days), version)
 

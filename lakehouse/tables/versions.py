@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakehouse
-from lakehouse.ledger import store
+from lakehouse.ledger import commits, store
 from lakehouse.tables import silver
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
     """The code and the contract that made silver's newest commit; None where no commit tells."""
     table = store.open_table(silver.path(settings, source), settings.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
-        why = store.why(commit)
+        why = commits.why(commit)
         if "code" in why:
             return {"code": why["code"], "contract": why.get("contract")}
     return {"code": None, "contract": None}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.ledger import store
+from lakehouse.ledger import commits, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,16 +60,16 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
         store.append(path, rows(number))
     early = store.pinned(path)
     assert early is not None
-    times = {commit["version"]: commit["timestamp"] for commit in store.history(early, -1)}
+    times = {commit["version"]: commit["timestamp"] for commit in commits.history(early, -1)}
     assert list(times) == [2, 1, 0]
     for number in range(3):
         store.append(path, rows(number))
-    assert {commit["version"]: commit["timestamp"] for commit in store.history(early, -1)} == times
-    assert [commit["version"] for commit in store.history(early, 1)] == [2]
-    assert store.history(early, 2) == []
+    assert {commit["version"]: commit["timestamp"] for commit in commits.history(early, -1)} == times
+    assert [commit["version"] for commit in commits.history(early, 1)] == [2]
+    assert commits.history(early, 2) == []
     newest = store.open_table(path)
     assert newest is not None
-    assert [commit["version"] for commit in store.history(newest, 2)] == [5, 4, 3]
+    assert [commit["version"] for commit in commits.history(newest, 2)] == [5, 4, 3]
 
 
 def test_an_application_that_goes_on_is_told_where_another_run_was_quicker(tmp_path: Path) -> None:

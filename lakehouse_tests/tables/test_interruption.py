@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import wraps
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -43,33 +43,40 @@ class Killed(BaseException):
     """As little is caught of it as of a SIGKILL."""
 
 
-def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
-    """Raise :class:`Killed` right behind the ``last``-th commit."""
-    commits = 0
+COMMITS = [
+    *((delta, name) for name in ("create", "append_once", "merge", "replace_days")),
+    *((store, name) for name in ("append", "upsert", "create", "replace")),
+]
 
-    def counted(commit: Callable[..., Any]) -> Callable[..., Any]:
+
+def behind_each_commit(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Call ``then`` right behind each commit."""
+
+    def followed(commit: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(commit)
         def replacement(*args: Any, **kwargs: Any) -> Any:
-            nonlocal commits
             result = commit(*args, **kwargs)
-            commits += result is not False  # it wrote nothing
-            if commits == last and result is not False:
-                raise Killed
+            if result is not False:  # it wrote something
+                then()
             return result
 
         return replacement
 
-    for module, name in [
-        (delta, "create"),
-        (delta, "append_once"),
-        (delta, "merge"),
-        (delta, "replace_days"),
-        (store, "append"),
-        (store, "upsert"),
-        (store, "create"),
-        (store, "replace"),
-    ]:
-        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    for module, name in COMMITS:
+        monkeypatch.setattr(module, name, followed(getattr(module, name)))
+
+
+def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    """Raise :class:`Killed` right behind the ``last``-th commit."""
+    commits = 0
+
+    def count() -> None:
+        nonlocal commits
+        commits += 1
+        if commits == last:
+            raise Killed
+
+    behind_each_commit(monkeypatch, count)
 
 
 def stopped_behind_each_commit(step: Callable[[], object]) -> int:
@@ -125,20 +132,22 @@ def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytes
     newest = [(row["event_date"].day, row["total"], row["revision"]) for row in expected[1] if row["is_latest"]]
     assert newest == [(1, None, 2), (2, None, 2), (3, 7, 2)]
 
-    stops = 0
-    while True:
-        lake = delivered()
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, stops + 1)
-            try:
-                steps(lake)
-            except Killed:
-                stops += 1
-            else:
-                break
+    # What a killed process leaves are the files as they were behind a commit: the same run on a copy of each.
+    lake, stops = delivered(), []
+
+    def copy() -> None:
+        stops.append(tmp_path_factory.mktemp("stopped") / "lake")
+        copytree(lake.settings.root, stops[-1])
+
+    with pytest.MonkeyPatch.context() as patched:
+        behind_each_commit(patched, copy)
         steps(lake)
-        assert outcome(lake) == expected, f"stopped behind commit {stops}"
-    assert stops >= 14
+    assert outcome(lake) == expected
+    for number, root in enumerate(stops, 1):
+        again = Lake(lake.settings.model_copy(update={"root": str(root)}), lake.contract, spark)
+        steps(again)
+        assert outcome(again) == expected, f"stopped behind commit {number}"
+    assert len(stops) >= 24
 
 
 @pytest.mark.parametrize("lost", ["events_keys", ""], ids=["the key log", "all of them"])

@@ -1,0 +1,192 @@
+"""``lakehouse simulate`` on the real command line, held against the events themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.domain import simulation
+from lakehouse.domain.simulation import FINAL_AFTER, Options
+from lakehouse.ledger import store
+from lakehouse_tests.cli.test_commands import lakehouse_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.domain.simulation import Event
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+
+OPTIONS = Options(days=6, events=30, late_share=0.3, seed=3)
+COMMAND = ("simulate", "--days", "6", "--events", "30", "--late-share", "0.3", "--seed", "3")
+
+
+class Model:
+    """What should be published of a day, from its events alone."""
+
+    def __init__(self, day: date, events: list[Event]) -> None:
+        self.events = [event for event in events if event.happened_at.date() == day]
+        self.provisional, self.preliminary, self.final = (self.known(day, after) for after in (0, 1, FINAL_AFTER))
+        self.on_time = sum(event.received_at.date() == day for event in self.events)
+        sums = [self.known(day, after) for after in range(FINAL_AFTER + 1)]
+        states = ["live", *["preliminary"] * (FINAL_AFTER - 1), "final"]
+        told = list(zip(sums, states))
+        #: A revision for each day on which the number or its state is another one.
+        self.revisions = [one for before, one in zip([None, *told], told) if one != before]
+
+    def known(self, day: date, after: int) -> Decimal:
+        """The sum of what has come by the end of a later day."""
+        return sum((event.amount for event in self.events if event.received_at.date() <= day + timedelta(days=after)), Decimal(0))
+
+
+@pytest.fixture(name="home", scope="module")
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("simulation")
+    done = lakehouse_command(home, *COMMAND)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Nothing changed" not in done.stdout
+    return home
+
+
+@pytest.fixture(name="model", scope="module")
+def _model() -> dict[date, Model]:
+    events = simulation.events(OPTIONS)
+    return {day: Model(day, events) for day in sorted({event.happened_at.date() for event in events})}
+
+
+def test_stopped_between_a_day_and_its_week_it_goes_on_where_it_was(tmp_path: Path, model: dict[date, Model]) -> None:
+    days = tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue" / "_delta_log"
+    said = os.environ | {"LAKEHOUSE_ROOT": str(tmp_path / "lake")}
+    with subprocess.Popen([sys.executable, "-m", "lakehouse", *COMMAND], cwd=tmp_path, env=said, start_new_session=True) as run:
+        while run.poll() is None and not (days / f"{4:020}.json").exists():
+            time.sleep(0.02)
+        assert run.poll() is None
+        os.killpg(run.pid, signal.SIGKILL)
+    done = lakehouse_command(tmp_path, *COMMAND)
+    assert "Living through 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
+    found = published(tmp_path)
+    assert {day: [row["revenue"] for row in rows] for day, rows in found.items()} == {
+        day: [number for number, _ in one.revisions] for day, one in model.items()
+    }
+    weeks = store.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
+    for week in weeks:
+        made_from = [found[date.fromisoformat(day)][int(label[1:]) - 1] for day, label in json.loads(week["made_from"]).items()]
+        assert week["published_at"] >= max(row["published_at"] for row in made_from), "no week is older than its days"
+
+
+def lake(home: Path) -> Path:
+    return home / "lake" / "simulation"
+
+
+def published(home: Path) -> dict[date, list[dict]]:
+    rows = store.read(str(lake(home) / "gold" / "simulation_revenue")).to_pylist()
+    found = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["revision"]):
+        found[row["event_date"]].append(row)
+    return found
+
+
+def test_every_revision_says_what_had_arrived_by_then(home: Path, model: dict[date, Model]) -> None:
+    found = published(home)
+    assert {day: [(row["revenue"], row["state"]) for row in rows] for day, rows in found.items()} == {
+        day: one.revisions for day, one in model.items()
+    }
+    assert any(len(one.revisions) == 5 for one in model.values()), "each state, and restated in between"
+
+
+def test_the_week_is_the_sum_of_its_days_and_becomes_final(home: Path, model: dict[date, Model]) -> None:
+    rows = store.read(str(lake(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
+    assert [(row["period"], row["state"], row["revenue"]) for row in rows] == [
+        ("2024-W45", "final", sum(one.final for one in model.values()))
+    ]
+
+
+def test_the_reports_hold_the_numbers(home: Path, model: dict[date, Model]) -> None:
+    html = (lake(home) / "reports" / "simulation.html").read_text()
+    revenue = re.search(r"<h2>revenue</h2>.*?</section>", html, re.DOTALL)[0]
+    lines = {
+        cells[0]: cells[1:]
+        for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", revenue, re.DOTALL)
+        if (
+            cells := [re.sub(r"<small>.*|<[^>]*>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+        )
+    }
+    assert lines == {
+        f"{day}": [
+            *(f"{number:,.2f}" for number in (one.provisional, one.preliminary, one.final)),
+            f"+{one.final - one.provisional:,.2f}" if one.final != one.provisional else "0.00",
+            *(f"{count}" for count in (len(one.revisions), one.on_time, len(one.events) - one.on_time)),
+        ]
+        for day, one in model.items()
+    }
+    assert revenue.count("<svg") == 4, "two charts, for wide screens and narrow ones"
+    text = (lake(home) / "reports" / "simulation.md").read_text()
+    for one in model.values():
+        assert f"{one.provisional:,.2f}" in text
+        assert f"{one.final:,.2f}" in text
+
+
+def test_every_promotion_is_logged_with_what_it_was_made_from(home: Path, model: dict[date, Model]) -> None:
+    log = [json.loads(line) for line in (lake(home) / "reports" / "promotions.jsonl").read_text().splitlines()]
+    days = [line for line in log if "weekly" not in line["version"]]
+    assert Counter(line["period"] for line in days) == {f"{day}": len(one.revisions) for day, one in model.items()}
+    newest_arrival = max(event.received_at.date() for one in model.values() for event in one.events)
+    for line in days:
+        made = re.fullmatch(r"silver/simulation_events@\d+, arrivals to (\S+)", line["inputs"])
+        on = datetime.fromisoformat(line["published_at"]).date()
+        assert made[1] == f"{min(on, newest_arrival)}"
+        assert re.fullmatch(r"gold/simulation_revenue@\d+", line["output"])
+    weeks = [line for line in log if "weekly" in line["version"]]
+    assert [line["version"] for line in weeks] == [f"simulation_revenue_weekly_v2024-W45.r{at + 1}" for at in range(len(weeks))]
+    outputs = {line["output"] for line in days}
+    assert {line["inputs"] for line in weeks} <= outputs
+    assert list(accumulate((line["published_at"] for line in log), max)) == [line["published_at"] for line in log]
+
+
+def test_the_same_again_changes_nothing_and_says_so(home: Path) -> None:
+    def content() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*") if path.is_file()}
+
+    before = content()
+    done = lakehouse_command(home, *COMMAND, PATH="/nonexistent", JAVA_HOME="")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing changed: every event, number and report was there already." in done.stdout
+    assert content() == before
+    assert sorted(path.name for path in (home / "lake").iterdir()) == ["simulation"], "the user's own lake is not touched"
+
+
+def test_other_options_and_other_folders_are_refused(home: Path) -> None:
+    (home / "mine").mkdir()
+    (home / "mine" / "thesis").touch()
+    for arguments, said in (
+        (("--seed", "4"), "holds a simulation with other options (days 6, events 30, late share 0.3, late hours 24-72, seed 3)"),
+        (("--root", "mine"), "holds something that is no simulation"),
+        (("--late-hours", "72-24"), "--late-hours is the least and the most in whole hours, as in 24-72"),
+    ):
+        done = lakehouse_command(home, *COMMAND, *arguments)
+        assert done.returncode == 2
+        assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert [path.name for path in (home / "mine").iterdir()] == ["thesis"]
+
+
+def test_a_simulated_number_can_be_asked_for_as_any_other(home: Path, model: dict[date, Model]) -> None:
+    said = {"LAKEHOUSE_ROOT": str(lake(home)), "LAKEHOUSE_CONTRACTS": str(lake(home) / "contracts")}
+    day, one = next(iter(model.items()))
+    told = lakehouse_command(home, "gold", "show", "simulation_revenue", f"{day}", "--json", **said)
+    assert Decimal(str(json.loads(told.stdout)["rows"][0]["revenue"])) == one.final, told.stderr
+    found = lakehouse_command(home, "impact", "simulation_events", "--file", f"arrival_date={day}.csv", "--json", **said)
+    moved = [step["version"] for step in json.loads(found.stdout)["moved"]]
+    assert moved == [f"simulation_revenue_v{day}.r1", "simulation_revenue_weekly_v2024-W45.r1"]

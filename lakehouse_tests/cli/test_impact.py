@@ -1,0 +1,73 @@
+"""``lakehouse impact`` as people type it, on files that nothing has taken in yet. None of these starts Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse_tests.cli.test_commands import lakehouse_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id"
+LINES = (
+    "1,north,2024-11-05T10:00:00Z,9.50,1,2024-11-06T11:00:00Z,insert,0,",
+    "2,north,2024-11-05T10:00:00Z,9.x,1,2024-11-06T11:00:00Z,insert,0,",
+    "3,north,2024-11-04T10:00:00Z,1.00,1,2024-11-06T11:00:00Z,insert,0,",
+)
+TEXT = "\n".join((HEADER, *LINES)) + "\n"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_new_file_is_read_without_java_and_leaves_nothing_behind(tmp_path: Path, zipped: bool) -> None:
+    file = tmp_path / "sales of yesterday"
+    file.write_bytes(gzip.compress(TEXT.encode()) if zipped else TEXT.encode())
+    done = lakehouse_command(tmp_path, "impact", "sales", "--file", file.name, PATH="/nonexistent", JAVA_HOME="")
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "2 rows with an event day, 1 malformed",
+        "silver days that it would touch: 2024-11-04 to 2024-11-05",
+        "gold/revenue: 2 periods, 0 final",
+        "2024-11-05  not published yet  a change publishes it for the first time",
+        "gold/revenue_weekly: 1 period, 0 final",
+        "Readers of gold/revenue: none named in the contract",
+    ):
+        assert said in done.stdout
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_the_same_for_programs(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(TEXT)
+    told = json.loads(lakehouse_command(tmp_path, "impact", "sales", "--file", "new.csv", "--json").stdout)
+    assert (told["applied"], told["rows"], told["out"]) == (False, {"2024-11-04": 1, "2024-11-05": 1}, {"malformed": 1})
+    assert told["days"] == ["2024-11-04", "2024-11-05"]
+    assert [(one["series"], one["period"], one["outcome"]) for one in told["periods"]] == [
+        ("revenue", "2024-11-04", "published"),
+        ("revenue", "2024-11-05", "published"),
+        ("revenue_weekly", "2024-W45", "published"),
+        ("revenue_monthly", "2024-11", "published"),
+    ]
+    days = lakehouse_command(tmp_path, "impact", "sales", "--start-date", "2024-11-04", "--end-date", "2024-11-05", "--json")
+    assert json.loads(days.stdout)["periods"] == told["periods"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "say one of --file, --key and --start-date"),
+        (("--key", "1", "--file", "x"), 2, "say one of --file, --key and --start-date"),
+        (("--start-date", "2024-11-05", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
+        (("--key", "1", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
+        (("--file", "x.csv"), 1, "x.csv is unknown: there is no such file here, none in"),
+        (("--key", "1"), 1, "no sound row of bronze/sales has the key '1'"),
+    ],
+)
+def test_what_cannot_be_told_is_said(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = lakehouse_command(tmp_path, "impact", "sales", *arguments)
+    assert done.returncode == code
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr

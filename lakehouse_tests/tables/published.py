@@ -1,0 +1,236 @@
+"""Numbers published without Spark: what silver says is given by hand, everything behind that is the product's own.
+
+For tests of what becomes of numbers. :func:`lawful` is what holds of every table of published numbers at every moment.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.domain.periods import Kind, containing
+from lakehouse.domain.publishing import State
+from lakehouse.ledger import store
+from lakehouse.tables import candidates, gold, holds, publish, rollups, series
+from lakehouse.tables.audited import Published, Run
+from lakehouse.tables.series import Series
+from lakehouse_tests.tables.lake import contract
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.domain.publishing import Reason
+    from lakehouse.settings import Settings
+    from lakehouse.tables.revisions import Revision
+
+FIRST = date(2024, 1, 1)  # a Monday
+TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "decimal(38,2)": pa.decimal128(38, 2)}
+#: What one sees of a period's history: (label, total, state, is_latest).
+Line = tuple[str, Any, str, bool]
+
+
+def metric(name: str = "total", **said: Any) -> MetricContract:
+    """A metric of one additive measure, which is called as the metric is."""
+    kind = said.pop("type", "long")
+    measures = [{"name": "total", "sql": "sum(amount)", "type": kind, "additive": True}]
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": measures, **said})
+
+
+def day(number: int) -> date:
+    """The n-th day of the calendar that these tests live in."""
+    return FIRST + timedelta(days=number - 1)
+
+
+@contextmanager
+def without_spark() -> Iterator[None]:
+    """Numbers come from the :class:`Desk` that is passed in the place of the session."""
+
+    def numbers(desk: Any, _settings: Settings, _metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+        return {one: desk.says[one] for one in days if one in desk.says}
+
+    def nothing(desk: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:
+        return desk.table(None)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gold, "numbers", numbers)
+        patched.setattr(gold, "nothing", nothing)
+        yield
+
+
+@dataclass
+class Desk:
+    """A metric whose numbers somebody says, at a time that somebody sets."""
+
+    settings: Settings
+    metric: MetricContract = field(default_factory=metric)
+    says: dict[date, pa.Table] = field(default_factory=dict)
+
+    @property
+    def series(self) -> Series:
+        return Series(self.metric)
+
+    def session(self) -> SparkSession:
+        return cast("SparkSession", self)
+
+    def at(self, number: int, hour: int = 0) -> None:
+        """Set the clock."""
+        self.settings.now = datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+
+    def table(self, value: Mapping[str, Any] | int | Decimal | str | None) -> pa.Table:
+        """A number: of each store, or without a grain. None is that of a day without rows."""
+        kinds = {one.name: TYPES[one.type] for one in self.metric.measures}
+        rows: list[dict[str, Any]]
+        if value is None or not self.metric.grain:
+            rows = [dict.fromkeys(self.metric.grain) | dict.fromkeys(kinds, value) | {"row_count": 0 if value is None else 1}]
+        else:
+            assert isinstance(value, dict)
+            rows = [{self.metric.grain[0]: key, "row_count": 1} | dict.fromkeys(kinds, one) for key, one in sorted(value.items())]
+        exact = {name: Decimal if pa.types.is_decimal(kind) else int for name, kind in kinds.items()}
+        rows = [row | {name: make(row[name]) for name, make in exact.items() if row[name] is not None} for row in rows]
+        grain = [(name, pa.string()) for name in self.metric.grain]
+        return pa.Table.from_pylist(rows, schema=pa.schema([*grain, *kinds.items(), ("row_count", pa.int64())]))
+
+    def say(self, number: int, value: Mapping[str, Any] | int | Decimal | str | None) -> None:
+        """What silver says of a day from now on; None: it has no rows any more."""
+        if value is None:
+            self.says.pop(day(number), None)
+        else:
+            self.says[day(number)] = self.table(value)
+
+    def publish(self, *numbers: int, said: Reason | None = None) -> Published:
+        """Make days anew, by default all that silver or readers know of."""
+        days = {day(number) for number in numbers} or {*self.says, *self.starts()}
+        return publish.restate(self.settings, self.series, self.session, days, Run("run", said=said))
+
+    def close(self) -> Published:
+        """Make the days anew whose state is to change by now."""
+        return publish.restate(self.settings, self.series, self.session, publish.due(self.settings, self.series), Run("close"))
+
+    def roll(self, kind: Kind = Kind.WEEK) -> Published:
+        """Let a roll-up follow, as its sensor and its schedule do."""
+        rollup = Series(self.metric, kind)
+        pending = rollups.pending(self.settings, self.series, rollup)
+        periods = {*pending.periods, *rollups.due(self.settings, rollup)}
+        if not periods:
+            return Published()
+        return rollups.restate(self.settings, contract(), self.series, rollup, self.session, periods, Run("roll"), pending)
+
+    def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
+        run = Run("signed", by="anna")
+        return holds.sign_off(self.settings, self.series, containing(day(number), Kind.DAY), revision, run, reason)
+
+    def drop(self, number: int, revision: int) -> None:
+        holds.drop(self.settings, self.series, containing(day(number), Kind.DAY), revision, "anna", "nonsense")
+
+    def held(self) -> list[tuple[int, int, Any]]:
+        """Day, revision and total of what is held."""
+        found = candidates.held(self.settings, self.series)
+        return [((one.start - FIRST).days + 1, one.revision, total(one.draft.rows)) for one in found]
+
+    def starts(self, one: Series | None = None) -> set[date]:
+        return {row[(one or self.series).by] for row in rows(self.settings, one or self.series)}
+
+    def history(self, number: int, one: Series | None = None) -> list[Line]:
+        """The versions of a period, the one of a day, with the totals over their grain."""
+        one = one or self.series
+        start = one.period(day(number)).start
+        return [version[1:] for version in lawful(self.settings, one) if version[0] == start]  # type: ignore[misc]
+
+    def shown(self, number: int, one: Series | None = None) -> Any:
+        """What readers see."""
+        [found] = [line[1] for line in self.history(number, one) if line[3]]
+        return found
+
+
+def total(found: pa.Table) -> Any:
+    """The sum over the grain; None where nothing has a value."""
+    values = [value for value in found["total"].to_pylist() if value is not None]
+    return sum(values) if values else None
+
+
+def rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
+    """All rows of a table of published numbers."""
+    found = store.read(one.path(settings))
+    return [] if found is None else found.to_pylist()
+
+
+def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
+    """Every version of every period, in order, as (start, label, total, state, is_latest); what must hold of them does.
+
+    One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
+    states go forward; no two neighbours say the same in the same state; what a row says of itself fits its rows.
+    """
+    found = store.read(one.path(settings))
+    if found is None:
+        return []
+    told: list[tuple[Any, ...]] = []
+    for start, own in sorted(store.split(found, one.by).items()):
+        period = one.period(start)
+        assert start == period.start
+        versions: dict[tuple[int, int], list[int]] = {}
+        about = own.select([*series.ABOUT.names]).to_pylist()
+        for place, row in enumerate(about):
+            versions.setdefault((row["revision"], row["adjustment"] or 0), []).append(place)
+        heads = []
+        for (revision, adjustment), places in sorted(versions.items()):
+            head = about[places[0]]
+            assert all(about[place] == head for place in places), "a version says one thing of itself"
+            content = own.take(pa.array(places, pa.int64())).select([name for name in one.content if name in own.column_names])
+            keys = content.select(one.metric.grain).to_pylist()
+            assert len({tuple(key.values()) for key in keys}) == len(keys), "one row per grain"
+            label = f"r{revision}" + (f".a{adjustment}" if adjustment else "")
+            assert head["version_name"] == f"{one.name}_v{period.name}.{label}"
+            assert head["period"] == period.name
+            heads.append(head)
+            told.append((start, label, total(content), head["state"], head["is_latest"]))
+        _in_order(heads)
+    return told
+
+
+def _in_order(heads: list[dict[str, Any]]) -> None:
+    """The versions of one period."""
+    revisions = [head for head in heads if head["adjustment"] is None]
+    adjustments = [head for head in heads if head["adjustment"] is not None]
+    assert [head["revision"] for head in revisions] == list(range(1, len(revisions) + 1)), "no gap, no double"
+    assert [head["is_latest"] for head in revisions] == [False] * (len(revisions) - 1) + [True]
+    for earlier, later in pairwise(revisions):
+        assert earlier["superseded_at"] == later["published_at"] >= earlier["published_at"], "no hole and no overlap"
+        assert earlier["due_on"] is None
+        assert (earlier["content"], earlier["state"]) != (later["content"], later["state"]), "equal content, no revision"
+        assert State(later["state"]).rank >= State(earlier["state"]).rank
+        if earlier["content"] == later["content"]:
+            assert later["restated_on"] == earlier["restated_on"], "a change of state restates nothing"
+            assert later["restatement_reason"] == earlier["restatement_reason"]
+        else:
+            assert later["restated_on"] == later["published_at"]
+            assert later["restatement_reason"]
+    latest = revisions[-1]
+    assert latest["superseded_at"] is None
+    assert (latest["due_on"] is None) == (latest["state"] == "final")
+    assert revisions[0]["restated_on"] is None
+    assert [head["adjustment"] for head in adjustments] == list(range(1, len(adjustments) + 1))
+    for head in adjustments:
+        assert (head["revision"], head["state"]) == (latest["revision"], "final"), "an adjustment is one of a closed number"
+        assert (head["is_latest"], head["superseded_at"], head["due_on"]) == (False, None, None)
+        assert head["booked_on"] is not None
+    for earlier, later in pairwise(adjustments):
+        assert earlier["content"] != later["content"]
+    assert not adjustments or adjustments[0]["content"] != latest["content"]
+    assert all(head["booked_on"] is None for head in revisions)
+
+
+def said_of(desk: Desk, number: int, *names: str) -> list[tuple[Any, ...]]:
+    """Some columns of a day's rows, by revision and adjustment."""
+    own = [row for row in rows(desk.settings, desk.series) if row["event_date"] == day(number)]
+    own.sort(key=lambda row: (row["revision"], row["adjustment"] or 0))
+    return [tuple(row[name] for name in names) for row in own]
