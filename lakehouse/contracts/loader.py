@@ -159,6 +159,12 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     ]
     if mistakes:
         raise ContractError(mistakes)
+    for name, metric in catalog.metrics.items():
+        if metric.publication.timezone is None:
+            zone = catalog.sources[metric.source].clocks.timezone
+            catalog.metrics[name] = metric.model_copy(
+                update={"publication": metric.publication.model_copy(update={"timezone": zone})}
+            )
     return catalog
 
 

@@ -41,6 +41,7 @@ class Asked:
     at: datetime | None = None
     dataset_version: int | None = None
     period: str | None = None
+    series: str | None = None
 
 
 def parse(text: str) -> Asked:
@@ -58,7 +59,7 @@ def parse(text: str) -> Asked:
     if found := _DATASET.fullmatch(word):
         return Asked(By.DATASET, word, dataset_version=int(found[1]))
     if name := parse_version_name(word):
-        return Asked(By.REVISION, word, revision=name.revision, adjustment=name.adjustment, period=name.period)
+        return Asked(By.REVISION, word, name.revision, name.adjustment, period=name.period, series=name.series)
     try:
         return Asked(By.AS_OF, word, at=_moment(word))
     except ValueError:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.contracts.publication import Publication
 
@@ -71,9 +72,14 @@ class Standing:
     restated: str | None = None
 
 
-def state_on(last_day: date, today: date, terms: Publication) -> State:
+def today(now: datetime, terms: Publication) -> date:
+    """The day that it is by the metric's calendar."""
+    return now.astimezone(ZoneInfo(terms.timezone or "UTC")).date()
+
+
+def state_on(last_day: date, on: date, terms: Publication) -> State:
     """The state of a number for a period that ends with ``last_day``."""
-    age = (today - last_day).days
+    age = (on - last_day).days
     if age >= terms.final_after:
         return State.FINAL
     return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
@@ -87,9 +93,9 @@ def next_change(last_day: date, state: State, terms: Publication) -> date | None
     return last_day + timedelta(days=after)
 
 
-def may_be_published(last_day: date, today: date, terms: Publication) -> bool:
+def may_be_published(last_day: date, on: date, terms: Publication) -> bool:
     """Whether the contract's start delay is over; roll-ups of a running period are live as its days are."""
-    return (today - last_day).days >= terms.start_delay or terms.start_delay == 0
+    return (on - last_day).days >= terms.start_delay or terms.start_delay == 0
 
 
 def step(published: Standing | None, content: str, state: State, terms: Publication) -> Step:

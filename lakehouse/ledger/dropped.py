@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -60,11 +59,3 @@ def of(settings: Settings, series: str, starts: Collection[date] | None = None) 
     found = store.read(path(settings), [item.name for item in fields(Dropped)], where, settings.storage_options)
     entries = [] if found is None else [Dropped(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.dropped_at, entry.period_start))
-
-
-def contents(settings: Settings, series: str, starts: Collection[date]) -> dict[date, set[str]]:
-    """Per period the digests of what was dropped."""
-    found: dict[date, set[str]] = defaultdict(set)
-    for entry in of(settings, series, starts):
-        found[entry.period_start].add(entry.content)
-    return found

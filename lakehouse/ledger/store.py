@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from datetime import date
 
 Where = Mapping[str, Collection[Any]]
-_PROPERTIES = {"delta.checkpointInterval": "100", "delta.checkpointPolicy": "classic", "delta.enableDeletionVectors": "false"}
+_PROPERTIES = {
+    "delta.checkpointInterval": "100",
+    "delta.checkpointPolicy": "classic",
+    "delta.enableDeletionVectors": "false",
+    "delta.dataSkippingNumIndexedCols": "-1",  # of every column: what is due is found by them, however many measures come before
+}
 _COMPACT_ABOVE_FILES = 64
 _REMEMBER_ROWS = 20_000
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.

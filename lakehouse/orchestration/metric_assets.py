@@ -52,8 +52,8 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         days = days_of_run(context)
         one = served.daily(settings, catalog, metric)
-        follows = publish.pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
-        if follows is not None:
+        follows = publish.pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
+        if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
         terms.remember(settings, one.metric, contract)
         done = publish.restate(settings, one, spark.session, days, _run(context), follows)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
@@ -100,7 +101,11 @@ class Replay:
         :raises RunFailedError: when a run fails; start the replay again when the reason is mended.
         """
         lived_through = self._lived_through()
+        before: date | None = lived_through
         for day in sorted(days):
+            if before is not None:
+                self._close_between(before, day)
+            before = max(day, before or day)
             self._settings.now = _end_of(day)
             with store.reusing_tables():
                 # What a stopped replay left to do must not be done under the clock of an earlier day.
@@ -158,6 +163,18 @@ class Replay:
             for rollup in one.rollups:
                 self._follow_days(one, rollup)
         return CaughtUp(touched, restated, causes)
+
+    def _close_between(self, before: date, day: date) -> None:
+        """Let the days pass on which nothing arrived: numbers become preliminary and final on them, too."""
+        for quiet in list(span(before, day))[1:-1]:
+            self._settings.now = _end_of(quiet)
+            with store.reusing_tables():
+                for metric in self._metrics:
+                    one = served.daily(self._settings, self._catalog, metric)
+                    if due := publish.due(self._settings, one):
+                        self.run(gold_key(metric.name), due)
+                    for rollup in one.rollups:
+                        self._follow_days(one, rollup)
 
     def _follow_days(self, daily: Series, rollup: Series) -> None:
         """Bring a roll-up up to date with its published days, and close what is due of it."""

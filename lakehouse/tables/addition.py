@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
 
-from lakehouse.ledger import dropped, store
-from lakehouse.tables import basis, candidates, gold, publish, silver
+from lakehouse.ledger import store
+from lakehouse.tables import basis, candidates, delta, gold, publish, silver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -102,18 +103,23 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
     spark, metric = session(), daily.metric
+    version = delta.version(settings, silver.path(settings, metric.source))
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     waiting = {held.start for held in candidates.held(settings, daily, published)}
     waiting |= publish.pending(settings, daily).days & published
     # Silver says another number of these for good: somebody refused it, or it became an adjustment.
-    waiting |= dropped.contents(settings, daily.name, published).keys() & published
+    waiting |= publish.refusals(settings, daily, rows, published).keys() & published
     waiting |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
     frames = [gold.silver_rows(spark, settings, metric, published - waiting)]
     frames += _as_published(settings, contract, spark, daily, rows, waiting)
     behind: DataFrame = frames[0]
     for frame in frames[1:]:
         behind = behind.unionByName(frame.select(behind.columns))
-    return gold.of_periods(behind, metric, periods)
+    found = gold.of_periods(behind, metric, periods)
+    if delta.version(settings, silver.path(settings, metric.source)) != version:
+        msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
+        raise CommitFailedError(msg)
+    return found
 
 
 def _as_published(

@@ -220,10 +220,8 @@ def _changed(table: DeltaTable, version: int) -> pa.Table | None:
     """The rows that a version took away or put there, with ``_net`` -1 or 1; None where its files are gone."""
     try:
         feed = changes.feed_of(table, version, version)
-    except Exception as error:
-        if "not found" in str(error):  # delta-rs has no class of its own for this
-            return None
-        raise
+    except changes.ForgottenFeedError:
+        return None
     content = [name for name in feed.column_names if name not in changes.NO_CONTENT]
     came = pc.is_in(feed["_change_type"], pa.array(changes.AFTER))
     place, none = pa.array(range(len(feed)), pa.int64()), pa.scalar(None, pa.int64())

@@ -130,6 +130,16 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     store.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
 
 
+def take_away(settings: Settings, series: Series, decided: Held) -> None:
+    """Take a candidate away that somebody decided on; one that was proposed for the period since stays.
+
+    :raises CommitFailedError: when another run writes here at this moment.
+    """
+    table = store.pinned(path(settings, series), settings.storage_options)
+    if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
+        store.replace(table, store.read_version(table, None, {series.by: []}), [decided.start])
+
+
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
     """The candidates that wait, by period."""
     where = None if starts is None else {series.by: starts}

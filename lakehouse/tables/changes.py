@@ -5,6 +5,7 @@ The feed of a replaced day names unchanged rows too: what was taken away and put
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from datetime import date  # noqa: TC003 (a NamedTuple's annotation)
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.ledger import commits
 from lakehouse.tables.schema import PROVENANCE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+#: What delta-rs says of a file that is not there; it has no class of its own for it.
+_GONE = re.compile("not found|no such file", re.IGNORECASE)
 #: The feed's words for a row as a commit left it; the others tell of it as it was.
 AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -34,9 +38,26 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
     return _net(feed.select([name for name in feed.column_names if name not in NO_CONTENT]), sign)
 
 
+class ForgottenFeedError(Exception):
+    """The log, or the files that it names, do not reach back to the versions that were asked for."""
+
+
 def feed_of(table: DeltaTable, first: int, last: int) -> pa.Table:
-    """The change feed of some versions; it is empty where they lie ahead of the table."""
-    return _plain(pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all()))
+    """The change feed of some versions; it is empty where they lie ahead of the table.
+
+    :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
+    """
+    if 0 <= first <= min(last, table.version()) and len(commits.history(table, first - 1)) <= table.version() - first:
+        msg = f"the log of {table.table_uri} tells of version {first} no more"  # delta-rs would answer that nothing was changed
+        raise ForgottenFeedError(msg)
+    try:
+        feed = pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all())
+    except Exception as error:
+        if _GONE.search(f"{error}") is None:
+            raise
+        msg = f"files of the change feed of {table.table_uri} are gone: {error}"
+        raise ForgottenFeedError(msg) from None
+    return _plain(feed)
 
 
 class Move(NamedTuple):

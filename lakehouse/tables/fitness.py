@@ -91,7 +91,11 @@ def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pendin
         made[-1 if version is None else version].add(start)
     stale: set[date] = set()
     for version, starts in made.items() if table is not None else ():
-        changed = changes.describe(table, version + 1, pending.silver_version)
+        try:
+            changed = changes.describe(table, version + 1, pending.silver_version)
+        except changes.ForgottenFeedError:
+            stale |= starts  # nobody can tell
+            continue
         stale |= starts & reach_ahead(changed, beside.metric.window)
     return sorted(stale)
 

@@ -35,8 +35,8 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
     """
     before = audited.read(settings, one, [period.start])
     held = _held(settings, one, period, revision)
-    standing, today = before.standings.get(period.start), settings.clock().date()
-    terms = one.metric.publication
+    standing, terms = before.standings.get(period.start), one.metric.publication
+    today = publishing.today(settings.clock(), terms)
     state = publishing.state_on(period.last, today, terms)
     step = publishing.step(standing, held.draft.content, state, terms)
     published: list[Revision] = []
@@ -55,7 +55,7 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
         why["input_versions"] = {f"silver/{one.metric.source}": {"version": draft.silver_version, "inputs": draft.inputs}}
         signed = audited.signature(settings, one, run, why, reason)
         published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
-    candidates.settle(settings, one, [period.start], {})
+    candidates.take_away(settings, one, held)
     publications.follow(settings, one.name, one.path(settings))
     return published[0] if published else None
 
@@ -68,7 +68,7 @@ def drop(settings: Settings, one: Series, period: Period, revision: int, by: str
     held = _held(settings, one, period, revision)
     entry = Dropped(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
     dropped.record(settings, entry)
-    candidates.settle(settings, one, [period.start], {})
+    again_on_conflict(candidates.take_away)(settings, one, held)
 
 
 def _held(settings: Settings, one: Series, period: Period, revision: int) -> Held:

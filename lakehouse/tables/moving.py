@@ -192,7 +192,7 @@ _CARRIED = (
 
 def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], terms: Publication, reason: Reason) -> list[Draft]:
     """What is to be published so that readers see these numbers; states move on by themselves (see ``publish.due``)."""
-    today, drafts = settings.clock().date(), []
+    today, drafts = publishing.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
         standing = before.standings.get(start)
         state = publishing.state_on(before.series.period(start).last, today, terms)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import store
+from lakehouse.ledger import redactions, store
 from lakehouse.tables import changes, frames, gold, silver, versions
 
 if TYPE_CHECKING:
@@ -41,11 +41,15 @@ def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collect
     """The numbers of those days that can be patched, as ``gold.numbers`` would compute them; the others are left out."""
     metric = before.series.metric
     since = _versions_of(before, days) if may_be_patched(metric) else {}
+    # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
+    masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
+    since = {day: version for day, version in since.items() if day not in masked}
     table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
     if not since or table is None:
         return {}
-    feed = changes.feed_of(table, min(since.values()) + 1, table.version()) if min(since.values()) < table.version() else None
-    if feed is None or not len(feed):
+    try:
+        feed = changes.feed_of(table, min(since.values()) + 1, table.version())
+    except changes.ForgottenFeedError:
         return {}
     own = {day: rows for day, rows in store.split(feed, "event_date").items() if day in since}
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in own.items()}
@@ -64,7 +68,8 @@ def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collect
     for day in small:
         published = before.latest[day]
         values = _added(metric, published, sides[0].get(day), sides[1].get(day))
-        patched[day] = _as_table(metric, values, published.schema) if values else nothing
+        if all(own[-1] >= 0 for own in values.values()):
+            patched[day] = _as_table(metric, values, published.schema) if values else nothing
     return patched
 
 

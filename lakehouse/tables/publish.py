@@ -25,7 +25,7 @@ from lakehouse.tables.revisions import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -59,7 +59,13 @@ def pending(settings: Settings, one: Series) -> PendingRestatement:
     since = done + 1 if done <= version else 0
     causes: dict[date, Counter[str]] = defaultdict(Counter)
     keys: dict[date, list[str]] = defaultdict(list)
-    for move in changes.moves(table, since, version):
+    try:
+        moves = changes.moves(table, since, version)
+    except changes.ForgottenFeedError:  # so every day may be another one; equal content makes no revision
+        known = series.partitions(settings, silver.path(settings, one.metric.source), "event_date")
+        known = reach_ahead(known, one.metric.window) | series.partitions(settings, one.path(settings), one.by)
+        return PendingRestatement({}, frozenset(known), version, since)
+    for move in moves:
         causes[move.day][move.what] += 1
         if len(keys[move.day]) < _SAMPLE:
             keys[move.day].append(move.key)
@@ -68,11 +74,15 @@ def pending(settings: Settings, one: Series) -> PendingRestatement:
 
 def due(settings: Settings, one: Series) -> list[date]:
     """The days whose number is to change its state by now, or whose start delay is over; no JVM."""
-    today, terms = settings.clock().date(), one.metric.publication
+    terms = one.metric.publication
+    today = publishing.today(settings.clock(), terms)
     days = set(series.due(settings, one, today))
     if terms.start_delay:
-        waited = series.partitions(settings, silver.path(settings, one.metric.source), "event_date")
+        waited = reach_ahead(
+            series.partitions(settings, silver.path(settings, one.metric.source), "event_date"), one.metric.window
+        )
         waited -= series.partitions(settings, one.path(settings), one.by)
+        waited -= {entry.period_start for entry in dropped.of(settings, one.name)}
         days |= {day for day in waited if publishing.may_be_published(day, today, terms)}
     return sorted(days)
 
@@ -118,7 +128,7 @@ def _publish_days(
     run: Run,
     follows: PendingRestatement | None,
 ) -> Published:
-    today, source = settings.clock().date(), one.metric.source
+    today, source = publishing.today(settings.clock(), one.metric.publication), one.metric.source
     days = [day for day in days if publishing.may_be_published(day, today, one.metric.publication)]
     before = audited.read(settings, one, days)  # before silver is read
     made_from = basis.of_silver(settings, source)
@@ -195,8 +205,9 @@ def _drafts(
 ) -> list[Draft]:
     """What is to be published of some numbers: new content, or a new state."""
     metric, standings = before.series.metric, before.standings
-    today, terms = settings.clock().date(), metric.publication
-    refused = dropped.contents(settings, before.series.name, list(numbers)) if numbers else {}
+    terms = metric.publication
+    today = publishing.today(settings.clock(), terms)
+    refused = refusals(settings, before.series, before.existing, list(numbers)) if numbers else {}
     drafted, stands = {}, set()
     for day, rows in sorted(numbers.items()):
         standing, state = standings.get(day), publishing.state_on(day, today, terms)
@@ -244,6 +255,24 @@ def _drafts(
     return [_as_made(before, draft) if draft.start in stands else draft for draft in drafts]
 
 
+def refusals(settings: Settings, one: Series, existing: pa.Table | None, starts: Collection[date]) -> dict[date, set[str]]:
+    """Per period the digests of the numbers that were refused since its content was published last.
+
+    :param existing: all rows of these periods.
+    """
+    changed: dict[date, datetime] = {}
+    names = [one.by, "revision", "is_latest", "adjustment", "published_at", "restated_on"]
+    for row in [] if existing is None else existing.select(names).to_pylist():
+        content = row["restated_on"] or (row["published_at"] if row["revision"] == 1 or row["adjustment"] else None)
+        if content is not None and (row[one.by] not in changed or content > changed[row[one.by]]):
+            changed[row[one.by]] = content
+    found: dict[date, set[str]] = defaultdict(set)
+    for entry in dropped.of(settings, one.name, starts):
+        if entry.period_start not in changed or entry.dropped_at >= changed[entry.period_start]:
+            found[entry.period_start].add(entry.content)
+    return dict(found)
+
+
 def _as_made(before: Read, draft: Draft) -> Draft:
     """A number that stands although silver says another one: it is made from what it was made from."""
     if before.existing is None:
@@ -253,7 +282,10 @@ def _as_made(before: Read, draft: Draft) -> Draft:
     return replace(draft, **{name: made[name] for name in _BASIS})
 
 
-_BASIS = ("undecided_rows", "known_through", "inputs", "inputs_without", "silver_version")
+_BASIS = (
+    *("undecided_rows", "known_through", "inputs", "inputs_without", "silver_version"),
+    *("code_version", "contract_version"),
+)
 _WORDS = {
     "inserted": "arrived late",
     "corrected": "corrected",

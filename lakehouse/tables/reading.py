@@ -83,6 +83,9 @@ def version(settings: Settings, one: Series, period: Period, asked: Asked) -> An
 
     :raises UnknownVersionError: where there is none; its text says which there are.
     """
+    if asked.series is not None and (asked.series, asked.period) != (one.name, period.name):
+        msg = f"{asked.text} is a version of {asked.series} for {asked.period}, and not of {one.name} for {period.name}"
+        raise UnknownVersionError(msg)
     found = history(settings, one, [period.start]).get(period.start, [])
     if not found:
         msg = f"nothing of {one.name} has been published for {period.name}"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
 
+_SHOWN = 5
+
 
 @dataclass(frozen=True)
 class PendingPeriods:
@@ -61,7 +63,10 @@ def pending(settings: Settings, daily: Series, rollup: Series) -> PendingPeriods
 
 def due(settings: Settings, rollup: Series) -> list[Period]:
     """The periods whose number is to change its state by now; no JVM."""
-    return [rollup.period(start) for start in series.due(settings, rollup, settings.clock().date())]
+    return [
+        rollup.period(start)
+        for start in series.due(settings, rollup, publishing.today(settings.clock(), rollup.metric.publication))
+    ]
 
 
 @audited.reusing_tables
@@ -123,7 +128,8 @@ def _publish_periods(
         return Published()
     booked = addition.booked_in(settings, daily, rollup, periods)
     found = addition.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
-    today, terms, standings = settings.clock().date(), rollup.metric.publication, before.standings
+    terms, standings = rollup.metric.publication, before.standings
+    today = publishing.today(settings.clock(), terms)
     drafts = []
     for period, number in found.items():
         standing, state = standings.get(period.start), publishing.state_on(period.last, today, terms)
@@ -131,7 +137,8 @@ def _publish_periods(
         if step is Step.NOTHING:
             continue
         own = addition.latest_days(rows, daily, period)
-        reason = publishing.reason_for(step, standing, _reason(own, standing, run), {})
+        anew = _anew(before.existing, rollup, period, own)
+        reason = publishing.reason_for(step, standing, _reason(anew, standing, run), {})
         drafts.append(
             Draft(
                 start=period.start,
@@ -139,7 +146,7 @@ def _publish_periods(
                 state=max(state, standing.state, key=lambda one: one.rank) if standing else state,
                 step=step,
                 reason=reason,
-                explanation=run.explanation or f"{reason.value}: {_told(before.existing, rollup, period, own)}",
+                explanation=run.explanation or f"{reason.value}: {_told(anew)}",
                 undecided_rows=sum(dict(zip(own["period"].to_pylist(), own["undecided_rows"].to_pylist())).values()),
                 known_through=pc.max(own["known_through"]).as_py(),
                 made_from=json.dumps(_made_from(own, daily, booked.get(period)), sort_keys=True),
@@ -170,25 +177,30 @@ def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[st
     return days | ({"adjustments": names} if names else {})
 
 
-def _reason(own: pa.Table, standing: publishing.Standing | None, run: Run) -> Reason | None:
-    """The gravest reason for which one of its days was published."""
-    if standing is None or run.said is not None:
+def _reason(anew: pa.Table, standing: publishing.Standing | None, run: Run) -> Reason | None:
+    """The gravest reason for which one of the days that are others now was published."""
+    if standing is None or run.said is not None or not len(anew):
         return run.said
-    there = {Reason(text) for text in pc.unique(own["reason"]).to_pylist()}
-    return next((reason for reason in GRAVEST if reason in there), Reason.LATE_DATA)
+    there = {Reason(text) for text in pc.unique(anew["reason"]).to_pylist()}
+    return next((reason for reason in (*GRAVEST, Reason.INITIAL) if reason in there), Reason.LATE_DATA)
 
 
-def _told(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> str:
-    """Which days are others than the newest revision was made from."""
+def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:
+    """The rows of the days that are of other revisions than the newest number was made from."""
     earlier: dict[str, Any] = {}
     if existing is not None:
         newest = existing.filter(
             pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
         )
         earlier = json.loads(newest["made_from"][0].as_py() or "{}") if len(newest) else {}
-    named = sorted(set(zip(own["period"].to_pylist(), own["revision"].to_pylist())))
-    changed = [day for day, number in named if earlier.get(day) != f"r{number}"]
-    shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")  # noqa: PLR2004
+    named = zip(own["period"].to_pylist(), own["revision"].to_pylist())
+    return own.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
+
+
+def _told(anew: pa.Table) -> str:
+    """Which days are others than the newest revision was made from."""
+    changed = sorted(set(anew["period"].to_pylist()))
+    shown = ", ".join(changed[:_SHOWN]) + (f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else "")
     return f"made from {shown} anew" if changed else "made anew"
 
 

@@ -33,7 +33,7 @@ def test_dataset_versions() -> None:
 @given(st.sampled_from(["revenue", "revenue_v2", "revenue_weekly"]), st.integers(1, 999), st.none() | st.integers(1, 99))
 def test_names_as_the_tables_write_them(series: str, revision: int, adjustment: int | None) -> None:
     name = f"{VersionName(series, '2024-11-07', revision, adjustment)}"
-    assert parse(name) == Asked(By.REVISION, name, revision=revision, adjustment=adjustment, period="2024-11-07")
+    assert parse(name) == Asked(By.REVISION, name, revision=revision, adjustment=adjustment, period="2024-11-07", series=series)
 
 
 @given(st.dates(date(1, 1, 1), date(9999, 12, 31)))
