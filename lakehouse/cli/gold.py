@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakehouse.cli import asking
-from lakehouse.cli.console import errors, out
+from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -95,7 +95,7 @@ def history(metric: Metric, period: PeriodName, as_json: AsJson = False) -> None
         for name, sides in moved.items():
             out.print(f"    {name}: {_told(sides)}", soft_wrap=True)
         if version.said.get("undecided_rows"):
-            out.print(f"    {version.said['undecided_rows']:,} rows undecided", style="yellow", soft_wrap=True)
+            out.print(f"    {counted(version.said['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
 
 
 @app.command()
@@ -209,7 +209,7 @@ def _print_origin(found: Version) -> None:
         out.print(f"  made from {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
     out.print(f"  by run {said['run_id']}, code {said['code_version']}, contract {said['contract_version']}", soft_wrap=True)
     if said.get("undecided_rows"):
-        out.print(f"  {said['undecided_rows']:,} rows undecided", style="yellow")
+        out.print(f"  {counted(said['undecided_rows'])} undecided", style="yellow")
     if said.get("signed_off_by"):
         out.print(f"  signed off by {said['signed_off_by']}: {said['sign_off_reason']}", soft_wrap=True)
 
