@@ -78,7 +78,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(5400)
 def test_killed_after_every_commit(tmp_path: Path) -> None:
     lakes = {}
     for name in ("killed", "unkilled"):
@@ -97,7 +97,7 @@ def test_killed_after_every_commit(tmp_path: Path) -> None:
         again = command[0] == "rebuild"
         while (code := _run(lakes["killed"], ["-c", KILLED_AFTER_A_COMMIT, *command], 1 + again * kills[-1])) == -signal.SIGKILL:
             kills[-1] += 1
-            assert kills[-1] < 40
+            assert kills[-1] < 120
             assert not again or _run(lakes["killed"], ["-m", "lakehouse", *command]) == 0
         assert code == 0
     assert kills[0] >= 16
