@@ -15,7 +15,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.ledger import store
-from lakehouse.tables import gold, silver
+from lakehouse.tables import silver
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -61,6 +61,6 @@ def digest(rows: list[tuple[str | None, ...]]) -> str:
 
 
 def gold_daily(settings: Settings) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
-    rows = store.read(gold.path(settings, "earthquakes_daily"), None, {"is_latest": [True]})
+    rows = store.read(settings.table("gold", "earthquakes_daily"), None, {"is_latest": [True]})
     found = [] if rows is None else [row for row in rows.to_pylist() if row["row_count"]]
     return {row["event_date"]: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for row in found}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import errors
+from lakehouse.cli.console import deployment, errors
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,15 +19,9 @@ if TYPE_CHECKING:
     from lakehouse.tables.series import Series
 
 DAY = ["%Y-%m-%d"]
-
-
-def deployment() -> tuple[Settings, Catalog]:
-    """The settings and all contracts."""
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.settings import Settings  # noqa: PLC0415
-
-    settings = Settings()
-    return settings, load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+Metric = Annotated[str, typer.Argument(help="The name of a metric contract.")]
+PeriodName = Annotated[str, typer.Argument(metavar="PERIOD", help="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
@@ -74,6 +69,27 @@ def period_of(metric: MetricContract, text: str) -> Period:
         return periods.parse(text, metric.publication.fiscal_year_starts)
     except periods.UnknownPeriodError as problem:
         raise typer.BadParameter(str(problem)) from None
+
+
+@dataclass(frozen=True)
+class About:
+    """The published numbers that a command is about."""
+
+    settings: Settings
+    catalog: Catalog
+    series: Series
+    period: Period
+
+
+def about(metric: str, period: str) -> About:
+    """What a metric and a period mean: the table as readers see it.
+
+    :raises typer.Exit: for a metric that no contract describes.
+    :raises typer.BadParameter: for a text that names no period, or one that the metric is not published for.
+    """
+    settings, catalog, contract = metric_named(metric)
+    wanted = period_of(contract, period)
+    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted)
 
 
 def asked_for(text: str) -> Asked:

@@ -18,16 +18,21 @@ out = Console(highlight=False, emoji=False, markup=False)
 errors = Console(stderr=True, emoji=False, markup=False)
 
 
+def deployment(landing: Path | None = None) -> tuple[Settings, Catalog]:
+    """The settings and all contracts."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings() if landing is None else Settings(landing=str(landing))
+    return settings, load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+
+
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
     """The settings and the contracts, among them the one of ``source``.
 
     :raises typer.Exit: for a source that no contract describes.
     """
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.settings import Settings  # noqa: PLC0415
-
-    settings = Settings() if landing is None else Settings(landing=str(landing))
-    catalog = load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+    settings, catalog = deployment(landing)
     if source not in catalog.sources:
         known = ", ".join(sorted(catalog.sources)) or "none"
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")

@@ -13,40 +13,30 @@ from lakehouse.cli import asking
 from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.contracts import Catalog
     from lakehouse.domain.comparison import Sides
-    from lakehouse.domain.periods import Period
-    from lakehouse.settings import Settings
     from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
 
 app = typer.Typer(help="Published numbers: which they are, which they were, and why.", no_args_is_help=True)
-
-Metric = Annotated[str, typer.Argument(help="The name of a metric contract.")]
-PeriodName = Annotated[str, typer.Argument(metavar="PERIOD", help="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def show(
-    metric: Metric,
-    period: PeriodName,
+    metric: asking.Metric,
+    period: asking.PeriodName,
     version: Annotated[str, typer.Option(help="latest, final, first, r3, a time, v2, or a version name.")] = "latest",
     known_at: Annotated[
         str | None, typer.Option(help="What had arrived by this time says, published or not; starts Spark.")
     ] = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show one version of a period's number, with its state and where it comes from."""
     from lakehouse.tables import reading  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog, contract = asking.metric_named(metric)
-    wanted = asking.period_of(contract, period)
-    one = asking.series_of(settings, catalog, contract, wanted.kind)
+    of = asking.about(metric, period)
     if known_at is not None:
-        _show_known(settings, catalog, one, wanted, asking.moment(known_at), as_json=as_json)
+        _show_known(of, asking.moment(known_at), as_json=as_json)
         return
-    answer = reading.version(settings, one, wanted, asking.asked_for(version))
+    answer = reading.version(of.settings, of.series, of.period, asking.asked_for(version))
     if as_json:
         out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
         return
@@ -64,19 +54,17 @@ def show(
 
 
 @app.command()
-def history(metric: Metric, period: PeriodName, as_json: AsJson = False) -> None:  # noqa: FBT002
+def history(metric: asking.Metric, period: asking.PeriodName, as_json: asking.AsJson = False) -> None:  # noqa: FBT002
     """Show every revision of a period: what it moved, by how much, why, and how many rows were behind it."""
     from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
     from lakehouse.tables import reading  # noqa: PLC0415
 
-    settings, catalog, contract = asking.metric_named(metric)
-    wanted = asking.period_of(contract, period)
-    one = asking.series_of(settings, catalog, contract, wanted.kind)
-    known = reading.history(settings, one, [wanted.start]).get(wanted.start, [])
+    of = asking.about(metric, period)
+    known = reading.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
     if not known:
-        msg = f"nothing of {one.name} has been published for {wanted.name}"
+        msg = f"nothing of {of.series.name} has been published for {of.period.name}"
         raise UnknownVersionError(msg)
-    for version, moved in zip(known, reading.moved(one, known)):
+    for version, moved in zip(known, reading.moved(of.series, known)):
         if as_json:
             told = {name: _sides(sides) for name, sides in moved.items()}
             out.print(json.dumps(_as_json(version) | {"moved": told}, default=str), soft_wrap=True)
@@ -99,24 +87,22 @@ def history(metric: Metric, period: PeriodName, as_json: AsJson = False) -> None
 
 
 @app.command()
-def compare(metric: Metric, period: PeriodName, a: str, b: str, as_json: AsJson = False) -> None:  # noqa: FBT002
+def compare(metric: asking.Metric, period: asking.PeriodName, a: str, b: str, as_json: asking.AsJson = False) -> None:  # noqa: FBT002
     """Show two versions of a period side by side."""
     from lakehouse.serving import reports  # noqa: PLC0415
     from lakehouse.tables import reading  # noqa: PLC0415
 
-    settings, catalog, contract = asking.metric_named(metric)
-    wanted = asking.period_of(contract, period)
-    one = asking.series_of(settings, catalog, contract, wanted.kind)
-    sides = [reading.version(settings, one, wanted, asking.asked_for(text)).version for text in (a, b)]
-    before, after = ({wanted.start: side} for side in sides)
-    known = reading.history(settings, one, [wanted.start])
-    found = reading.comparison(one, before, after, (sides[0].name, sides[1].name), settings.clock(), known=known)
+    of = asking.about(metric, period)
+    sides = [reading.version(of.settings, of.series, of.period, asking.asked_for(text)).version for text in (a, b)]
+    before, after = ({of.period.start: side} for side in sides)
+    known = reading.history(of.settings, of.series, [of.period.start])
+    found = reading.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
     out.print(reports.as_json(found) if as_json else reports.as_terminal(found), soft_wrap=as_json)
 
 
 @app.command()
 def diff(
-    metric: Metric,
+    metric: asking.Metric,
     from_version: Annotated[str, typer.Option("--from", help="first, final, a time, v1, ...")] = "first",
     to_version: Annotated[str, typer.Option("--to", help="The other version.")] = "latest",
     start_date: Annotated[datetime | None, typer.Option(formats=asking.DAY, help="The first day; default: all.")] = None,
@@ -124,7 +110,7 @@ def diff(
     by: Annotated[str, typer.Option(help="day, or a roll-up of the metric such as month.")] = "day",
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Report how two versions of many periods differ."""
     from lakehouse.domain.periods import Kind  # noqa: PLC0415
@@ -156,21 +142,22 @@ def diff(
         out.print(reports.as_terminal(found))
 
 
-def _show_known(settings: Settings, catalog: Catalog, one: Series, period: Period, when: datetime, *, as_json: bool) -> None:
+def _show_known(of: asking.About, when: datetime, *, as_json: bool) -> None:
     """What arrivals up to a time say about a day, made again from Bronze."""
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.tables import reproduce  # noqa: PLC0415
 
+    period = of.period
     if period.last != period.start:
         msg = "--known-at is answered for days; add them up, or ask for a longer period as it was published (--version)"
         raise typer.BadParameter(msg)
     with errors.status("making it again from Bronze"):
-        found = reproduce.known_at(settings, catalog, one.metric, [period.start], when, LakeSpark().session)
+        found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [period.start], when, LakeSpark().session)
     rows = found[period.start].to_pylist() if period.start in found else []
     if as_json:
         out.print(json.dumps({"period": period.name, "known_at": when, "rows": rows}, default=str), soft_wrap=True)
         return
-    out.print(f"{one.name} {period.name}, as known at {when:%Y-%m-%d %H:%M} UTC", style="bold", soft_wrap=True)
+    out.print(f"{of.series.name} {period.name}, as known at {when:%Y-%m-%d %H:%M} UTC", style="bold", soft_wrap=True)
     for row in rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
     if not rows:
@@ -220,10 +207,3 @@ def _sides(sides: Sides) -> dict[str, object]:
 
 def _as_json(version: Version) -> dict[str, Any]:
     return {name: value for name, value in version.said.items() if value is not None} | {"rows": version.rows}
-
-
-def series_for(metric: str, period: str) -> tuple[Any, Series, Any]:
-    """The settings, the series and the period that a command is about."""
-    settings, catalog, contract = asking.metric_named(metric)
-    wanted = asking.period_of(contract, period)
-    return settings, asking.series_of(settings, catalog, contract, wanted.kind), wanted

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli import asking
-from lakehouse.cli.console import out
-from lakehouse.cli.gold import AsJson, Metric, PeriodName, series_for
+from lakehouse.cli.console import deployment, out
 
 if TYPE_CHECKING:
     from lakehouse.tables.candidates import Held
@@ -29,13 +28,13 @@ Reason = Annotated[str, typer.Option(help="Why.")]
 
 def held(
     metric: Annotated[str | None, typer.Argument(help="One metric; default: all.")] = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """List the numbers that failed a check: readers do not see them until somebody signs them off."""
     from lakehouse.domain.periods import Kind  # noqa: PLC0415
     from lakehouse.tables import candidates  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = asking.metric_named(metric)[:2] if metric else asking.deployment()
+    settings, catalog = asking.metric_named(metric)[:2] if metric else deployment()
     count = 0
     for one_metric in [catalog.metrics[metric]] if metric else catalog.metrics.values():
         daily = asking.series_of(settings, catalog, one_metric, Kind.DAY)
@@ -47,27 +46,27 @@ def held(
         out.print("Nothing is held.")
 
 
-def publish(metric: Metric, period: PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+def publish(metric: asking.Metric, period: asking.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Sign a held number off: readers see it from now on, with your name and reason."""
     from lakehouse.tables import holds  # noqa: PLC0415
     from lakehouse.tables.audited import Run  # noqa: PLC0415
 
-    settings, one, wanted = series_for(metric, period)
+    of = asking.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
-    done = holds.sign_off(settings, one, wanted, revision, run, reason)
+    done = holds.sign_off(of.settings, of.series, of.period, revision, run, reason)
     if done is None:
-        out.print(f"{one.name} says so already for {wanted.name}; nothing was published.", soft_wrap=True)
+        out.print(f"{of.series.name} says so already for {of.period.name}; nothing was published.", soft_wrap=True)
     else:
         out.print(f"{done.name} is published, {done.state.value}, signed off by {by}.", soft_wrap=True)
 
 
-def drop(metric: Metric, period: PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+def drop(metric: asking.Metric, period: asking.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Refuse a held number: the published one stands, and the same number is not proposed again."""
     from lakehouse.tables import holds  # noqa: PLC0415
 
-    settings, one, wanted = series_for(metric, period)
-    holds.drop(settings, one, wanted, revision, by, reason)
-    out.print(f"r{revision} of {one.name} for {wanted.name} is dropped; the published number stands.", soft_wrap=True)
+    of = asking.about(metric, period)
+    holds.drop(of.settings, of.series, of.period, revision, by, reason)
+    out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
 
 
 def _print(one: Series, waiting: Held, *, as_json: bool) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli import asking
-from lakehouse.cli.console import catalog_with, counted, errors, out
+from lakehouse.cli.console import catalog_with, counted, deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -59,7 +58,7 @@ def impact(
 
 def _only_source() -> str:
     """:raises typer.BadParameter: where there are several."""
-    _, catalog = asking.deployment()
+    _, catalog = deployment()
     if len(catalog.sources) != 1:
         msg = f"say which source is meant: {', '.join(sorted(catalog.sources))}"
         raise typer.BadParameter(msg)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lakehouse.cli.asking import deployment
-from lakehouse.cli.console import errors, out
+from lakehouse.cli.console import deployment, errors, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from lakehouse.cli import asking
-from lakehouse.cli.console import counted, errors, out
+from lakehouse.cli.console import counted, deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -38,16 +38,13 @@ def reproduce(
         period, revision, adjustment = name.period, name.revision, name.adjustment
     if period is None or revision is None:
         _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.settings import Settings  # noqa: PLC0415
     from lakehouse.tables import reproduce as tables  # noqa: PLC0415
     from lakehouse.tables.again import ReproduceError  # noqa: PLC0415
     from lakehouse.tables.terms import ForgottenContractError  # noqa: PLC0415
 
-    settings = Settings()
-    catalog = load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+    settings, catalog = deployment()
     try:
         series = _series(catalog, metric if name is None else name.series, period)
         start = parse(period, series.metric.publication.fiscal_year_starts).start

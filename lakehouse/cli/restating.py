@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.cli.console import errors, out
+from lakehouse.domain.days import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,5 +51,4 @@ def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
 
 
 def _listed(days: Sequence[str]) -> str:
-    more = f" and {len(days) - _SHOWN} more days" if len(days) > _SHOWN else ""
-    return ", ".join(days[:_SHOWN]) + more
+    return listed(days, _SHOWN, " days")

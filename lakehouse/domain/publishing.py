@@ -85,6 +85,12 @@ def state_on(last_day: date, on: date, terms: Publication) -> State:
     return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
 
 
+def state_of(published: Standing | None, last_day: date, on: date, terms: Publication) -> State:
+    """The state that a number for a period is published in: that of the day, and never one behind the newest number's."""
+    state = state_on(last_day, on, terms)
+    return max(state, published.state, key=lambda one: one.rank) if published else state
+
+
 def next_change(last_day: date, state: State, terms: Publication) -> date | None:
     """The day on which a number in ``state`` is to be published in its next state; None for a final one."""
     if state is State.FINAL:

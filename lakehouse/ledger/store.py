@@ -1,4 +1,4 @@
-"""Reading and appending Delta tables through delta-rs. Other modules say what is in them."""
+"""Reading and writing Delta tables through delta-rs. Other modules say what is in them."""
 
 from __future__ import annotations
 
@@ -290,15 +290,25 @@ def replace(
     """
     (column,) = table.metadata().partition_columns
     predicate = f"{column} IN ({', '.join(repr(one.isoformat()) for one in sorted(partitions))})"
-    said = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
-    moved = None if transaction is None else [Transaction(*transaction)]
-    properties = CommitProperties(custom_metadata=said, app_transactions=moved)
+    properties = _properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
     there = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == there else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
     return True
+
+
+def remark(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
+    """Say something in a commit without rows, and move a transaction on with it: see :func:`replace`."""
+    nothing = pa.schema(table.schema().to_arrow()).empty_table()
+    write_deltalake(table, nothing, mode="append", commit_properties=_properties(why, transaction))
+
+
+def _properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None) -> CommitProperties:
+    said = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
+    moved = None if transaction is None else [Transaction(*transaction)]
+    return CommitProperties(custom_metadata=said, app_transactions=moved)
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:

@@ -202,8 +202,8 @@ class Replay:
             error = failure.step_failure_data.error
             cause = error.cause if error and error.cause else error
             reason = (cause.message if cause else "unknown").strip().splitlines()[0]
-            span = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]}"
-            msg = f"{key.to_user_string()} failed for {span}: {reason}"
+            about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]}"
+            msg = f"{key.to_user_string()} failed for {about}: {reason}"
             raise RunFailedError(msg)
         return [
             date.fromisoformat(event.partition or "")

@@ -1,4 +1,6 @@
-"""What starts runs by itself: files in landing start bronze, decisions silver, changes of silver gold; what was left, again.
+"""What starts runs by itself: files start bronze, decisions silver, changed silver gold, published days roll-ups; and again.
+
+What was left behind is announced again; what is due by the calendar is started in ``closing``.
 
 All read through delta-rs and start no JVM. Silver needs no sensor: its policy follows ``arrivals`` (see
 ``source_assets``).
@@ -6,7 +8,8 @@ All read through delta-rs and start no JVM. Silver needs no sensor: its policy f
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 
 import dagster as dg
@@ -123,71 +126,68 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
     return sense
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """What one run has to be about: the first days of its partitions, the tag that tells what it answers."""
+
+    starts: Collection[date]
+    tag: dict[str, str]
+
+
 def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
     """Runs silver for exactly the days that a decision or a redaction concerns."""
     source = contract.dataset
-    key = dg.AssetKey(["silver", source])
 
-    @dg.sensor(
-        name=f"stewards_{source}",
-        target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Decisions and redactions start silver/{source} for the days they concern.",
-    )
-    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def look() -> _Waiting:
         waiting = progress.pending_by_hand(settings, source)
-        if not waiting:
-            return dg.SkipReason("no decision waits for silver")
-        tag = {DECIDED_TAG: f"{source}:{_short_hash('|'.join(sorted(set().union(*waiting.values()))))}"}
-        given_up = "{} runs have failed for these decisions; look at the newest and start it again"
-        return _one_run(context.instance, key, waiting, tag, given_up)
+        return _Waiting(waiting, {DECIDED_TAG: f"{source}:{_short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
-    return sense
+    return _sensor_of_one_run(
+        settings,
+        f"stewards_{source}",
+        dg.AssetKey(["silver", source]),
+        f"Decisions and redactions start silver/{source} for the days they concern.",
+        look,
+        nothing="no decision waits for silver",
+        what="decisions",
+    )
 
 
 def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
     """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
-    key = gold_key(metric.name)
 
-    @dg.sensor(
-        name=f"restate_{metric.name}",
-        target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
-    )
-    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def look() -> _Waiting:
         pending = publish.pending(settings, served.daily(settings, catalog, metric))
-        if not pending.days:
-            return dg.SkipReason("gold follows silver")
-        tag = {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"}
-        given_up = "{} runs have failed for these days; look at the newest and start it again"
-        return _one_run(context.instance, key, pending.days, tag, given_up)
+        return _Waiting(pending.days, {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"})
 
-    return sense
+    return _sensor_of_one_run(
+        settings,
+        f"restate_{metric.name}",
+        gold_key(metric.name),
+        f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
+        look,
+        nothing="gold follows silver",
+        what="days",
+    )
 
 
 def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
     """Runs a roll-up for exactly the periods whose days were published anew."""
-    key = gold_key(rollup.name)
 
-    @dg.sensor(
-        name=f"restate_{rollup.name}",
-        target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
-    )
-    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def look() -> _Waiting:
         pending = rollups.pending(settings, served.daily(settings, catalog, metric), rollup)
-        if not pending.periods:
-            return dg.SkipReason(f"{rollup.name} follows its days")
-        tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
-        given_up = "{} runs have failed for these periods; look at the newest and start it again"
-        return _one_run(context.instance, key, [period.start for period in pending.periods], tag, given_up)
+        starts = [period.start for period in pending.periods]
+        return _Waiting(starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"})
 
-    return sense
+    return _sensor_of_one_run(
+        settings,
+        f"restate_{rollup.name}",
+        gold_key(rollup.name),
+        f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
+        look,
+        nothing=f"{rollup.name} follows its days",
+        what="periods",
+    )
 
 
 def automation(catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
@@ -224,14 +224,34 @@ def _next_attempt(instance: dg.DagsterInstance, tag: dict[str, str], given_up: s
     return f"{cause}:{len(earlier)}", reason
 
 
-def _one_run(
-    instance: dg.DagsterInstance, key: dg.AssetKey, days: Collection[date], tag: dict[str, str], given_up: str
-) -> dg.RunRequest | dg.SkipReason:
-    """The one run for all of some days, however scattered, or why there must be none now; see :func:`_next_attempt`."""
-    run_key, reason = _next_attempt(instance, tag, given_up)
-    if reason:
-        return dg.SkipReason(reason)
-    return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags={**tags_for(days), **tag})
+def _sensor_of_one_run(
+    settings: Settings, name: str, key: dg.AssetKey, description: str, look: Callable[[], _Waiting], *, nothing: str, what: str
+) -> dg.SensorDefinition:
+    """A sensor that asks for one run of an asset about all that waits, however scattered.
+
+    :param nothing: what it says where nothing waits.
+    :param what: a word for what the runs are about.
+    """
+
+    @dg.sensor(
+        name=name,
+        target=dg.AssetSelection.assets(key),
+        minimum_interval_seconds=settings.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=description,
+    )
+    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        waiting = look()
+        if not waiting.starts:
+            return dg.SkipReason(nothing)
+        given_up = f"{{}} runs have failed for these {what}; look at the newest and start it again"
+        run_key, reason = _next_attempt(context.instance, waiting.tag, given_up)
+        if reason:
+            return dg.SkipReason(reason)
+        tags = {**tags_for(waiting.starts), **waiting.tag}
+        return dg.RunRequest(run_key=run_key, asset_selection=[key], asset_check_keys=[], tags=tags)
+
+    return sense
 
 
 def _requests_or_reasons(

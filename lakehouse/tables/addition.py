@@ -88,7 +88,7 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     sums = sums.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else sums
     types = {item.name: item.type for item in days.schema}
     found = {name: sums[name] for name in metric.grain}
-    for name in rollup.content[len(metric.grain) :]:
+    for name in rollup.numbers:
         found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
     return pa.table(found)
 
@@ -169,5 +169,6 @@ def _booked_in(rows: pa.Table, period: Period) -> pa.Table:
 
 
 def latest_days(rows: pa.Table, daily: Series, period: Period) -> pa.Table:
+    """The newest revisions of a period's days, in the order of the days and the grain."""
     own = pc.and_(rows["is_latest"], pc.is_in(rows[daily.by], pa.array(period.days, pa.date32())))
     return rows.filter(own).sort_by([(name, "ascending") for name in [daily.by, *daily.metric.grain]])

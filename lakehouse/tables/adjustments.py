@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.tables.series import Series
 
 #: Python's own context would round what has more than 28 digits.
-_EXACT = Context(prec=100, traps=[Inexact])
+EXACT = Context(prec=100, traps=[Inexact])
 
 
 def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
@@ -26,8 +26,8 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
     :param published: all rows of the period: its newest revision and its adjustments.
     :returns: rows like ``restated``, of the grain that differ; one of zeros where none does.
     """
-    names = _numbers(series)
-    with localcontext(_EXACT):
+    names = series.numbers
+    with localcontext(EXACT):
         before = booked(series, published)
         after = _sums(series, restated)
         differences = {
@@ -43,20 +43,16 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
 def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], list[Any]]:
     """Per row of the grain the newest number with its adjustments, in the order of measures and row_count."""
     if published is None:
-        return defaultdict(lambda: [0 for _ in _numbers(series)])
+        return defaultdict(lambda: [0 for _ in series.numbers])
     newest = pc.max(published["revision"])  # of earlier ones the adjustments are in a later number
     return _sums(series, published.filter(pc.equal(published["revision"], newest)))
 
 
 def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:
-    names, grain = _numbers(series), series.metric.grain
+    names, grain = series.numbers, series.metric.grain
     sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0 for _ in names])
     for row in rows.select([*grain, *names]).to_pylist():
         values = sums[tuple(row[name] for name in grain)]
         for position, name in enumerate(names):
             values[position] += row[name] or 0
     return sums
-
-
-def _numbers(series: Series) -> list[str]:
-    return [*(measure.name for measure in series.metric.measures), "row_count"]

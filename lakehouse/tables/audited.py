@@ -8,8 +8,8 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake.exceptions import CommitFailedError
@@ -21,7 +21,7 @@ from lakehouse.tables import candidates, gold_checks, revisions, series, version
 from lakehouse.tables.revisions import Draft, Revision, Signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
     import pyarrow as pa
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lakehouse.tables.outcome import Outcome
     from lakehouse.tables.series import Series
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 _ATTEMPTS = 20
 #: A conflict with another writer is answered by making everything again from a fresh read.
 again_on_conflict = retry(
@@ -42,17 +40,6 @@ again_on_conflict = retry(
     wait=wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,
 )
-
-
-def reusing_tables(attempt: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Open the tables that an attempt to publish reads and writes once each; one look at a long log takes 20 ms."""
-
-    @wraps(attempt)
-    def reusing(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with store.reusing_tables():
-            return attempt(*args, **kwargs)
-
-    return reusing
 
 
 @dataclass(frozen=True)
@@ -104,13 +91,19 @@ class Read:
         return {} if self.existing is None else series.latest(self.existing, self.series)
 
 
-def read(settings: Settings, one: Series, starts: Sequence[date]) -> Read:
-    """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail."""
+def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) -> Read:
+    """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail.
+
+    :param starts: the periods that are asked for; by default all that the table has.
+    """
     table = store.pinned(one.path(settings), settings.storage_options)
-    return Read(one, table, series.rows_of(table, one, starts), starts)
+    existing = None if table is None else store.read_version(table, None, None if starts is None else {one.by: starts})
+    if starts is None:
+        starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
+    return Read(one, table, existing, starts)
 
 
-@reusing_tables
+@store.reusing_tables()
 def publish(
     settings: Settings,
     before: Read,
@@ -137,18 +130,8 @@ def publish(
     outcomes: list[Outcome] = []
     failed: dict[date, list[Outcome]] = {}
     for draft, revision in proposed:
-        candidate = gold_checks.Candidate(
-            metric=one.name,
-            period=draft.start,
-            revision=revision,
-            grain=one.metric.grain,
-            rows=draft.rows,
-            read_back=read_back[draft.start],
-            published=before.latest.get(draft.start),
-            trailing=before_these,
-            silver_rows=(expected or {}).get(draft.start),
-        )
-        found = gold_checks.audit(one.checks, candidate)
+        rows = (draft.rows, read_back[draft.start])
+        found = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
         outcomes += found
         if blocking := gold_checks.blocking(found):
             failed[draft.start] = blocking
@@ -165,6 +148,36 @@ def publish(
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
     settle(settings, one, {*starts, *waiting}, failed)
     return Published(done, sorted(failed), outcomes, lineage)
+
+
+def judge(
+    before: Read,
+    start: date,
+    revision: int,
+    rows: pa.Table,
+    read_back: pa.Table,
+    before_these: pa.Table | None,
+    silver_rows: int | None,
+) -> list[Outcome]:
+    """What the checks find on a number that would be ``revision`` of a period.
+
+    :param read_back: the number as a second engine reads it from where it was written.
+    :param before_these: see :func:`trailing`.
+    :param silver_rows: how many silver rows it should cover, counted on their own.
+    """
+    one = before.series
+    candidate = gold_checks.Candidate(
+        metric=one.name,
+        period=start,
+        revision=revision,
+        grain=one.metric.grain,
+        rows=rows,
+        read_back=read_back,
+        published=before.latest.get(start),
+        trailing=before_these,
+        silver_rows=silver_rows,
+    )
+    return gold_checks.audit(one.checks, candidate)
 
 
 @again_on_conflict

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.ledger import commits, decisions, ingestions, inputs, operations, progress, redactions, store
@@ -14,7 +15,6 @@ from lakehouse.tables import books, silver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from datetime import date
 
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
@@ -70,9 +70,8 @@ def of_silver(settings: Settings, source: str) -> Basis:
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
         why = commits.why(commits.history(table, version - 1)[0])
-        for day in why.get("days", ()):
-            for key in [key for key in lacking if f"{key}" == day]:
-                lacking[key] -= set(why.get("ingestions", ()))
+        for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
+            lacking[day] -= set(why.get("ingestions", ()))
     return Basis(frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version)
 
 

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.domain.publishing import Reason, State, Step
 from lakehouse.ledger import store
 from lakehouse.tables import versions
-from lakehouse.tables.revisions import Draft
+from lakehouse.tables.revisions import MADE_FROM, Draft
 from lakehouse.tables.series import TIME
 
 if TYPE_CHECKING:
@@ -162,10 +162,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
     return result
 
 
-_CARRIED = (
-    *("explanation", "changed_rows", "undecided_rows", "known_through", "inputs", "inputs_without", "made_from"),
-    *("silver_version", "booked_on", "code_version", "contract_version"),
-)
+_CARRIED = (*MADE_FROM, "explanation", "changed_rows", "booked_on")
 
 
 def _identity(draft: Draft, revision: int) -> tuple[object, ...]:

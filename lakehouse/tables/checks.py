@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.ledger import ingestions, key_log, redactions, store
-from lakehouse.tables import addition, audited, bronze, gold, gold_checks, publish, row_checks, silver
+from lakehouse.tables import addition, audited, bronze, gold, publish, row_checks, silver
 from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
@@ -135,23 +135,13 @@ def _against_published(
     settings: Settings, one: Series, numbers: Mapping[date, pa.Table], counted: Mapping[date, int]
 ) -> list[Outcome]:
     before = audited.read(settings, one, sorted(numbers))
-    trailing = audited.trailing(settings, one, numbers)
+    before_these = audited.trailing(settings, one, numbers)
     outcomes = []
     for start, rows in sorted(numbers.items()):
-        published = before.latest.get(start)
         standing = before.standings.get(start)
-        candidate = gold_checks.Candidate(
-            metric=one.name,
-            period=start,
-            revision=(standing.revision if standing else 0) + 1,
-            grain=one.metric.grain,
-            rows=rows,
-            read_back=rows.slice(0, 0) if published is None else published,
-            published=published,
-            trailing=trailing,
-            silver_rows=counted.get(start),
-        )
-        outcomes += gold_checks.audit(one.checks, candidate)
+        revision = (standing.revision if standing else 0) + 1
+        shown = before.latest.get(start, rows.slice(0, 0))
+        outcomes += audited.judge(before, start, revision, rows, shown, before_these, counted.get(start))
     return outcomes
 
 

@@ -1,4 +1,6 @@
-"""The edge: every commit to a data table is made by one of these functions, and carries why it was made.
+"""The edge: every commit to Bronze and silver is made by one of these functions, and carries why it was made.
+
+Those of gold are made in ``revisions``, through delta-rs.
 
 The table properties keep every engine able to read: no deletion vectors, no column mapping, classic checkpoints.
 """

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.gold_checks import GoldChecks
-from lakehouse.domain.days import reach_ahead
+from lakehouse.domain import days
 from lakehouse.ledger import store
 from lakehouse.tables import audited, candidates, changes, gold_checks, publish, silver
 
@@ -96,7 +96,7 @@ def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pendin
         except changes.ForgottenFeedError:
             stale |= starts  # nobody can tell
             continue
-        stale |= starts & reach_ahead(changed, beside.metric.window)
+        stale |= starts & days.reach_ahead(changed, beside.metric.window)
     return sorted(stale)
 
 
@@ -155,16 +155,14 @@ def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
 
 def listed(starts: Collection[date]) -> str:
     """Some periods, the first few by name."""
-    named = [f"{start}" for start in sorted(starts)]
-    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-    return ", ".join(named[:_SHOWN]) + more
+    return days.listed([f"{start}" for start in sorted(starts)], _SHOWN)
 
 
 def _fill(beside: Series, starts: Collection[date]) -> str:
     """How to bring the version up to date on some days."""
     command = f"dagster asset materialize --select gold/{beside.name}"
-    days = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
-    return f"fill it first: '{command}{days}'"
+    reach = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
+    return f"fill it first: '{command}{reach}'"
 
 
 def _type(kind: object) -> str:

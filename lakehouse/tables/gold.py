@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def path(settings: Settings, name: str) -> str:
-    """The address of a gold table."""
-    return settings.table("gold", name)
-
-
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the silver rows behind them).
 

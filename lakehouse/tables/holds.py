@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Step
-from lakehouse.ledger import dropped, publications
+from lakehouse.ledger import dropped, publications, store
 from lakehouse.ledger.dropped import Dropped
 from lakehouse.tables import audited, candidates, revisions
 from lakehouse.tables.audited import Run, again_on_conflict
@@ -25,7 +25,7 @@ class HoldError(Exception):
 
 
 @again_on_conflict
-@audited.reusing_tables
+@store.reusing_tables()
 def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
     """Publish a held number with somebody's word; doing it again changes nothing.
 
@@ -37,7 +37,7 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
     held = _held(settings, one, period, revision)
     standing, terms = before.standings.get(period.start), one.metric.publication
     today = publishing.today(settings.clock(), terms)
-    state = publishing.state_on(period.last, today, terms)
+    state = publishing.state_of(standing, period.last, today, terms)
     step = publishing.step(standing, held.draft.content, state, terms)
     published: list[Revision] = []
     if step is not Step.NOTHING:
@@ -48,9 +48,8 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
                 f"it again with 'lakehouse gold held {one.metric.name}'"
             )
             raise HoldError(msg)
-        later = max(state, standing.state, key=lambda one: one.rank) if standing else state
         booked = today if step is Step.ADJUSTMENT else None
-        draft = replace(held.draft, step=step, state=later, booked_on=booked)
+        draft = replace(held.draft, step=step, state=state, booked_on=booked)
         why = {"trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)}}
         why["input_versions"] = {f"silver/{one.metric.source}": {"version": draft.silver_version, "inputs": draft.inputs}}
         signed = audited.signature(settings, one, run, why, reason)

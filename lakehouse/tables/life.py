@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse.domain.days import reach_ahead
-from lakehouse.ledger import restatements, store
+from lakehouse.ledger import commits, restatements, store
 from lakehouse.tables import changes, silver
 from lakehouse.tables.schema import content_columns
 from lakehouse.tables.series import Series
@@ -49,7 +49,7 @@ def silver_life(
     table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
     if table is None:
         return [], 0
-    oldest = min(commit["version"] for commit in table.history())
+    oldest = min(commit["version"] for commit in commits.history(table, -1))
     said = [name for name, _ in content_columns(contract)]
     feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)

@@ -12,10 +12,9 @@ from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
 from lakehouse.ledger.moves import Kind
-from lakehouse.tables import fitness, publish, reading, served, told, versions
-from lakehouse.tables.audited import Read
-from lakehouse.tables.revisions import Draft
-from lakehouse.tables.series import Series, digest, served_version
+from lakehouse.tables import audited, fitness, publish, reading, served, told, versions
+from lakehouse.tables.revisions import MADE_FROM, Draft
+from lakehouse.tables.series import Series, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.publication import Publication
     from lakehouse.domain.comparison import Change, Comparison, Threshold
     from lakehouse.settings import Settings
+    from lakehouse.tables.audited import Read
     from lakehouse.tables.reading import Version
     from lakehouse.tables.told import Told
 
@@ -72,7 +72,7 @@ class _Both:
 
 def shown_version(settings: Settings, metric: MetricContract) -> int:
     """The number of the dataset version that readers of a metric see."""
-    return served_version(settings, Series(metric, called=metric.metric))
+    return served.number(settings, Series(metric, called=metric.metric))
 
 
 def compare(
@@ -140,7 +140,7 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
     """
     number = shown_version(settings, metric)
     to = served.version(catalog, metric, to_version)
-    before = _read(settings, to)
+    before = audited.read(settings, to)
     known = told.by_version(before.existing, to, to_version)
     if not known or to_version > number:
         msg = f"gold/{to.name} shows v{number}, and there is no way back from it to v{to_version}: promote that"
@@ -163,31 +163,10 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
 def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
     to = served.version(catalog, metric, to_version)
     shown = served.version(catalog, metric, shown_version(settings, metric))
-    beside, before = Series(to.metric), _read(settings, to)
+    beside, before = Series(to.metric), audited.read(settings, to)
     table = store.pinned(beside.path(settings), settings.storage_options)
     new = told.now(None if table is None else store.read_version(table), beside)
     return _Both(shown, to, beside, before, table, told.now(before.existing, shown), new)
-
-
-def _read(settings: Settings, one: Series) -> Read:
-    """The whole table: whoever publishes anything in it from now on makes the commit fail."""
-    table = store.pinned(one.path(settings), settings.storage_options)
-    existing = None if table is None else store.read_version(table)
-    starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
-    return Read(one, table, existing, starts)
-
-
-#: What a number was made from stays what it was.
-_CARRIED = (
-    "undecided_rows",
-    "known_through",
-    "inputs",
-    "inputs_without",
-    "made_from",
-    "silver_version",
-    "code_version",
-    "contract_version",
-)
 
 
 def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], terms: Publication, reason: Reason) -> list[Draft]:
@@ -195,7 +174,7 @@ def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], term
     today, drafts = publishing.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
         standing = before.standings.get(start)
-        state = publishing.state_on(before.series.period(start).last, today, terms)
+        state = publishing.state_of(standing, before.series.period(start).last, today, terms)
         step = publishing.step(standing, digest(one.rows), state, terms)
         if step in (Step.NOTHING, Step.STATE_CHANGE):
             continue
@@ -203,11 +182,11 @@ def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], term
             Draft(
                 start=start,
                 rows=one.rows,
-                state=max(state, standing.state, key=lambda one: one.rank) if standing else state,
+                state=state,
                 step=step,
                 reason=publishing.reason_for(step, standing, reason, {}),
                 booked_on=today if step is Step.ADJUSTMENT else None,
-                **{name: one.said[name] for name in _CARRIED},
+                **{name: one.said[name] for name in MADE_FROM},
             )
         )
     return drafts

@@ -7,14 +7,14 @@ anew. Whether a change is small enough for it is said by the contract (``publica
 from __future__ import annotations
 
 from collections import defaultdict
-from decimal import Context, Inexact, localcontext
+from decimal import localcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.ledger import redactions, store
-from lakehouse.tables import changes, frames, gold, silver, versions
+from lakehouse.tables import adjustments, changes, frames, gold, silver, versions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.tables.audited import Read
 
-#: Python's own context would round what has more than 28 digits.
-_EXACT = Context(prec=100, traps=[Inexact])
 _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
@@ -93,7 +91,7 @@ def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, m
             if rows is published and not row["row_count"]:
                 continue  # it says that the day was empty
             values = sums[tuple(row[name] for name in metric.grain)]
-            with localcontext(_EXACT):
+            with localcontext(adjustments.EXACT):
                 for position, name in enumerate(names):
                     values[position] += sign * row[name]
     return {grain: values for grain, values in sums.items() if values[-1]}

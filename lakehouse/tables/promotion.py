@@ -6,18 +6,15 @@ between makes it happen again from a fresh read. All by delta-rs: no JVM.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from lakehouse.ledger import moves, publications, restatements
 from lakehouse.ledger.moves import Kind, Move
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import audited, moving, revisions, served
 from lakehouse.tables.moving import Plan, PromotionRefusedError, compare, shown_version
-from lakehouse.tables.series import SERVED, Series
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,19 +153,10 @@ def _commit(settings: Settings, made: Plan, run: Run, reason: str, explanation: 
         },
     }
     signed = audited.signature(settings, made.to, run, why, reason)
-    if made.drafts:
-        drafts = [replace(draft, explanation=explanation) for draft in made.drafts]
-        revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
-        return
-    if before.table is None or before.existing is None:
+    if not made.drafts and (before.table is None or before.existing is None):
         raise PromotionRefusedError(f"gold/{made.to.name} shows no number, and there is none to show")
-    # No number differs: a commit without rows moves the readers.
-    said = {"run_id": run.run_id, "as_of": signed.now.isoformat(), "publication_id": signed.publication_id, "published": {}}
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps({**said, **signed.why}, default=str)},
-        app_transactions=[Transaction(SERVED, number)],
-    )
-    write_deltalake(before.table, before.existing.slice(0, 0), mode="append", commit_properties=properties)
+    drafts = [replace(draft, explanation=explanation) for draft in made.drafts]
+    revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
 
 
 def _already(settings: Settings, metric: MetricContract, to_version: int) -> Moved:

@@ -21,7 +21,7 @@ from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import audited, basis, changes, delta, gold, patch, series, served, silver
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
-from lakehouse.tables.revisions import Draft
+from lakehouse.tables.revisions import MADE_FROM, Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -87,7 +87,7 @@ def due(settings: Settings, one: Series) -> list[date]:
     return sorted(days)
 
 
-@audited.reusing_tables
+@store.reusing_tables()
 def restate(
     settings: Settings,
     one: Series,
@@ -210,7 +210,7 @@ def _drafts(
     refused = refusals(settings, before.series, before.existing, list(numbers)) if numbers else {}
     drafted, stands = {}, set()
     for day, rows in sorted(numbers.items()):
-        standing, state = standings.get(day), publishing.state_on(day, today, terms)
+        standing = standings.get(day)
         content = series.digest(rows)
         if content in refused.get(day, ()):
             if standing is None:
@@ -218,10 +218,10 @@ def _drafts(
             # Somebody said that the published number stands, with what is booked to it; its state moves on.
             rows, content = before.latest[day], standing.restated or standing.content  # noqa: PLW2901
             stands.add(day)
+        state = publishing.state_of(standing, day, today, terms)
         step = publishing.step(standing, content, state, terms)
         if step is not Step.NOTHING:
-            later = max(state, standing.state, key=lambda one: one.rank) if standing else state
-            drafted[day] = (rows, later, step)
+            drafted[day] = (rows, state, step)
     if not drafted:
         return []
     covered = {day: gold.source_days(metric, [day]) for day in drafted}
@@ -277,15 +277,11 @@ def _as_made(before: Read, draft: Draft) -> Draft:
     """A number that stands although silver says another one: it is made from what it was made from."""
     if before.existing is None:
         return draft
-    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, *_BASIS])
+    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, *MADE_FROM])
     made = next(row for row in newest.to_pylist() if row[before.series.by] == draft.start)
-    return replace(draft, **{name: made[name] for name in _BASIS})
+    return replace(draft, **{name: made[name] for name in MADE_FROM})
 
 
-_BASIS = (
-    *("undecided_rows", "known_through", "inputs", "inputs_without", "silver_version"),
-    *("code_version", "contract_version"),
-)
 _WORDS = {
     "inserted": "arrived late",
     "corrected": "corrected",

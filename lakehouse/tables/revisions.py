@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.domain.publishing import Reason, Standing, State, Step, VersionName, next_change
 from lakehouse.ledger import store
 from lakehouse.tables import adjustments, served
-from lakehouse.tables.series import ABOUT, SERVED, TIME, Series, digest, standings
+from lakehouse.tables.series import ABOUT, TIME, Series, digest, standings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
+
+
+#: What a number was made from, as a draft and a published row name it; it stays when the number is shown again.
+MADE_FROM = (
+    *("undecided_rows", "known_through", "inputs", "inputs_without", "made_from", "silver_version"),
+    *("code_version", "contract_version"),
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def publish(
     signed: Signature,
     serves: int | None = None,
 ) -> list[Revision]:
-    """Make drafts the newest revisions of their periods, in one commit.
+    """Make drafts the newest revisions of their periods, in one commit; without drafts it moves the readers only.
 
     :param table: as it was before anything was read that the drafts are made from; None where there was none.
     :param existing: the rows in it, at least of these periods.
@@ -102,7 +109,7 @@ def publish(
         readers see, any of them.
     :raises served.MovedError: when readers see another dataset version by now.
     """
-    transaction = served.transaction(series, table) if serves is None else (SERVED, serves)
+    transaction = served.transaction(series, table) if serves is None else (served.SERVED, serves)
     if existing is not None:
         existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
@@ -114,12 +121,6 @@ def publish(
         made, revision = _published(series, draft, before.get(draft.start), own.get(draft.start), signed)
         rows.append(made)
         revisions.append(revision)
-    wanted = pa.concat_tables(rows, promote_options="default")
-    if table is None:
-        table = _created(settings, series, wanted.schema)
-    if existing is not None and len(existing):
-        replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
-        wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
     why = {
         "run_id": signed.run_id,
         "as_of": signed.now.isoformat(),
@@ -128,6 +129,15 @@ def publish(
         "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
         **signed.why,
     }
+    if table is not None and not drafts:
+        store.remark(table, why=why, transaction=transaction)
+        return []
+    wanted = pa.concat_tables(rows, promote_options="default")
+    if table is None:
+        table = _created(settings, series, wanted.schema)
+    if existing is not None and len(existing):
+        replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
+        wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
     store.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 

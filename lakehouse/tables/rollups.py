@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.domain import publishing
+from lakehouse.domain.days import listed
 from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import commits, publications, restatements, store
@@ -69,7 +70,7 @@ def due(settings: Settings, rollup: Series) -> list[Period]:
     ]
 
 
-@audited.reusing_tables
+@store.reusing_tables()
 def restate(
     settings: Settings,
     contract: SourceContract,
@@ -132,7 +133,8 @@ def _publish_periods(
     today = publishing.today(settings.clock(), terms)
     drafts = []
     for period, number in found.items():
-        standing, state = standings.get(period.start), publishing.state_on(period.last, today, terms)
+        standing = standings.get(period.start)
+        state = publishing.state_of(standing, period.last, today, terms)
         step = publishing.step(standing, series.digest(number), state, terms)
         if step is Step.NOTHING:
             continue
@@ -143,7 +145,7 @@ def _publish_periods(
             Draft(
                 start=period.start,
                 rows=number,
-                state=max(state, standing.state, key=lambda one: one.rank) if standing else state,
+                state=state,
                 step=step,
                 reason=reason,
                 explanation=run.explanation or f"{reason.value}: {_told(anew)}",
@@ -200,8 +202,7 @@ def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Tab
 def _told(anew: pa.Table) -> str:
     """Which days are others than the newest revision was made from."""
     changed = sorted(set(anew["period"].to_pylist()))
-    shown = ", ".join(changed[:_SHOWN]) + (f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else "")
-    return f"made from {shown} anew" if changed else "made anew"
+    return f"made from {listed(changed, _SHOWN)} anew" if changed else "made anew"
 
 
 def _covering(rollup: Series, days: Collection[date]) -> list[Period]:

@@ -23,10 +23,6 @@ from lakehouse.domain.publishing import Standing, State
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from deltalake import DeltaTable
-
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
@@ -64,8 +60,6 @@ ABOUT = pa.schema(
         ("publication_id", pa.string()),
     ]
 )
-#: The Delta transaction whose number is the dataset version that readers see: it moves in the commit that shows it.
-SERVED = "lakehouse:dataset_version"
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,12 @@ class Series:
     @property
     def content(self) -> list[str]:
         """The columns that make two numbers equal or not, without the period's own."""
-        return [*self.metric.grain, *(measure.name for measure in self.metric.measures), "row_count"]
+        return [*self.metric.grain, *self.numbers]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that count or measure something: the measures and row_count."""
+        return [*(measure.name for measure in self.metric.measures), "row_count"]
 
     @property
     def rollups(self) -> list[Series]:
@@ -138,26 +137,11 @@ def standings(existing: pa.Table | None, by: str) -> dict[date, Standing]:
     return newest
 
 
-def rows_of(
-    table: DeltaTable | None, series: Series, starts: Collection[date], columns: Sequence[str] | None = None
-) -> pa.Table | None:
-    """Every revision of some periods; None where nothing was ever published."""
-    if table is None:
-        return None
-    return store.read_version(table, columns, {series.by: starts})
-
-
 def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
     """The content of the newest revision of each period that has one."""
     newest = existing.filter(existing["is_latest"])
     columns = [name for name in series.content if name in existing.column_names]
     return {start: rows.select(columns) for start, rows in store.split(newest, series.by).items()}
-
-
-def served_version(settings: Settings, series: Series) -> int:
-    """The number of the dataset version that readers of the table see."""
-    table = store.open_table(series.path(settings), settings.storage_options)
-    return (table.transaction_version(SERVED) if table is not None else None) or 1
 
 
 def due(settings: Settings, series: Series, today: date) -> list[date]:

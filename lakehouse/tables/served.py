@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.domain.periods import Kind
-from lakehouse.tables.series import SERVED, Series, served_version
+from lakehouse.ledger import store
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
+
+
+#: The Delta transaction whose number is the dataset version that readers see: it moves in the commit that shows it.
+SERVED = "lakehouse:dataset_version"
 
 
 class UnservedVersionError(Exception):
@@ -27,27 +32,32 @@ class MovedError(Exception):
     """Numbers of one dataset version were to be shown after readers had been moved to another one."""
 
 
+def number(settings: Settings, one: Series) -> int:
+    """The number of the dataset version that readers of the table see."""
+    return _number_in(store.open_table(one.path(settings), settings.storage_options))
+
+
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
     """The days of a metric as readers see them, with the logic that makes them now.
 
     :raises UnservedVersionError: where the contract of the version that was promoted is gone.
     """
     own = Series(metric)
-    number = served_version(settings, own)
-    return own if number == metric.dataset_version or metric.dataset_version > 1 else version(catalog, metric, number)
+    seen = number(settings, own)
+    return own if seen == metric.dataset_version or metric.dataset_version > 1 else version(catalog, metric, seen)
 
 
-def version(catalog: Catalog, metric: MetricContract, number: int) -> Series:
+def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
     """A dataset version of a metric, under the name that readers know.
 
     :raises UnservedVersionError: where no contract describes it.
     """
     for other in catalog.metrics.values():
-        if other.metric == metric.metric and other.dataset_version == number:
+        if other.metric == metric.metric and other.dataset_version == wanted:
             return Series(other, called=metric.metric)
     known = sorted(other.dataset_version for other in catalog.metrics.values() if other.metric == metric.metric)
     msg = (
-        f"no contract has 'metric: {metric.metric}' with 'dataset_version: {number}' (there are {known}); put its file back, "
+        f"no contract has 'metric: {metric.metric}' with 'dataset_version: {wanted}' (there are {known}); put its file back, "
         "or promote another version"
     )
     raise UnservedVersionError(msg)
@@ -71,11 +81,15 @@ def transaction(one: Series, table: DeltaTable | None) -> tuple[str, int] | None
     """
     if one.kind is not Kind.DAY or one.name != one.metric.metric:
         return None
-    number = (None if table is None else table.transaction_version(SERVED)) or 1
-    if number != one.metric.dataset_version:
+    seen = _number_in(table)
+    if seen != one.metric.dataset_version:
         msg = (
-            f"gold/{one.name} shows v{number} by now, and these numbers were made with v{one.metric.dataset_version}; nothing "
+            f"gold/{one.name} shows v{seen} by now, and these numbers were made with v{one.metric.dataset_version}; nothing "
             "was published: run it again"
         )
         raise MovedError(msg)
-    return SERVED, number
+    return SERVED, seen
+
+
+def _number_in(table: DeltaTable | None) -> int:
+    return (None if table is None else table.transaction_version(SERVED)) or 1

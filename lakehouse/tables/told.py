@@ -79,7 +79,6 @@ def _added(closed: pa.Table, schema: pa.Schema, one: Series) -> pa.Table:
     """A closed number with its adjustments; rows of the grain that they took away are left out."""
     grain = one.metric.grain
     counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
-    names = [*grain, *(measure.name for measure in one.metric.measures), "row_count"]
-    rows = [dict(zip(names, [*key, *values])) for key, values in adjustments.booked(one, counted).items()]
+    rows = [dict(zip(one.content, [*key, *values])) for key, values in adjustments.booked(one, counted).items()]
     left = pa.Table.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=schema)
     return left.sort_by([(name, "ascending") for name in grain]) if grain else left

@@ -14,7 +14,7 @@ import pytest
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import ingestions, store
 from lakehouse.ledger.key_log import IncompleteKeyLogError
-from lakehouse.tables import delta, gold, publish
+from lakehouse.tables import delta, publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
@@ -106,7 +106,7 @@ def steps(lake: Lake) -> None:
 
 def outcome(lake: Lake) -> tuple[Any, ...]:
     shown = ["event_date", "total", "row_count", "revision", "state", "reason", "is_latest", "inputs", "content"]
-    numbers = store.read(gold.path(lake.settings, "total"), shown)
+    numbers = store.read(Series(TOTAL).path(lake.settings), shown)
     assert numbers is not None
     known = [
         (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.tables import bronze, gold, publish, silver
+from lakehouse.tables import bronze, publish, silver
 from lakehouse.tables.audited import Run
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -51,7 +51,7 @@ def poison(lake: Lake, *, sparing: set[date]) -> None:
     for table in (
         bronze.path(lake.settings, "events"),
         silver.path(lake.settings, "events"),
-        gold.path(lake.settings, "total"),
+        Series(TOTAL).path(lake.settings),
     ):
         for file in Path(table).rglob("*.parquet"):
             partition = file.parent.name.partition("=")[2]
