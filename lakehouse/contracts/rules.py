@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -62,12 +62,25 @@ class Tier(Strict):
     serves: str
 
 
+class WatermarkChange(Strict):
+    """Another watermark, for rows that arrive on a day or later: older rows keep their judgement, also in a replay."""
+
+    since: date
+    watermark: timedelta = Field(ge=timedelta(0))
+
+
 class TypeLateness(Strict):
     """Other bounds for one event type; what is left out is as for the source."""
 
     expected: timedelta | None = Field(None, ge=timedelta(0))
     watermark: timedelta | None = Field(None, ge=timedelta(0))
+    changes: list[WatermarkChange] = Field(default_factory=list, description="Other watermarks since, by arrival day.")
     beyond: Beyond | None = None
+
+    @field_validator("changes")
+    @classmethod
+    def _in_order(cls, value: list[WatermarkChange]) -> list[WatermarkChange]:
+        return _each_later(value)
 
 
 class LatenessByType(Strict):
@@ -75,6 +88,26 @@ class LatenessByType(Strict):
 
     column: str
     values: dict[str, TypeLateness] = Field(min_length=1)
+
+
+class Tuning(Strict):
+    """Which watermark ``lakehouse lateness propose`` looks for, and how far it may go."""
+
+    catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
+    at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
+    at_most: timedelta = Field(timedelta(days=30), gt=timedelta(0), description="No longer watermark is proposed.")
+    band: float = Field(
+        0.25, ge=0, lt=1, description="A watermark stays while the data asks for one that differs by no more than this share."
+    )
+    days: int = Field(28, ge=1, le=366, description="How many arrival days are looked at.")
+    rows: int = Field(500, ge=1, description="Of fewer rows nothing is proposed.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Tuning:
+        if self.at_least > self.at_most:
+            msg = "at_least: is more than at_most"
+            raise ValueError(msg)
+        return self
 
 
 class Lateness(Strict):
@@ -85,12 +118,19 @@ class Lateness(Strict):
     )
     tiers: list[Tier] = Field(default_factory=list, description="Watermarks, each with what it serves.")
     watermark: timedelta | None = Field(None, ge=timedelta(0), description="The bound that 'beyond' is about.")
+    changes: list[WatermarkChange] = Field(default_factory=list, description="Other watermarks since, by arrival day.")
+    tuning: Tuning = Field(default_factory=Tuning)
     beyond: Beyond = Field("restate", description="What becomes of a row that arrives beyond the watermark.")
     alert_above: float | None = Field(None, ge=0, le=1, description="The tolerated share of rows beyond the watermark.")
     review_within: timedelta = Field(
         timedelta(days=14), gt=timedelta(0), description="How long after its arrival a quarantined row may wait for a steward."
     )
     by: LatenessByType | None = None
+
+    @field_validator("changes")
+    @classmethod
+    def _in_order(cls, value: list[WatermarkChange]) -> list[WatermarkChange]:
+        return _each_later(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> Lateness:
@@ -110,7 +150,28 @@ class Lateness(Strict):
     def of_type(self, event_type: str | None) -> Lateness:
         """The bounds of one event type; of the source where it has none of its own."""
         own = self.by.values.get(event_type or "") if self.by else None
-        return self if own is None else self.model_copy(update={"by": None, **own.model_dump(exclude_none=True)})
+        if own is None:
+            return self
+        said = {name: value for name in ("expected", "watermark", "beyond") if (value := getattr(own, name)) is not None}
+        changes = own.changes if own.changes or own.watermark is not None else self.changes
+        return self.model_copy(update={"by": None, "changes": changes, **said})
+
+    def on(self, arrival_day: date) -> timedelta | None:
+        """The watermark for rows that arrive on a day."""
+        return next((one.watermark for one in reversed(self.changes) if one.since <= arrival_day), self.watermark)
+
+    def as_of(self, event_type: str | None, arrival_day: date) -> Lateness:
+        """The bounds of one event type for rows that arrive on a day."""
+        own = self.of_type(event_type)
+        return own.model_copy(update={"watermark": own.on(arrival_day), "changes": []}) if own.changes else own
+
+
+def _each_later(changes: list[WatermarkChange]) -> list[WatermarkChange]:
+    days = [one.since for one in changes]
+    if days != sorted(set(days)):
+        msg = "name the changes from the oldest to the newest, each on a day of its own"
+        raise ValueError(msg)
+    return changes
 
 
 class SyntheticKey(Strict):

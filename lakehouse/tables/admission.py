@@ -49,19 +49,21 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
     failed = failing(settings, contract, session(), where) if rules else {}
-    watermarks = contract.lateness.watermark is not None or contract.lateness.by is not None
-    bounds_of = cache(contract.lateness.of_type)
+    bound = contract.lateness
+    watermarks = bound.watermark is not None or bound.by is not None or bool(bound.changes)
+    bounds_of = cache(bound.as_of)
     zone = ZoneInfo(contract.clocks.timezone)
     verdicts: list[Judgement] = []
-    needed = ("ingestion_id", "line_number", "event_ts", "event_date", "arrival_ts", typed_by, "malformed_reason")
-    for ingestion_id, line, event_ts, event_date, arrival_ts, kind, malformed in zip(
+    clocks = ("event_ts", "event_date", "arrival_ts", "arrival_date")
+    needed = ("ingestion_id", "line_number", *clocks, typed_by, "malformed_reason")
+    for ingestion_id, line, event_ts, event_date, arrival_ts, arrival_date, kind, malformed in zip(
         *(rows[name].to_pylist() for name in needed)
     ):
         if malformed is not None or not (watermarks or failed):
             verdicts.append(ADMITTED)
             continue
         late = lateness(event_ts, event_date, arrival_ts, zone)
-        bounds = bounds_of(None if kind is None else str(kind))
+        bounds = bounds_of(None if kind is None else str(kind), arrival_date)
         verdicts.append(judge(late, bounds, failed.get((ingestion_id, line), []), rules))
     rules_failed = [failed.get(row, []) for row in zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())]
     said = {

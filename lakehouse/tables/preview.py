@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -66,12 +67,13 @@ def of(settings: Settings, contract: SourceContract, file: LandingFile, print_: 
 def _standings(contract: SourceContract, rows: pa.Table, by: str) -> list[str]:
     """What the watermark says of each row (R5); a malformed one is no claim, whatever its standing."""
     zone = ZoneInfo(contract.clocks.timezone)
-    needed = ("event_ts", "event_date", "arrival_ts", by, "malformed_reason")
+    bounds_of = cache(contract.lateness.as_of)
+    needed = ("event_ts", "event_date", "arrival_ts", "arrival_date", by, "malformed_reason")
     return [
         (
             ADMITTED
             if malformed is not None
-            else judge(lateness(event_ts, event_date, arrival_ts, zone), contract.lateness.of_type(kind and str(kind)), [], {})
+            else judge(lateness(event_ts, event_date, arrival_ts, zone), bounds_of(kind and str(kind), arrival_date), [], {})
         ).standing.value
-        for event_ts, event_date, arrival_ts, kind, malformed in zip(*(rows[name].to_pylist() for name in needed))
+        for event_ts, event_date, arrival_ts, arrival_date, kind, malformed in zip(*(rows[name].to_pylist() for name in needed))
     ]

@@ -1,0 +1,134 @@
+"""How much of a period's rows has come by now, judged by how the source's earlier periods came in.
+
+The estimate is the share that earlier periods of the same length had at the same age. It claims no more than they support:
+it speaks of the rows that come within ``horizon`` only, its interval is that of order statistics, with the coverage that so
+many periods give, and where they are fewer than :data:`FEWEST` there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from math import ceil, floor
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from zoneinfo import ZoneInfo
+
+#: Fewer earlier periods say nothing.
+FEWEST = 5
+#: So many of the newest earlier periods are asked, so that the estimate follows the source.
+MOST = 90
+_COVERAGE = 0.9
+_HOURS = 24
+_PLACES = 10_000
+
+#: How many rows of a day came at which age: whole hours behind the end of the day, begun ones counted in full.
+Ages = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """How the rows of a source came in, by event day.
+
+    ``first`` is the first arrival day: earlier event days came as a backlog, and tell nothing about ages. ``newest`` is the
+    newest arrival: beyond it nothing is known, whatever the wall clock says.
+    """
+
+    first: date
+    newest: datetime
+    days: Mapping[date, Ages] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The share of a period's rows that had come, and the interval that holds it in ``coverage`` of such cases."""
+
+    share: float
+    low: float
+    high: float
+    coverage: float
+    periods: int
+    age_hours: int
+    horizon_hours: int
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why nothing can be said."""
+
+    because: str
+
+
+def end_of(day: date, zone: ZoneInfo) -> datetime:
+    """The midnight that ends a day."""
+    return datetime.combine(day + timedelta(days=1), time.min, zone)
+
+
+def age_of(arrival: datetime, end: datetime) -> int:
+    """The age at which a row came: begun hours behind the end of its day, negative before it."""
+    return ceil((arrival - end).total_seconds() / 3600)
+
+
+def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: ZoneInfo, follow_days: int) -> Estimate | Unknown:
+    """How much of the rows of some days in a row had come by a time.
+
+    :param days: the days of a period, in order.
+    :param follow_days: for how long behind the age earlier periods must have been watched.
+    """
+    length, end = len(days), end_of(days[-1], zone)
+    age = floor((min(cutoff, arrivals.newest) - end).total_seconds() / 3600)
+    if age <= -_HOURS * length:
+        return Unknown("nothing of the period has come yet")
+    horizon = age + _HOURS * max(follow_days, 1)
+    shares = _shares(_earlier(days[0], length, horizon, arrivals, zone), age, horizon, arrivals)
+    if len(shares) < FEWEST:
+        return Unknown(
+            f"only {len(shares)} earlier {'periods' if length > 1 else 'days'} have been watched for {horizon} hours; "
+            f"{FEWEST} are needed"
+        )
+    if not median(shares):
+        return Unknown("at this age nothing of most earlier periods had come")
+    cut = max(floor((len(shares) + 1) * (1 - _COVERAGE) / 2), 1)  # so many are left out at each end, and one more is the bound
+    return Estimate(
+        share=round(median(shares), 4),
+        low=floor(shares[cut - 1] * _PLACES) / _PLACES,
+        high=ceil(shares[-cut] * _PLACES) / _PLACES,
+        coverage=floor((len(shares) + 1 - 2 * cut) / (len(shares) + 1) * 100) / 100,
+        periods=len(shares),
+        age_hours=age,
+        horizon_hours=horizon,
+    )
+
+
+def _earlier(before: date, length: int, horizon: int, arrivals: Arrivals, zone: ZoneInfo) -> list[list[date]]:
+    """The periods of so many days before a day, newest first, that were watched from their first day to the horizon."""
+    found: list[list[date]] = []
+    last = before - timedelta(days=1)
+    while len(found) < MOST:
+        start = last - timedelta(days=length - 1)
+        if start < arrivals.first:
+            break
+        watched = (arrivals.newest - end_of(last, zone)).total_seconds() / 3600
+        if watched >= horizon:
+            found.append([start + timedelta(days=offset) for offset in range(length)])
+        last = start - timedelta(days=1)
+    return found
+
+
+def _shares(periods: Sequence[Sequence[date]], age: int, horizon: int, arrivals: Arrivals) -> list[float]:
+    """The share of each period's rows that had come by the age, of those within the horizon; sorted."""
+    shares = []
+    for days in periods:
+        last = days[-1]
+        came = whole = 0
+        for day in days:
+            older = (last - day).days * _HOURS  # the age of a day is that of the period, and the days in between
+            for hour, rows in arrivals.days.get(day, {}).items():
+                came += rows if hour <= age + older else 0
+                whole += rows if hour <= horizon + older else 0
+        if whole:
+            shares.append(came / whole)
+    return sorted(shares)

@@ -1,0 +1,126 @@
+"""How late rows came, what a watermark would have caught, and which watermark the data asks for.
+
+A proposal stands still while the data asks for nearly what is there (hysteresis), so that nobody moves a bound to and fro.
+How a row is held against a watermark is told in ``admission``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from lakehouse.domain.admission import told
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from lakehouse.contracts.rules import Tuning
+
+PERCENTILES = ("0.5", "0.9", "0.95", "0.99", "0.999")
+#: What a watermark would have caught is told for these, and for those that are in force or proposed.
+LADDER = tuple(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720))
+_MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
+
+
+class Verdict(str, Enum):
+    """What becomes of the watermark in force."""
+
+    KEEP = "keep"
+    SET = "set"
+    RAISE = "raise"
+    LOWER = "lower"
+    TOO_FEW = "too_few"
+
+
+@dataclass(frozen=True)
+class Caught:
+    """The share of rows that came within a watermark."""
+
+    watermark: timedelta
+    share: float
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Which watermark the data asks for.
+
+    ``needed`` is the smallest one, in units that people say, that catches the wanted share; ``watermark`` is what should be in
+    force: ``needed`` within the contract's bounds, or the one that is there. Both are None where the rows are too few.
+    """
+
+    verdict: Verdict
+    current: timedelta | None
+    watermark: timedelta | None
+    needed: timedelta | None
+    rows: int
+    because: str
+    evidence: tuple[Caught, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether another watermark than the one in force is proposed."""
+        return self.verdict in (Verdict.SET, Verdict.RAISE, Verdict.LOWER)
+
+
+def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
+    """The share of rows that came within a watermark; 0 of none.
+
+    :param seconds: how late each row came, sorted; parts of a second count as a whole one.
+    """
+    return bisect_right(seconds, int(watermark.total_seconds())) / len(seconds) if len(seconds) else 0.0
+
+
+def percentile(seconds: Sequence[int], share: str | float) -> int | None:
+    """The smallest lateness of a row within which at least this share of rows came (nearest rank); None of none."""
+    if not len(seconds):
+        return None
+    wanted = Fraction(str(share)) * len(seconds)
+    return int(seconds[max(-(-wanted.numerator // wanted.denominator), 1) - 1])
+
+
+def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[Caught, ...]:
+    """What watermarks would have caught: those of the ladder, and others."""
+    asked = sorted({*LADDER, *(one for one in also if one is not None)})
+    return tuple(Caught(one, share_within(seconds, one)) for one in asked)
+
+
+def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -> Proposal:
+    """The watermark that catches the wanted share of these rows, within the contract's bounds.
+
+    :param seconds: see :func:`share_within`.
+    :param current: the watermark in force.
+    """
+    rows = len(seconds)
+    if rows < tuning.rows:
+        because = f"{rows:,} rows are too few to tell {tuning.catch:.1%} from chance; the contract asks for {tuning.rows:,}"
+        return Proposal(Verdict.TOO_FEW, current, None, None, rows, because, evidence(seconds, [current]))
+    needed = rounded_up(percentile(seconds, tuning.catch) or 0)
+    wanted = min(max(needed, tuning.at_least), tuning.at_most)
+    verdict, because = _verdict(seconds, current, wanted, needed, tuning)
+    watermark = current if verdict is Verdict.KEEP else wanted
+    return Proposal(verdict, current, watermark, needed, rows, because, evidence(seconds, [current, wanted, needed]))
+
+
+def rounded_up(seconds: int) -> timedelta:
+    """To the minute within an hour, to the quarter within two days, then to the hour; no less than a minute."""
+    unit = _MINUTE if seconds <= _HOUR else _QUARTER if seconds <= _TWO_DAYS else _HOUR
+    return timedelta(seconds=max(-(-seconds // unit) * unit, _MINUTE))
+
+
+def _verdict(
+    seconds: Sequence[int], current: timedelta | None, wanted: timedelta, needed: timedelta, tuning: Tuning
+) -> tuple[Verdict, str]:
+    asks = f"{tuning.catch:.1%} of {len(seconds):,} rows came within {told(needed)}"
+    if wanted != needed:
+        asks += f"; the contract's bound is {told(wanted)}"
+    if current is None:
+        return Verdict.SET, f"{asks}; none is in force"
+    there = f"{told(current)} catches {share_within(seconds, current):.2%}"
+    in_bounds = tuning.at_least <= current <= tuning.at_most
+    if in_bounds and current * (1 - tuning.band) <= wanted <= current * (1 + tuning.band):
+        return Verdict.KEEP, f"{asks}; {there}, and the difference is within {tuning.band:.0%} of it"
+    return (Verdict.RAISE if wanted > current else Verdict.LOWER), f"{asks}; {there}"

@@ -1,0 +1,108 @@
+"""How late the rows of a source came, measured on Bronze, by event type, and what became of them. No JVM.
+
+Arrival days are asked for: what came on one never changes. The figures are read by ``domain.lateness``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain.completeness import end_of
+from lakehouse.domain.days import span
+from lakehouse.ledger import store
+from lakehouse.tables import bronze, books
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class OfType:
+    """The rows of one event type: how late each was in begun seconds, sorted, and how many were on time by the contract."""
+
+    event_type: str
+    seconds: Sequence[int]
+    on_time: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows have a lateness."""
+        return len(self.seconds)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows of some arrival days. ``unclocked`` counts sound rows without an event time, ``dispositions`` all rows."""
+
+    source: str
+    first: date
+    last: date
+    types: list[OfType] = field(default_factory=list)
+    unclocked: int = 0
+    dispositions: Counter[str] = field(default_factory=Counter)
+
+
+def typed_by(contract: SourceContract) -> str:
+    """The column that tells a row's event type."""
+    return contract.lateness.by.column if contract.lateness.by else "change_op"
+
+
+def newest_arrival(settings: Settings, source: str) -> date | None:
+    """The newest arrival day of which Bronze has rows."""
+    found = store.read(books.dispositions_path(settings, source), ["arrival_date"], None, settings.storage_options)
+    return None if found is None or not len(found) else pc.max(found["arrival_date"]).as_py()
+
+
+def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> Measured:
+    """The rows that arrived from one day through another."""
+    where: store.Where = {"arrival_date": list(span(first, last))}
+    by, options = typed_by(contract), settings.storage_options
+    columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
+    found = store.read(bronze.path(settings, contract.dataset), columns, where, options)
+    said = store.read(books.dispositions_path(settings, contract.dataset), ["disposition"], where, options)
+    dispositions: Counter[str] = Counter()
+    for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
+        dispositions[row["disposition"]] = row["count_all"]
+    if found is None:
+        return Measured(contract.dataset, first, last, dispositions=dispositions)
+    rows = found.filter(pc.is_null(found["malformed_reason"]))
+    seconds = _seconds(rows, ZoneInfo(contract.clocks.timezone))
+    known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "seconds": seconds})
+    clocked = known.filter(pc.is_valid(known["seconds"]))
+    types = [_of_type(contract, kind, own) for kind, own in sorted(store.split(clocked, "type").items())]
+    return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
+
+
+def _of_type(contract: SourceContract, kind: str, own: pa.Table) -> OfType:
+    seconds = own["seconds"].combine_chunks().sort()
+    expected = contract.lateness.of_type(kind).expected
+    on_time = pc.sum(pc.less_equal(seconds, int(expected.total_seconds()))).as_py() or 0
+    return OfType(kind, seconds.to_numpy(), on_time)
+
+
+def _seconds(rows: pa.Table, zone: ZoneInfo) -> Any:
+    """Lateness in begun seconds, as ``domain.admission.lateness`` has it; NULL without an event time."""
+    time = pa.timestamp("us", "UTC")
+    days = pc.unique(rows["event_date"])
+    ends = pa.array([None if day is None else end_of(day, zone) for day in days.to_pylist()], time)
+    event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
+    micros = pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
+    return pc.ceil(pc.divide(micros.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
+
+
+def window(newest: date, days: int) -> tuple[date, date]:
+    """So many arrival days up to the newest."""
+    return newest - timedelta(days=days - 1), newest
