@@ -20,7 +20,9 @@ from lakehouse.cli import (
     redact,
     replay,
     reproduce,
+    serve,
     simulate,
+    token,
     trace,
     view,
 )
@@ -50,6 +52,8 @@ app.command("promote")(promote.promote)
 app.command("rollback")(promote.rollback)
 app.command("moves")(promote.moves)
 app.command("view")(view.view)
+app.command("serve")(serve.serve)
+app.add_typer(token.app, name="token")
 
 
 def main() -> None:

@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 from enum import Enum
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from lakehouse.domain.publishing import parse_version_name
+from lakehouse.domain.publishing import State, parse_version_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KNOWN = "latest, final, first, r3, 2024-11-08, 2024-11-08T06:00:00Z, v2, or a name such as revenue_v2024-11-07.r2"
 _REVISION = re.compile(r"r?(\d{1,9})(?:\.a(\d{1,9}))?")
@@ -44,6 +48,26 @@ class Asked:
     series: str | None = None
 
 
+class Told(Protocol):
+    """What a version has to tell of itself to be chosen."""
+
+    @property
+    def revision(self) -> int: ...
+    @property
+    def adjustment(self) -> int | None: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def published_at(self) -> datetime: ...
+    @property
+    def due_on(self) -> date | None: ...
+    @property
+    def dataset_version(self) -> int: ...
+
+
+_Told = TypeVar("_Told", bound=Told)
+
+
 def parse(text: str) -> Asked:
     """What a text asks for.
 
@@ -65,6 +89,30 @@ def parse(text: str) -> Asked:
     except ValueError:
         msg = f"{text!r} names no version; ask for {KNOWN}"
         raise UnknownVersionError(msg) from None
+
+
+def choose(known: Sequence[_Told], asked: Asked) -> tuple[_Told, str | None] | None:
+    """The version that was asked for among those of one period, oldest first, and what else a reader has to know.
+
+    :returns: None where the period has no such version.
+    """
+    revisions = [one for one in known if one.adjustment is None]
+    if asked.by is By.FIRST:
+        return revisions[0], None
+    if asked.by is By.REVISION:
+        wanted = (asked.revision, asked.adjustment)
+        return next(((one, None) for one in known if (one.revision, one.adjustment) == wanted), None)
+    if asked.by is By.AS_OF and asked.at is not None:
+        revisions = [one for one in revisions if one.published_at <= asked.at]
+    if asked.by is By.DATASET:
+        revisions = [one for one in revisions if one.dataset_version == asked.dataset_version]
+    if not revisions:
+        return None
+    latest = revisions[-1]
+    if asked.by is By.FINAL and latest.state is not State.FINAL:
+        until = f"; the next state is due on {latest.due_on}" if latest.due_on else ""
+        return latest, f"not final: this is the newest number, and it is {latest.state.value}{until}"
+    return latest, None
 
 
 def _moment(word: str) -> datetime:

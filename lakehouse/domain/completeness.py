@@ -7,8 +7,10 @@ many periods give, and where they are fewer than :data:`FEWEST` there is none.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
+from itertools import accumulate
 from math import ceil, floor
 from statistics import median
 from typing import TYPE_CHECKING
@@ -25,8 +27,27 @@ _COVERAGE = 0.9
 _HOURS = 24
 _PLACES = 10_000
 
-#: How many rows of a day came at which age: whole hours behind the end of the day, begun ones counted in full.
-Ages = dict[int, int]
+
+@dataclass(frozen=True)
+class Ages:
+    """How many rows of a day had come by which age: hours behind the end of the day, sorted, each with the rows until then."""
+
+    hours: tuple[int, ...]
+    until: tuple[int, ...]
+
+    @classmethod
+    def counted(cls, rows: Mapping[int, int]) -> Ages:
+        """From how many came at each age."""
+        hours = sorted(rows)
+        return cls(tuple(hours), tuple(accumulate(rows[hour] for hour in hours)))
+
+    def within(self, age: int) -> int:
+        """How many rows had come by an age."""
+        place = bisect_right(self.hours, age)
+        return self.until[place - 1] if place else 0
+
+
+NO_ROWS = Ages((), ())
 
 
 @dataclass(frozen=True)
@@ -126,9 +147,9 @@ def _shares(periods: Sequence[Sequence[date]], age: int, horizon: int, arrivals:
         came = whole = 0
         for day in days:
             older = (last - day).days * _HOURS  # the age of a day is that of the period, and the days in between
-            for hour, rows in arrivals.days.get(day, {}).items():
-                came += rows if hour <= age + older else 0
-                whole += rows if hour <= horizon + older else 0
+            ages = arrivals.days.get(day, NO_ROWS)
+            came += ages.within(age + older)
+            whole += ages.within(horizon + older)
         if whole:
             shares.append(came / whole)
     return sorted(shares)

@@ -91,8 +91,18 @@ def follow(settings: Settings, series: str, gold: str) -> int:
 
 def of(settings: Settings, series: str) -> list[Publication]:
     """Every publication of a series, oldest first."""
+    return _read(settings, {"series": [series]})
+
+
+def one(settings: Settings, series: str, publication_id: str) -> Publication | None:
+    """One publication of a series; None where the ledger does not tell of it (yet)."""
+    found = _read(settings, {"series": [series], "publication_id": [publication_id]})
+    return found[0] if found else None
+
+
+def _read(settings: Settings, where: store.Where) -> list[Publication]:
     columns = [item.name for item in fields(Publication)]
-    found = store.read(path(settings), columns, {"series": [series]}, settings.storage_options)
+    found = store.read(path(settings), columns, where, settings.storage_options)
     rows = [] if found is None else found.to_pylist()
     parsed = [row | {name: json.loads(row[name] or "{}") for name in _AS_JSON} for row in rows]
     return sorted((Publication(**row) for row in parsed), key=lambda entry: entry.gold_version)

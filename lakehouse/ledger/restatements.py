@@ -71,3 +71,11 @@ def of(settings: Settings, metric: str) -> list[Restatement]:
 def silver_version(settings: Settings, metric: str) -> int:
     """The silver version that the metric has been brought up to, -1 where it never was."""
     return max((entry.silver_version for entry in of(settings, metric)), default=-1)
+
+
+def followed(settings: Settings) -> dict[str, int]:
+    """The same of every metric that ever was."""
+    columns = ["metric", "silver_version"]
+    table = store.read(settings.table("ops", "restatements"), columns, None, settings.storage_options)
+    newest = None if table is None else table.group_by("metric").aggregate([("silver_version", "max")])
+    return {row["metric"]: row["silver_version_max"] for row in ([] if newest is None else newest.to_pylist())}

@@ -39,14 +39,14 @@ _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
 @dataclass
-class _Reused:
+class Reused:
     """Tables that are open, and what was read of them last, by path and question: (version, rows)."""
 
     tables: dict[str, DeltaTable] = field(default_factory=dict)
     answers: dict[tuple[Any, ...], tuple[int, pa.Table]] = field(default_factory=dict)
 
 
-_reused: ContextVar[_Reused | None] = ContextVar("reused", default=None)
+_reused: ContextVar[Reused | None] = ContextVar("reused", default=None)
 
 
 def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -75,13 +75,15 @@ def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | 
 
 
 @contextmanager
-def reusing_tables() -> Iterator[None]:
+def reusing_tables(kept: Reused | None = None) -> Iterator[None]:
     """Keep tables open inside: looking for new commits takes a fifth of the time that opening takes.
 
     The same question to the same version is answered from memory. For a process that nobody deletes tables under; a table
     answered earlier moves on with the newest.
+
+    :param kept: what was kept before, for one that comes back to it; never by two threads at once.
     """
-    token = _reused.set(_reused.get() or _Reused())
+    token = _reused.set(kept or _reused.get() or Reused())
     try:
         yield
     finally:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from lakehouse.domain.comparison import Change, Comparison, Number, Sides, Threshold
 
+#: What readers are told of a number's state.
+LABELS = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
 _UNITS = {r"\d{4}-\d\d-\d\d": "day", r"\d{4}-W\d\d": "week", r"\d{4}-\d\d": "month", r"\d{4}-Q[1-4]": "quarter"}
 #: A float is shown with at least so many places and at least so many digits, whichever is more.
 _PLACES, _DIGITS = 2, 6

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.completeness import Arrivals, end_of
+from lakehouse.domain.completeness import Ages, Arrivals, end_of
 from lakehouse.ledger import key_log, store
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
     return Arrivals(first, newest, _ages(heard, ZoneInfo(contract.clocks.timezone)))
 
 
-def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, dict[int, int]]:
+def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:
     """Per event day how many rows came at which age."""
     days = pc.unique(heard["event_date"])
     ends = pa.array([end_of(day, zone) for day in days.to_pylist()], pa.timestamp("us", "UTC"))
@@ -59,4 +59,4 @@ def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, dict[int, int]]:
     ages: dict[date, dict[int, int]] = defaultdict(dict)
     for row in counted.to_pylist():
         ages[row["day"]][row["hour"]] = row["count_all"]
-    return dict(ages)
+    return {day: Ages.counted(rows) for day, rows in ages.items()}

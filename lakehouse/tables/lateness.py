@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse.domain.completeness import end_of
 from lakehouse.domain.days import span
 from lakehouse.ledger import store
-from lakehouse.tables import bronze, books
+from lakehouse.tables import books, bronze
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.domain.asked import Asked, By, UnknownVersionError
+from lakehouse.domain.asked import UnknownVersionError, choose
 from lakehouse.domain.comparison import Change, Comparison, Number, Sides, added
 from lakehouse.domain.periods import covering
 from lakehouse.domain.publishing import GRAVEST, Reason, State
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakehouse.domain.asked import Asked
     from lakehouse.domain.comparison import Threshold
     from lakehouse.domain.periods import Period
     from lakehouse.settings import Settings
@@ -53,6 +54,17 @@ class Version:
         return f"r{self.revision}" + (f".a{self.adjustment}" if self.adjustment is not None else "")
 
     @property
+    def due_on(self) -> date | None:
+        """The day on which it is to change its state."""
+        day: date | None = self.said.get("due_on")
+        return day
+
+    @property
+    def dataset_version(self) -> int:
+        """The version of the metric's logic that made it."""
+        return int(self.said["dataset_version"])
+
+    @property
     def made_from(self) -> dict[str, Any]:
         """For a roll-up the daily revisions that it was made from."""
         found: dict[str, Any] = json.loads(self.said.get("made_from") or "{}")
@@ -69,13 +81,13 @@ class Answer:
 
 def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[Version]]:
     """Every revision and adjustment of some periods, as they were published."""
-    return _versions(one, store.read(one.path(settings), None, {one.by: starts}, settings.storage_options))
+    return versions_in(one, store.read(one.path(settings), None, {one.by: starts}, settings.storage_options))
 
 
 def newest(settings: Settings, one: Series) -> dict[date, Version]:
     """The newest revision of every period."""
     found = store.read(one.path(settings), None, {"is_latest": [True]}, settings.storage_options)
-    return {start: versions[-1] for start, versions in _versions(one, found).items()}
+    return {start: versions[-1] for start, versions in versions_in(one, found).items()}
 
 
 def version(settings: Settings, one: Series, period: Period, asked: Asked) -> Answer:
@@ -116,24 +128,8 @@ def versions(known: Mapping[date, Sequence[Version]], asked: Asked) -> dict[date
 
 def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
     """The version that was asked for among those of one period, oldest first; None where it has none."""
-    revisions = [one for one in known if one.adjustment is None]
-    if asked.by is By.FIRST:
-        return Answer(revisions[0])
-    if asked.by is By.AS_OF and asked.at is not None:
-        seen = [one for one in revisions if one.published_at <= asked.at]
-        return Answer(seen[-1]) if seen else None
-    if asked.by is By.REVISION:
-        wanted = (asked.revision, asked.adjustment)
-        return next((Answer(one) for one in known if (one.revision, one.adjustment) == wanted), None)
-    if asked.by is By.DATASET:
-        own = [one for one in revisions if one.said["dataset_version"] == asked.dataset_version]
-        return Answer(own[-1]) if own else None
-    latest = revisions[-1]
-    if asked.by is By.FINAL and latest.state is not State.FINAL:
-        due = latest.said["due_on"]
-        until = f"; the next state is due on {due}" if due else ""
-        return Answer(latest, f"not final: this is the newest number, and it is {latest.state.value}{until}")
-    return Answer(latest)
+    found = choose(known, asked)
+    return None if found is None else Answer(*found)
 
 
 def changes(one: Series, before: Version | None, after: Version | None, known: Sequence[Version] = ()) -> list[Change]:
@@ -242,7 +238,7 @@ def _by_grain(one: Series, version_: Version | None) -> dict[tuple[Any, ...], di
     return {tuple(row.get(name) for name in one.metric.grain): row for row in rows}
 
 
-def _versions(one: Series, found: pa.Table | None) -> dict[date, list[Version]]:
+def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[Version]]:
     """Rows of the table as versions, in the order in which they were published."""
     rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
     for row in [] if found is None else found.to_pylist():

@@ -1,0 +1,62 @@
+"""``lakehouse serve``: the metrics API in one process. Starts no JVM."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+import typer
+
+from lakehouse.cli.console import deployment, errors
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8321,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name under which this server may be asked; repeat it. Default: its address.")
+    ] = None,
+    open_reading: Annotated[
+        bool, typer.Option("--open-reading", help="Let everybody read who reaches the port; on loopback that is so anyhow.")
+    ] = False,
+    rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client address.")] = 200.0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,  # noqa: FBT002
+) -> None:
+    """Serve published numbers over HTTP: on loopback unless told otherwise; elsewhere reading needs a token, too."""
+    import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
+
+    from lakehouse.serving.api.app import Terms, create  # noqa: PLC0415
+
+    settings, catalog = deployment()
+    local = _is_loopback(host)
+    hosts = {"localhost", "127.0.0.1", "[::1]"} if local else set()
+    names = {*hosts, *(one.lower() for one in allow_host or [])}
+    if names and host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        names.add(f"[{host}]" if ":" in host else host.lower())
+    terms = Terms(hosts=names, rate=rate, reading_needs_token=not (local or open_reading))
+    if not local:
+        errors.print(
+            f"Listening on {host}: "
+            + ("everybody who reaches it can read. " if open_reading else "reading needs a token ('lakehouse token add'). ")
+            + "Put TLS in front of it: tokens travel in a header.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    uvicorn.run(
+        create(settings, catalog, terms),
+        host=host,
+        port=port,
+        log_level="info" if verbose else "warning",
+        access_log=verbose,
+        server_header=False,
+        proxy_headers=False,  # the client's address is the one that asks: anybody could send another in a header
+        timeout_keep_alive=30,
+        limit_concurrency=1000,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,6 @@
+"""The metrics API: published numbers, their quality and lineage over HTTP. ``app.create`` makes it; reads need no JVM.
+
+One module a resource (``metrics``, ``comparing``, ``quality``, ``lineage``, ``quarantine``, ``health``). What they share:
+``lake`` (what is read, kept fresh in memory), ``asked`` (what a request means), ``answers`` (how a version is told),
+``models`` (the OpenAPI document), ``problems`` (errors), ``guard`` and ``tokens`` (who may ask, and how often).
+"""

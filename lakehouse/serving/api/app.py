@@ -1,0 +1,109 @@
+"""The application: every route, what stands around them, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from lakehouse.domain.periods import Kind
+from lakehouse.serving import web
+from lakehouse.serving.api import comparing, health, lineage, metrics, models, problems, quality, quarantine
+from lakehouse.serving.api.callers import Callers
+from lakehouse.serving.api.guard import Guard
+from lakehouse.serving.api.lake import Lake
+from lakehouse.serving.api.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+_ABOUT = """Published numbers, whether they are live, preliminary or final, and how they came to change.
+
+Every number is one version of a period: `latest`, `final`, `r3`, or what readers saw at a time. Answers carry an `ETag`; errors
+are problem documents (RFC 9457) whose `type` programs can rely on. Decimals are text."""
+_ERRORS = {
+    400: "The request makes no sense.",
+    404: "There is no such metric, window, version, source or row.",
+    421: "The server is not asked under this name.",
+    422: "A parameter is not as documented.",
+    429: "Too many requests.",
+    500: "An incident, which the server's log tells of.",
+    503: "The tables cannot be read.",
+}
+_WRITING = {
+    401: "A token is needed.",
+    403: "The token does not allow it, or a page of another site asks.",
+    409: "The row cannot be decided on.",
+    413: "The request is too large.",
+}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How the server may be used: under which host names (any where empty), how often, and whether reading needs a token."""
+
+    hosts: Collection[str] = field(default_factory=tuple)
+    rate: float = 200.0
+    reading_needs_token: bool = False
+
+
+def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> FastAPI:
+    """The application for a deployment."""
+    terms = terms or Terms()
+    lake = Lake(settings, catalog)
+    callers = Callers(lake)
+
+    @asynccontextmanager
+    async def read_first(_: FastAPI) -> AsyncIterator[None]:
+        for metric in catalog.metrics.values():  # so that nobody waits for the first look
+            for kind in ("day", *metric.publication.rollups):
+                await lake.shown(metric, Kind(kind))
+        yield
+
+    app = FastAPI(
+        title="lakehouse",
+        version=metadata.version("lakehouse"),
+        description=_ABOUT,
+        docs_url=None,  # its scripts come from elsewhere
+        redoc_url=None,
+        lifespan=read_first,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(Problem, problems.on_problem)
+    app.add_exception_handler(HTTPException, problems.on_http)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid)
+    reading = [Depends(callers.reader)] if terms.reading_needs_token else []
+    errors = _documented(_ERRORS | ({401: _WRITING[401]} if terms.reading_needs_token else {}))
+    for resource in (comparing, metrics, quality, lineage):
+        app.include_router(resource.routes(lake), dependencies=reading, responses=errors)
+    app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
+    app.include_router(quarantine.deciding(lake, callers.steward), responses=_documented(_ERRORS | _WRITING))
+    app.include_router(health.routes(lake), responses=errors)
+    app.include_router(web.routes)
+    app.state.lake = lake
+    _describe(app)
+    app.add_middleware(Guard, hosts=terms.hosts, rate=terms.rate)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Problem documents are in the OpenAPI document, too."""
+    made = app.openapi()
+    schema = models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    made["components"]["schemas"] |= {**schema.pop("$defs", {}), "Problem": schema}
+
+
+def _documented(said: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"description": text, "content": {problems.MEDIA_TYPE: schema}} for status, text in said.items()
+    }
+    return found

@@ -1,0 +1,69 @@
+"""Who asks: tokens and what they allow. A token comes in a header only, so that no page of another site can use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from lakehouse.ledger import tokens
+from lakehouse.ledger.tokens import Role, Token
+from lakehouse.serving.api.guard import Buckets
+from lakehouse.serving.api.problems import Problem
+
+if TYPE_CHECKING:
+    from lakehouse.serving.api.lake import Lake
+
+_BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse token add`.")
+#: Wrong tokens of one address: so many a second in the long run, and so many at once.
+_WRONG = (0.2, 10)
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+
+
+@dataclass
+class Callers:
+    """The dependencies that ask for a token."""
+
+    lake: Lake
+
+    def __post_init__(self) -> None:
+        self._wrong = Buckets(*_WRONG)
+
+    async def reader(self, request: Request, given: Given) -> None:
+        """Any token.
+
+        :raises Problem: without one.
+        """
+        request.state.token = await self._holder(request, given)
+
+    async def steward(self, request: Request, given: Given) -> None:
+        """A steward's token.
+
+        :raises Problem: without one.
+        """
+        token = request.state.token = await self._holder(request, given)
+        if token.role is not Role.STEWARD:
+            raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's is needed")
+
+    async def _holder(self, request: Request, given: HTTPAuthorizationCredentials | None) -> Token:
+        if given is None:
+            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' makes one")
+        token = tokens.holder(await self.lake.tokens(), given.credentials, self.lake.settings.clock())
+        if token is None:
+            wait = self._wrong.wait(request.client.host if request.client else "")
+            if wait:
+                raise Problem(429, "too-many", "too many wrong tokens", {"Retry-After": f"{int(wait) + 1}"})
+            raise _needed("the token is unknown, expired or revoked")
+        return token
+
+
+def holder(request: Request) -> Token:
+    """The token that a request was let in with."""
+    token: Token = request.state.token
+    return token
+
+
+def _needed(detail: str) -> Problem:
+    return Problem(401, "token-needed", detail, {"WWW-Authenticate": "Bearer"})

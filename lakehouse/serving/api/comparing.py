@@ -1,0 +1,149 @@
+"""``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number, yesterday as it was known at this hour."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain.asked import Asked, By, choose
+from lakehouse.domain.comparison import Sides
+from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api.asked import MetricName, Moment, Parameters
+from lakehouse.serving.api.metrics import window
+from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.figures import LABELS
+from lakehouse.tables import reading
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.serving.api.lake import Lake, Shown
+    from lakehouse.serving.api.snapshot import Kept
+    from lakehouse.tables.reading import Version
+
+
+class ForComparison(Parameters):
+    """Which two versions."""
+
+    window: asked.Window
+    version_a: asked.Version = "first"
+    version_b: asked.Version = "latest"
+
+
+class ForThisTime(Parameters):
+    """As of when."""
+
+    at: Annotated[Moment | None, Field(description="The time that counts as now; default: now.")] = None
+
+
+def routes(lake: Lake) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(prefix="/metrics", tags=["metrics"])
+
+    @router.get("/{name}/compare", response_model=models.Comparison, summary="Two versions of a number side by side")
+    async def compare(request: Request, name: MetricName, wanted: Annotated[ForComparison, Query()]) -> Response:
+        """Per measure and row of the grain the difference, absolute and in percent; percent is null where the base is 0."""
+        metric = lake.metric(name)
+        period = asked.period_of(metric, wanted.window)
+        shown = await lake.shown(metric, period.kind)
+        kept = shown.kept(period)
+        texts = (wanted.version_a, wanted.version_b)
+        heads = [asked.chosen(shown, period, kept, asked.version_of(text)) for text in texts]
+        versions = [kept.version(shown.series, head) for head, _ in heads]
+        compared = await run_in_threadpool(_compared, shown, kept, versions)
+        told = zip(("version_a", "version_b"), texts, versions, heads)
+        told_of = {side: _side(text, version, note) for side, text, version, (_, note) in told}
+        return answers.respond(request, window(shown, period) | told_of | compared)
+
+    @router.get("/{name}/at-this-time", response_model=models.AtThisTime, summary="Yesterday as it was known at this time")
+    async def at_this_time(request: Request, name: MetricName, wanted: Annotated[ForThisTime, Query()]) -> Response:
+        """Today so far is not to be held against all of yesterday: here is what was known of yesterday at this time of day,
+        beside what is known of it now.
+        """
+        metric = lake.metric(name)
+        shown = await lake.shown(metric)
+        one = shown.series
+        zone = ZoneInfo(one.metric.publication.timezone or "UTC")
+        now = _zoned(wanted.at or lake.settings.clock(), zone)
+        try:
+            today, then = now.date(), now - timedelta(days=1)  # the same time by the wall, also where clocks were changed
+        except OverflowError:
+            raise Problem(400, "makes-no-sense", "there is no day before that") from None
+        sides = [
+            _known(shown, then.date(), then, Asked(By.AS_OF, "", at=then)),
+            _known(shown, then.date(), now, Asked(By.AS_OF, "", at=now)),
+            _known(shown, today, now, Asked(By.AS_OF, "", at=now)),
+        ]
+        if wanted.at is None:  # now: the final number where there is one, with a word where there is none
+            sides[1] = _known(shown, then.date(), now, Asked(By.FINAL, "final"))
+        names = ("yesterday_at_this_time", "yesterday", "today")
+        body: dict[str, Any] = {"metric": one.metric.metric, "series": one.name}
+        told = {name: known for name, (known, _) in zip(names, sides)}
+        totals = [_totals(shown, version) for _, version in sides]
+        body["yesterday_moved"] = answers.moves(_between(totals[0], totals[1]))
+        body["today_against_yesterday"] = answers.moves(_between(totals[0], totals[2]))
+        ticking = {"at": now} | {name: told[name] for name in names}
+        steady = {name: {**told[name], "at": None} for name in names}
+        return answers.respond(request, body | steady, ticking)
+
+    return router
+
+
+def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
+    """:raises Problem: at the ends of the calendar."""
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(zone)
+    except OverflowError:
+        raise Problem(400, "makes-no-sense", "that time is beyond the calendar") from None
+
+
+def _side(text: str, version: Version, note: str | None) -> dict[str, Any]:
+    return {
+        "asked": text,
+        "version_name": version.name,
+        "version": version.label,
+        "state": version.state.value,
+        "label": LABELS[version.state.value],
+        "computed_at": version.published_at,
+        "note": note,
+    }
+
+
+def _compared(shown: Shown, kept: Kept, versions: list[Version]) -> dict[str, Any]:
+    one, (before, after) = shown.series, versions
+    known = kept.versions(one)
+    start, names = before.start, (before.name, after.name)
+    found = reading.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
+    changes = [
+        {"grain": dict(change.grain), "measure": change.measure, **answers.sides(change.sides)} for change in found.changes
+    ]
+    reason = next((change.reason for change in found.changes), None)
+    counted = next((change.rows for change in found.changes), None)
+    totals = answers.moves(found.totals())
+    return {"changes": changes, "totals": totals, "reason": reason, "changed_rows": counted}
+
+
+def _known(shown: Shown, day: date, at: datetime, wanted: Asked) -> tuple[dict[str, Any], Version | None]:
+    """A day's number as the answer has it, and as it is."""
+    kept = shown.numbers.periods.get(day)
+    found = None if kept is None else choose(kept.heads, wanted)
+    if kept is None or found is None:
+        return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
+    version = kept.version(shown.series, found[0])
+    return {"window": f"{day}", "at": at, "number": answers.version(version), "note": found[1]}, version
+
+
+def _totals(shown: Shown, version: Version | None) -> dict[str, Sides]:
+    return reading.moved(shown.series, [version])[0] if version is not None else {}
+
+
+def _between(before: dict[str, Sides], after: dict[str, Sides]) -> dict[str, Sides]:
+    """From one number to another, measure by measure."""
+    names = dict.fromkeys([*before, *after])
+    missing = Sides(None, None)
+    return {name: Sides(before.get(name, missing).after, after.get(name, missing).after) for name in names}

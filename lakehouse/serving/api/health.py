@@ -1,0 +1,32 @@
+"""``/health``: whether numbers can be read."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from lakehouse.serving.api import answers, models
+from lakehouse.serving.api.asked import NoParameters
+
+if TYPE_CHECKING:
+    from lakehouse.serving.api.lake import Lake
+
+
+def routes(lake: Lake) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(prefix="/health", tags=["health"])
+
+    @router.get("", response_model=models.Health, summary="Whether numbers can be read")
+    async def health(request: Request, _: NoParameters) -> Response:
+        """Looks at every metric's table; 503 where one cannot be read."""
+        shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        metrics = [
+            {"metric": name, "table_version": one.numbers.version, "periods": len(one.numbers.periods)}
+            for name, one in zip(sorted(lake.catalog.metrics), shown)
+        ]
+        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics}
+        return answers.respond(request, body, {"now": lake.settings.clock()})
+
+    return router

@@ -1,0 +1,58 @@
+"""``/lineage``: from what, by which code and contract, and because of what a number was published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.ledger import publications
+from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api.asked import MetricName, Parameters, WindowName
+from lakehouse.serving.api.metrics import window
+
+if TYPE_CHECKING:
+    from lakehouse.serving.api.lake import Lake
+    from lakehouse.settings import Settings
+
+_SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
+_COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger", "input_versions", "validation", "keys")
+
+
+class ForLineage(Parameters):
+    """Of which version."""
+
+    version: asked.Version = "latest"
+
+
+def routes(lake: Lake) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(prefix="/lineage", tags=["lineage"])
+
+    @router.get("/{name}/{window_name}", response_model=models.Lineage, summary="Where a number comes from")
+    async def lineage(
+        request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[ForLineage, Query()]
+    ) -> Response:
+        """The inputs that its revision names, the commit that published it, and what that concerns downstream."""
+        metric = lake.metric(name)
+        period = asked.period_of(metric, window_name)
+        shown = await lake.shown(metric, period.kind)
+        kept = shown.kept(period)
+        head, _ = asked.chosen(shown, period, kept, asked.version_of(wanted.version))
+        version = kept.version(shown.series, head)
+        body = window(shown, period) | {"version": version.label, "version_name": version.name, "state": version.state.value}
+        body |= {name: version.said[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
+        body |= {"source": shown.series.metric.source, "made_from": version.made_from}
+        publication_id = version.said["publication_id"]
+        body["publication"] = await run_in_threadpool(_publication, lake.settings, shown.series.name, publication_id)
+        return answers.respond(request, body)
+
+    return router
+
+
+def _publication(settings: Settings, series: str, publication_id: str) -> dict[str, Any] | None:
+    found = publications.one(settings, series, publication_id)
+    if found is None:
+        return None
+    return {name: getattr(found, name) for name in _COMMIT} | {"downstream": found.downstream}

@@ -1,0 +1,169 @@
+"""``/metrics``: the catalogue, a number, its history, and many periods of it in a row."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain.asked import Asked, choose
+from lakehouse.domain.periods import Kind
+from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
+from lakehouse.tables import reading
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import MetricContract
+    from lakehouse.domain.periods import Period
+    from lakehouse.serving.api.lake import Lake, Shown
+    from lakehouse.serving.api.snapshot import Kept
+
+
+class ForNumber(Parameters):
+    """Which number, and how much of it."""
+
+    window: asked.Window
+    version: asked.Version = "latest"
+    include_history: Flag = False
+
+
+class ForHistory(Parameters):
+    """Whose history."""
+
+    window: asked.Window
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class ForSeries(Parameters):
+    """Which periods."""
+
+    start: Day
+    end: Day
+    version: asked.Version = "latest"
+    by: Annotated[Kind, Query(description="The length of period.")] = Kind.DAY
+    limit: Limit = 400
+
+
+def routes(lake: Lake) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(prefix="/metrics", tags=["metrics"])
+
+    @router.get("", response_model=models.Metrics, summary="Every metric that is published")
+    async def catalogue(request: Request, _: NoParameters) -> Response:
+        listed = [await _described(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        return answers.respond(request, {"metrics": listed, "total": len(listed)})
+
+    @router.get("/{name}", response_model=models.Number, summary="A published number")
+    async def number(request: Request, name: MetricName, wanted: Annotated[ForNumber, Query()]) -> Response:
+        """One version of a number: what it says, how sure it is, how old, and how much of its period has come.
+
+        `version=final` before the close answers with the newest number, and `note` says so. The ETag begins with the
+        version's name: ask with `If-None-Match` and an unchanged number costs nothing.
+        """
+        metric = lake.metric(name)
+        period = asked.period_of(metric, wanted.window)
+        shown = await lake.shown(metric, period.kind)
+        kept = shown.kept(period)
+        head, note = asked.chosen(shown, period, kept, asked.version_of(wanted.version))
+        found = kept.version(shown.series, head)
+        body = window(shown, period) | answers.version(found)
+        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found))
+        of_it = [one for one in kept.heads if one.adjustment is not None and one.revision == head.revision]
+        body |= {"adjustments": [f"r{one.revision}.a{one.adjustment}" for one in of_it], "note": note, "history": None}
+        if wanted.include_history:
+            body["history"] = await run_in_threadpool(_history, shown, kept)
+        arrivals = await lake.arrivals(metric.source)
+        staleness: dict[str, Any] = {
+            "behind": await lake.behind(shown, found, period),
+            "newest_arrival": arrivals.newest if arrivals else None,
+        }
+        seconds = max(int((lake.settings.clock() - found.published_at).total_seconds()), 0)
+        body["staleness"] = staleness
+        return answers.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
+
+    @router.get("/{name}/history", response_model=models.History, summary="How a number came to be")
+    async def history(request: Request, name: MetricName, wanted: Annotated[ForHistory, Query()]) -> Response:
+        """Every revision and adjustment, oldest first: what it moved, by how much, and why."""
+        metric = lake.metric(name)
+        period = asked.period_of(metric, wanted.window)
+        shown = await lake.shown(metric, period.kind)
+        told = await run_in_threadpool(_history, shown, shown.kept(period))
+        page = told[wanted.offset : wanted.offset + wanted.limit]
+        more = wanted.offset + len(page)
+        following = {"total": len(told), "next_offset": more if more < len(told) else None}
+        return answers.respond(request, window(shown, period) | {"versions": page} | following)
+
+    @router.get("/{name}/series", response_model=models.Points, summary="A number of many periods in a row")
+    async def series(request: Request, name: MetricName, wanted: Annotated[ForSeries, Query()]) -> Response:
+        """The version asked for of each period from one day through another; all as of one moment."""
+        metric = lake.metric(name)
+        start, end = asked.span(wanted.start, wanted.end)
+        version = asked.version_of(wanted.version)
+        shown = await lake.shown(metric, wanted.by)
+        points, more = await run_in_threadpool(_points, shown, (start, end), version, wanted.limit)
+        body = {"metric": shown.series.metric.metric, "series": shown.series.name, "version": wanted.version}
+        return answers.respond(request, body | {"points": points, "next_start": more})
+
+    return router
+
+
+def window(shown: Shown, period: Period) -> dict[str, Any]:
+    """Which number it is."""
+    one = shown.series
+    days = {"first_day": period.start, "last_day": period.last}
+    return {"metric": one.metric.metric, "series": one.name, "window": period.name, **days}
+
+
+def _history(shown: Shown, kept: Kept) -> list[dict[str, Any]]:
+    versions = kept.versions(shown.series)
+    moved = reading.moved(shown.series, versions)
+    return [answers.version(one) | {"moved": answers.moves(told)} for one, told in zip(versions, moved)]
+
+
+def _points(shown: Shown, span: tuple[date, date], version: Asked, limit: int) -> tuple[list[dict[str, Any]], date | None]:
+    one = shown.series
+    first = one.period(span[0]).start
+    starts = [start for start in shown.numbers.starts if first <= start <= span[1]]
+    points = []
+    for start in starts[:limit]:
+        kept = shown.numbers.periods[start]
+        chosen = choose(kept.heads, version)
+        if chosen is not None:
+            said, period = answers.version(kept.version(one, chosen[0])), one.period(start)
+            days = {"window": period.name, "first_day": start, "last_day": period.last}
+            points.append(days | {name: said[name] for name in _OF_POINT})
+    return points, starts[limit] if limit < len(starts) else None
+
+
+_OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result")
+
+
+async def _described(lake: Lake, metric: MetricContract) -> dict[str, Any]:
+    shown = await lake.shown(metric)
+    made = shown.series.metric
+    terms, starts = made.publication, shown.numbers.starts
+    return {
+        "name": metric.name,
+        "description": made.description,
+        "owner": made.owner,
+        "source": made.source,
+        "grain": made.grain,
+        "measures": answers.measures(shown.series),
+        "windows": ["day", *metric.publication.rollups],
+        "terms": {
+            "start_delay": terms.start_delay,
+            "preliminary_after": terms.preliminary_after,
+            "final_after": terms.final_after,
+            "after_close": terms.after_close,
+            "timezone": terms.timezone or "UTC",
+        },
+        "consumers": made.consumers,
+        "dataset_version": made.dataset_version,
+        "deprecated_on": made.deprecated_on,
+        "published": len(starts),
+        "first_day": starts[0] if starts else None,
+        "last_day": starts[-1] if starts else None,
+    }

@@ -1,0 +1,446 @@
+"""The answers as the OpenAPI document has them. They are made in ``answers`` and the routes; here is their shape alone."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["live", "preliminary", "final"]
+Label = Literal["Live (updating)", "Preliminary", "Final"]
+Reason = Literal["initial", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"]
+Value = Annotated[
+    int | float | str | bool | None,
+    Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are no number, as text."),
+]
+Row = dict[str, Value]
+
+
+class Shape(BaseModel):
+    """A part of an answer: it has these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Sides(Shape):
+    """A number in two versions."""
+
+    before: Value
+    after: Value
+    difference: Value
+    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+
+
+class Version(Shape):
+    """One revision of a number, or one adjustment of a closed one."""
+
+    version_name: str = Field(examples=["revenue_v2024-11-07.r2"])
+    version: str = Field(examples=["r2"])
+    revision: int
+    adjustment: int | None
+    state: State
+    label: Label
+    is_final: bool
+    is_latest: bool
+    result: list[Row] = Field(examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]])
+    event_count: int = Field(description="How many rows of silver are behind it.")
+    undecided_rows: int = Field(description="How many rows waited for a steward then.")
+    changed_rows: int | None
+    computed_at: datetime = Field(description="When it was computed and published.")
+    superseded_at: datetime | None
+    reason: Reason
+    restated_on: datetime | None = Field(description="When its content changed last; null until it has.")
+    restatement_reason: str | None
+    booked_on: date | None
+    known_through: date | None = Field(description="The newest arrival day that is in it.")
+    due_on: date | None
+    dataset_version: int
+    signed_off_by: str | None
+    sign_off_reason: str | None
+
+
+class Revision(Version):
+    """A version in a history, with what it moved."""
+
+    moved: dict[str, Sides]
+
+
+class Staleness(Shape):
+    """How old the number is, and whether more is known by now."""
+
+    seconds: int = Field(description="Since it was computed.")
+    behind: bool = Field(description="Whether arrivals, or newer numbers that it is made of, are not in it yet.")
+    newest_arrival: datetime | None = Field(description="The newest arrival of the source.")
+
+
+class Completeness(Shape):
+    """The share of the period's rows that is in the number, judged by how earlier periods came in; or why it is not known.
+
+    It speaks of the rows that come within ``horizon_hours``; ``low`` to ``high`` held the share in ``coverage`` of cases.
+    """
+
+    known: bool
+    because: str | None = None
+    share: float | None = Field(None, ge=0, le=1)
+    low: float | None = Field(None, ge=0, le=1)
+    high: float | None = Field(None, ge=0, le=1)
+    coverage: float | None = Field(None, ge=0, lt=1)
+    earlier_periods: int | None = None
+    age_hours: int | None = None
+    horizon_hours: int | None = None
+
+
+class Window(Shape):
+    """Which number it is."""
+
+    metric: str
+    series: str = Field(description="The table below gold/.")
+    window: str
+    first_day: date
+    last_day: date
+
+
+class Number(Window, Version):
+    """A published number."""
+
+    staleness: Staleness
+    completeness: Completeness
+    adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
+    note: str | None
+    history: list[Revision] | None = Field(None, description="Every version, oldest first, where it was asked for.")
+
+
+class Measure(Shape):
+    """What a metric measures."""
+
+    name: str
+    type: str
+    additive: bool
+    description: str | None
+
+
+class Terms(Shape):
+    """When numbers are what."""
+
+    start_delay: int
+    preliminary_after: int
+    final_after: int
+    after_close: Literal["restate", "adjust"]
+    timezone: str
+
+
+class Metric(Shape):
+    """A metric of the catalogue."""
+
+    name: str
+    description: str | None
+    owner: str | None
+    source: str
+    grain: list[str]
+    measures: list[Measure]
+    windows: list[str] = Field(description="The lengths of period that it is published for.")
+    terms: Terms
+    consumers: list[str]
+    dataset_version: int = Field(description="The version of its logic that readers see.")
+    deprecated_on: date | None
+    published: int = Field(description="For how many days.")
+    first_day: date | None
+    last_day: date | None
+
+
+class Metrics(Shape):
+    """The catalogue."""
+
+    metrics: list[Metric]
+    total: int
+
+
+class Change(Shape):
+    """One measure of one row of the grain in two versions."""
+
+    grain: dict[str, str]
+    measure: str
+    before: Value
+    after: Value
+    difference: Value
+    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+
+
+class Side(Shape):
+    """A version that was compared."""
+
+    asked: str
+    version_name: str
+    version: str
+    state: State
+    label: Label
+    computed_at: datetime
+    note: str | None
+
+
+class Comparison(Window):
+    """Two versions of a number side by side."""
+
+    version_a: Side
+    version_b: Side
+    changes: list[Change]
+    totals: dict[str, Sides] = Field(description="Over the grain, of the measures that add up.")
+    reason: str | None = Field(description="The gravest reason of a revision in between.")
+    changed_rows: int | None
+
+
+class Point(Shape):
+    """One period of a series."""
+
+    window: str
+    first_day: date
+    last_day: date
+    version: str
+    state: State
+    label: Label
+    is_final: bool
+    revision: int
+    event_count: int
+    computed_at: datetime
+    result: list[Row]
+
+
+class Points(Shape):
+    """A series; periods without such a version are left out."""
+
+    metric: str
+    series: str
+    version: str
+    points: list[Point]
+    next_start: date | None = Field(description="Ask with this start for more; null at the end.")
+
+
+class History(Window):
+    """How a number came to be."""
+
+    versions: list[Revision]
+    total: int
+    next_offset: int | None
+
+
+class Known(Shape):
+    """A number as it was known at a time."""
+
+    window: str
+    at: datetime
+    number: Version | None = Field(description="Null where nothing had been published.")
+    note: str | None
+
+
+class AtThisTime(Shape):
+    """Yesterday as it was known at this time of day, beside yesterday final, and today."""
+
+    metric: str
+    series: str
+    at: datetime
+    yesterday_at_this_time: Known
+    yesterday: Known = Field(description="The final number, or the newest one until there is one.")
+    today: Known
+    yesterday_moved: dict[str, Sides] = Field(description="From what was known then to what is known now.")
+    today_against_yesterday: dict[str, Sides] = Field(description="From yesterday at this time to today.")
+
+
+class Quantiles(Shape):
+    """Seconds behind the event within which so many rows came."""
+
+    p50: int
+    p90: int
+    p95: int
+    p99: int
+    p99_9: int
+    max: int
+
+
+class Caught(Shape):
+    """What a watermark would have caught."""
+
+    watermark_seconds: int
+    share: float
+
+
+class Recommendation(Shape):
+    """Which watermark the data asks for, and the evidence."""
+
+    verdict: Literal["keep", "set", "raise", "lower", "too_few"]
+    wanted_share: float
+    current_seconds: int | None
+    proposed_seconds: int | None
+    needed_seconds: int | None
+    because: str
+    evidence: list[Caught]
+
+
+class TypeLateness(Shape):
+    """One event type of a source."""
+
+    event_type: str
+    rows: int
+    on_time: int
+    on_time_share: float
+    late_share: float
+    seconds: Quantiles
+    recommendation: Recommendation
+
+
+class SourceLateness(Shape):
+    """How late the rows of a source came, and what became of them."""
+
+    source: str
+    expected_seconds: int
+    rows: int
+    on_time_share: float | None
+    late_share: float | None
+    without_event_time: int
+    accepted: int = Field(description="Applied, superseded or duplicate.")
+    quarantined: int
+    dropped: int
+    dispositions: dict[str, int]
+    event_types: list[TypeLateness]
+
+
+class Lateness(Shape):
+    """By arrival day."""
+
+    start_date: date
+    end_date: date
+    sources: list[SourceLateness]
+
+
+class Restatement(Window):
+    """A number that changed after it was published."""
+
+    version: str
+    version_name: str
+    state: State
+    reason: Reason
+    restatement_reason: str | None
+    restated_on: datetime
+    changed_rows: int | None
+    booked_on: date | None
+    signed_off_by: str | None
+    moved: dict[str, Sides]
+
+
+class Restatements(Shape):
+    """Newest first."""
+
+    start_date: date
+    end_date: date
+    restatements: list[Restatement]
+    total: int
+    by_reason: dict[str, int]
+    by_state: dict[str, int]
+    next_offset: int | None
+
+
+class Publication(Shape):
+    """The commit that published a number."""
+
+    publication_id: str
+    gold_version: int
+    recorded_at: datetime
+    job_name: str | None
+    trigger: dict[str, Any]
+    input_versions: dict[str, Any]
+    validation: dict[str, Any]
+    keys: dict[str, Any]
+    downstream: list[str]
+
+
+class Lineage(Window):
+    """Where a number comes from."""
+
+    version: str
+    version_name: str
+    state: State
+    source: str
+    inputs: str | None = Field(description="The name of its inputs in ops/inputs.")
+    inputs_without: str | None
+    known_through: date | None
+    silver_version: int | None
+    made_from: dict[str, Any] = Field(description="Of a longer period: the daily revisions.")
+    code_version: str | None
+    contract_version: str | None
+    run_id: str | None
+    signed_off_by: str | None
+    sign_off_reason: str | None
+    publication: Publication | None = Field(description="Null where the ledger has not told of it yet.")
+
+
+class Quarantined(Shape):
+    """A row that waits, or has waited, for a steward. What it says is not told here: `lakehouse quarantine show` does."""
+
+    id: str = Field(examples=["sales:3f1c0b9a7d2e4f60:17"])
+    source: str
+    record_key: str | None
+    event_date: date | None
+    arrival_date: date
+    source_file: str
+    line_number: int
+    reason: str
+    detail: str | None
+    status: Literal["open", "accepted", "rejected", "duplicate", "released"]
+    since: datetime
+    review_by: datetime
+    overdue: bool
+    decided_by: str | None
+    decided_at: datetime | None
+    decision: str | None
+
+
+class Quarantine(Shape):
+    """Rows by source, arrival day, file and line."""
+
+    rows: list[Quarantined]
+    total: int
+    next_offset: int | None
+
+
+class Decided(Shape):
+    """What was decided. Silver and gold follow with Dagster's daemon, or with `lakehouse quarantine` and no row."""
+
+    id: str
+    decision: Literal["accept", "reject", "duplicate"]
+    by: str
+    repeated: bool = Field(description="Whether the same had been decided already.")
+    waiting_days: list[date] = Field(description="The event days that are made anew.")
+
+
+class MetricHealth(Shape):
+    """One metric as this process sees it."""
+
+    metric: str
+    table_version: int = Field(description="-1 where nothing has been published.")
+    periods: int
+
+
+class Health(Shape):
+    """Whether numbers can be read."""
+
+    status: Literal["ok"]
+    version: str
+    now: datetime
+    metrics: list[MetricHealth]
+
+
+class Mistake(Shape):
+    """One parameter that is not as documented."""
+
+    where: str
+    message: str
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = Field(examples=["urn:lakehouse:unknown-metric"])
+    title: str
+    status: int
+    detail: str
+    errors: list[Mistake] | None = None

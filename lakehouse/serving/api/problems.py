@@ -1,0 +1,77 @@
+"""Errors as people and programs can read them: RFC 9457 problem documents, without a word about how we are made."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fastapi.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import Request
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+
+MEDIA_TYPE = "application/problem+json"
+TITLES = {
+    400: "The request makes no sense",
+    401: "A token is needed",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "The request is too large",
+    415: "Media type not supported",
+    421: "Not the host that was asked for",
+    422: "The request is not as documented",
+    429: "Too many requests",
+    500: "Something went wrong here",
+    503: "The tables cannot be read",
+}
+
+
+class Problem(Exception):  # noqa: N818 (as the RFC calls it)
+    """What went wrong, for the one who asked. ``kind`` is a word that programs can rely on."""
+
+    def __init__(self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.detail, self.headers, self.more = status, kind, detail, dict(headers or {}), more
+
+    def body(self) -> dict[str, Any]:
+        """The document."""
+        title = TITLES.get(self.status, "Error")
+        return {"type": f"urn:lakehouse:{self.kind}", "title": title, "status": self.status, "detail": self.detail, **self.more}
+
+    def response(self) -> Response:
+        """The answer."""
+        return Response(json.dumps(self.body()), self.status, self.headers, MEDIA_TYPE)
+
+
+async def on_problem(_: Request, problem: Exception) -> Response:
+    """Handle a :class:`Problem`."""
+    assert isinstance(problem, Problem)  # noqa: S101 (how FastAPI calls it)
+    return problem.response()
+
+
+async def on_http(_: Request, error: Exception) -> Response:
+    """Handle what the framework refuses: no such path, no such method."""
+    found: HTTPException = error  # type: ignore[assignment]
+    kind = {404: "no-such-path", 405: "no-such-method"}.get(found.status_code, "refused")
+    detail = {404: "there is nothing at this address; /openapi.json tells what there is"}.get(found.status_code, found.detail)
+    return Problem(found.status_code, kind, str(detail), found.headers).response()
+
+
+async def on_invalid(_: Request, error: Exception) -> Response:
+    """Handle parameters that are not as documented: each with its place, and nothing of what was sent."""
+    found: RequestValidationError = error  # type: ignore[assignment]
+    errors = [{"where": ".".join(map(str, one["loc"])), "message": _plain(one)} for one in found.errors()[:20]]
+    told = "; ".join(f"{one['where']}: {one['message']}" for one in errors[:3])
+    return Problem(422, "not-as-documented", told, errors=errors).response()
+
+
+def _plain(error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "unknown; /openapi.json tells which there are"
+    return str(error["msg"]).removeprefix("Value error, ")

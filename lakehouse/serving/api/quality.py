@@ -1,0 +1,172 @@
+"""``/data-quality``: how late rows come, which watermark that asks for, and which numbers were changed after publication."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date, datetime, time, timedelta, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain import lateness as judging
+from lakehouse.ledger import store
+from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
+from lakehouse.serving.api.metrics import window
+from lakehouse.serving.api.problems import Problem
+from lakehouse.tables import books, lateness, reading
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import SourceContract
+    from lakehouse.domain.lateness import Proposal
+    from lakehouse.serving.api.lake import Lake, Shown
+    from lakehouse.serving.api.snapshot import Head
+    from lakehouse.tables.lateness import Measured, OfType
+
+#: So many arrival days are measured at once, and so many event types are told apart.
+_DAYS, _TYPES = 92, 50
+_ACCEPTED = ("applied", "superseded", "duplicate")
+_NAMES = ("p50", "p90", "p95", "p99", "p99_9")
+_MEASURED = 64
+
+
+class ForLateness(Parameters):
+    """Which arrival days."""
+
+    start_date: Day
+    end_date: Day
+    source: Annotated[str | None, Field(pattern=asked.NAME, description="One source; default: all.")] = None
+
+
+class ForRestatements(Parameters):
+    """When, and of what."""
+
+    start_date: Day
+    end_date: Day
+    metric: Annotated[str | None, Field(pattern=asked.NAME, description="One metric; default: all.")] = None
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+def routes(lake: Lake) -> APIRouter:
+    """The routes of this resource."""
+    router = APIRouter(prefix="/data-quality", tags=["data quality"])
+
+    @lru_cache(_MEASURED)
+    def measured(source: str, start: date, end: date, _version: int) -> Measured:
+        return lateness.measure(lake.settings, lake.source(source), start, end)
+
+    def source_told(source: str, start: date, end: date) -> dict[str, Any]:
+        table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
+        return _source(lake.source(source), measured(source, start, end, -1 if table is None else table.version()))
+
+    @router.get("/lateness", response_model=models.Lateness, summary="How late rows came")
+    async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
+        """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
+        event type, what became of the rows, and which watermark they ask for, with what others would have caught.
+        """
+        start, end = asked.span(wanted.start_date, wanted.end_date)
+        if (end - start).days >= _DAYS:
+            raise Problem(400, "too-much", f"ask for {_DAYS} days at most")
+        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
+        told = [await run_in_threadpool(source_told, name, start, end) for name in names]
+        return answers.respond(request, {"start_date": start, "end_date": end, "sources": told})
+
+    @router.get("/restatements", response_model=models.Restatements, summary="Numbers that changed after publication")
+    async def restated(request: Request, wanted: Annotated[ForRestatements, Query()]) -> Response:
+        """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
+        start, end = asked.span(wanted.start_date, wanted.end_date)
+        names = [lake.metric(wanted.metric).name] if wanted.metric else sorted(lake.catalog.metrics)
+        shown = [await lake.shown(lake.metric(name)) for name in names]
+        page = (wanted.offset, wanted.limit)
+        body = await run_in_threadpool(_restated, shown, start, end, page)
+        return answers.respond(request, {"start_date": start, "end_date": end} | body)
+
+    return router
+
+
+def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
+    rows, on_time = sum(one.rows for one in measured.types), sum(one.on_time for one in measured.types)
+    said = measured.dispositions
+    return {
+        "source": contract.dataset,
+        "expected_seconds": contract.lateness.expected,
+        "rows": rows,
+        "on_time_share": round(on_time / rows, 6) if rows else None,
+        "late_share": round(1 - on_time / rows, 6) if rows else None,
+        "without_event_time": measured.unclocked,
+        "accepted": sum(said[one] for one in _ACCEPTED),
+        "quarantined": said["quarantined"],
+        "dropped": said["dropped"],
+        "dispositions": dict(said),
+        "event_types": [_type(contract, one, measured.last) for one in _largest(measured.types)],
+    }
+
+
+def _largest(types: list[OfType]) -> list[OfType]:
+    return sorted(types, key=lambda one: (-one.rows, one.event_type))[:_TYPES]
+
+
+def _type(contract: SourceContract, one: OfType, on: date) -> dict[str, Any]:
+    bounds = contract.lateness.as_of(one.event_type, on)
+    proposal = judging.propose(one.seconds, bounds.watermark, contract.lateness.tuning)
+    quantiles = {name: judging.percentile(one.seconds, share) for name, share in zip(_NAMES, judging.PERCENTILES)}
+    return {
+        "event_type": one.event_type,
+        "rows": one.rows,
+        "on_time": one.on_time,
+        "on_time_share": round(one.on_time / one.rows, 6),
+        "late_share": round(1 - one.on_time / one.rows, 6),
+        "seconds": quantiles | {"max": int(one.seconds[-1])},
+        "recommendation": recommendation(proposal, contract.lateness.tuning.catch),
+    }
+
+
+def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:
+    """A proposal as the answer has it."""
+    return {
+        "verdict": proposal.verdict.value,
+        "wanted_share": wanted,
+        "current_seconds": proposal.current,
+        "proposed_seconds": proposal.watermark,
+        "needed_seconds": proposal.needed,
+        "because": proposal.because,
+        "evidence": [{"watermark_seconds": one.watermark, "share": round(one.share, 6)} for one in proposal.evidence],
+    }
+
+
+def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int]) -> dict[str, Any]:
+    first = datetime.combine(start, time.min, timezone.utc)
+    behind = datetime.combine(end + timedelta(days=1), time.min, timezone.utc)
+    found = [
+        (one, day, head)
+        for one in shown
+        for day, kept in one.numbers.periods.items()
+        for head in kept.heads
+        if head.restates and first <= head.published_at < behind
+    ]
+    found.sort(key=lambda change: (change[2].published_at, change[0].series.name, change[1], change[2].first_row), reverse=True)
+    offset, limit = page
+    told = [_told(*change) for change in found[offset : offset + limit]]
+    more = offset + len(told)
+    return {
+        "restatements": told,
+        "total": len(found),
+        "by_reason": dict(Counter(head.reason for *_, head in found)),
+        "by_state": dict(Counter(head.state.value for *_, head in found)),
+        "next_offset": more if more < len(found) else None,
+    }
+
+
+def _told(shown: Shown, day: date, head: Head) -> dict[str, Any]:
+    kept = shown.numbers.periods[day]
+    versions = kept.versions(shown.series)
+    place = kept.heads.index(head)
+    moved = reading.moved(shown.series, versions)[place]
+    said = answers.version(versions[place])
+    names = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
+    which = window(shown, shown.series.period(day)) | {name: said[name] for name in names}
+    return which | {"restated_on": head.published_at, "moved": answers.moves(moved)}

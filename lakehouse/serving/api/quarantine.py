@@ -1,0 +1,118 @@
+"""``/quarantine``: the rows that wait for a steward, and, with a steward's token, the decision on one. Starts no JVM."""
+
+from __future__ import annotations
+
+import logging
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
+from lakehouse.serving.api.callers import holder
+from lakehouse.serving.api.problems import Problem
+from lakehouse.tables import quarantine, stewardship
+from lakehouse.tables.quarantine import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakehouse.domain.dispositions import RowId
+    from lakehouse.serving.api.lake import Lake
+
+_LOG = logging.getLogger(__name__)
+_ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
+_COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
+_READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
+Status = Literal["open", "accepted", "rejected", "duplicate", "released", "any"]
+Cause = Literal["beyond_watermark", "rule_failed", "shrunken_partition"]
+
+
+class ForQuarantine(Parameters):
+    """Which rows."""
+
+    source: Annotated[str | None, Field(pattern=asked.NAME, description="One source; default: all.")] = None
+    status: Status = "open"
+    cause: Cause | None = None
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class Decision(BaseModel):
+    """What a steward decides on a row; the token's name is who decides."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"decision": "accept", "reason": "ticket 12"}]})
+
+    decision: Literal["accept", "reject", "duplicate"]
+    reason: str = Field(min_length=1, max_length=500, pattern=r"[^\s]")
+
+
+def reading(lake: Lake) -> APIRouter:
+    """The route that lists."""
+    router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+
+    @router.get("", response_model=models.Quarantine, summary="Rows that wait for a steward")
+    async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
+        """Which rows wait, why, and until when somebody should have looked; not what they say."""
+        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
+        status = None if wanted.status == "any" else wanted.status
+        found = [row for name in names for row in await run_in_threadpool(_rows, lake, name, Wanted(status, wanted.cause))]
+        page = found[wanted.offset : wanted.offset + wanted.limit]
+        more = wanted.offset + len(page)
+        return answers.respond(request, {"rows": page, "total": len(found), "next_offset": more if more < len(found) else None})
+
+    return router
+
+
+def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
+    """The route that writes.
+
+    :param steward: the dependency that asks for a steward's token.
+    """
+    router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+    one_at_a_time = Lock()
+
+    @router.post("/{row_id}/decision", dependencies=[Depends(steward)], response_model=models.Decided, summary="Decide on a row")
+    async def decide(
+        request: Request,
+        row_id: Annotated[str, Path(pattern=_ID, description="As GET /quarantine shows it.")],
+        decision: Decision,
+        _: NoParameters,
+    ) -> Response:
+        """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
+        source, _colon, rest = row_id.partition(":")
+        row, token = quarantine.parsed(rest), holder(request)
+        taken = await run_in_threadpool(_decide, lake, source, row, decision, token.name, one_at_a_time)
+        _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
+        body = {"id": row_id, "decision": decision.decision, "by": token.name}
+        return answers.respond(request, body | {"repeated": taken.rows == 0, "waiting_days": taken.days})
+
+    return router
+
+
+def _rows(lake: Lake, source: str, wanted: Wanted) -> list[dict[str, Any]]:
+    now = lake.settings.clock()
+    return [
+        {
+            "id": f"{source}:{quarantine.written(quarantine.row_id(entry))}",
+            "source": source,
+            **{name: entry[name] for name in ("record_key", "event_date", "arrival_date", "source_file", "line_number")},
+            **{name: entry[f"quarantine_{name}"] for name in _COLUMNS},
+            "overdue": entry["quarantine_status"] == "open" and entry["quarantine_review_by"] < now,
+        }
+        for entry in quarantine.entries(lake.settings, lake.source(source), wanted, _READ)
+    ]
+
+
+def _decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str, one_at_a_time: Lock) -> stewardship.Taken:
+    contract = lake.source(source)
+    if not quarantine.entries(lake.settings, contract, Wanted(None, rows=[row]), [*quarantine.PLACE]):
+        raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
+    with one_at_a_time:
+        try:
+            return stewardship.decide(lake.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
+        except stewardship.StewardError as problem:
+            raise Problem(409, "cannot-be-decided", f"{problem}") from None

@@ -1,0 +1,130 @@
+"""The published numbers of a series in memory, as of one version of its table.
+
+A period's rows stay in Arrow's form, beside a short index of its versions; what is asked for becomes Python when it is asked
+for. A newer version of the table costs the periods that it changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain.publishing import State
+from lakehouse.ledger import store
+from lakehouse.tables import reading, served
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date, datetime
+
+    from deltalake import DeltaTable
+
+    from lakehouse.settings import Settings
+    from lakehouse.tables.reading import Version
+    from lakehouse.tables.series import Series
+
+_ORDER = [("revision", "ascending"), ("adjustment", "ascending")]
+_HEAD = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
+
+
+class Head(NamedTuple):
+    """What a version tells of itself to be chosen, and where its rows are."""
+
+    revision: int
+    adjustment: int | None
+    state: State
+    published_at: datetime
+    due_on: date | None
+    dataset_version: int
+    is_latest: bool
+    reason: str
+    restated_on: datetime | None
+    first_row: int
+    rows: int
+
+    @property
+    def restates(self) -> bool:
+        """Whether it says something else than what was published before it."""
+        return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at)
+
+
+class Kept:
+    """The versions of one period, oldest first."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        order = pc.sort_indices(rows, sort_keys=_ORDER, null_placement="at_start")
+        self._rows = rows.take(order).combine_chunks()
+
+    @cached_property
+    def heads(self) -> list[Head]:
+        """Every version, as little as is needed to choose one."""
+        found: list[Head] = []
+        for place, said in enumerate(zip(*(self._rows[name].to_pylist() for name in _HEAD))):
+            if found and found[-1][:2] == said[:2]:
+                found[-1] = found[-1]._replace(rows=found[-1].rows + 1)
+            else:
+                told = dict(zip(_HEAD, said)) | {"state": State(said[2])}
+                found.append(Head(**told, first_row=place, rows=1))
+        return found
+
+    def version(self, series: Series, head: Head) -> Version:
+        """One version, whole."""
+        ((version,),) = reading.versions_in(series, self._rows.slice(head.first_row, head.rows)).values()
+        return version
+
+    def versions(self, series: Series) -> list[Version]:
+        """All versions, whole."""
+        (found,) = reading.versions_in(series, self._rows).values()
+        return found
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All periods of a table at one version, -1 where there is none; ``serves`` is the dataset version that readers see."""
+
+    version: int = -1
+    serves: int = 1
+    periods: Mapping[date, Kept] = field(default_factory=dict)
+    files: Mapping[date, frozenset[str]] = field(default_factory=dict)
+    table: DeltaTable | None = None
+
+    @cached_property
+    def starts(self) -> list[date]:
+        """The first days of the periods, in order."""
+        return sorted(self.periods)
+
+
+def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snapshot:
+    """The newest version of a table.
+
+    :param by: the column of the periods' first days.
+    :param known: what was read before: what has not changed since is taken from it.
+    """
+    table = known.table if known else None
+    if table is None:
+        table = store.pinned(path, settings.storage_options)
+        if table is None:
+            return Snapshot()
+    else:
+        table.update_incremental()
+        if known and table.version() == known.version:
+            return known
+    known = known or Snapshot()
+    files = _files(table, by)
+    changed = [start for start, own in files.items() if known.files.get(start) != own]
+    rows = store.read_version(table, None, {by: changed} if known.files else None) if changed else None
+    new = {} if rows is None else {start: Kept(own) for start, own in store.split(rows, by).items()}
+    periods = {start: new.get(start) or known.periods[start] for start in files}
+    return Snapshot(table.version(), table.transaction_version(served.SERVED) or 1, periods, files, table)
+
+
+def _files(table: DeltaTable, by: str) -> dict[date, frozenset[str]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    found: dict[date, set[str]] = {}
+    for start, path in zip(actions[f"partition.{by}"].to_pylist(), actions["path"].to_pylist()):
+        found.setdefault(start, set()).add(path)
+    return {start: frozenset(paths) for start, paths in found.items()}
