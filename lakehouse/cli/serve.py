@@ -11,6 +11,7 @@ from lakehouse.cli.console import deployment, errors
 
 
 def serve(
+    *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8321,
     allow_host: Annotated[
@@ -20,7 +21,7 @@ def serve(
         bool, typer.Option("--open-reading", help="Let everybody read who reaches the port; on loopback that is so anyhow.")
     ] = False,
     rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client address.")] = 200.0,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,  # noqa: FBT002
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve published numbers over HTTP: on loopback unless told otherwise; elsewhere reading needs a token, too."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)

@@ -112,7 +112,7 @@ def read(
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """As :func:`read`, of a table that is open already."""
     rows = table.to_pyarrow_dataset(
-        filesystem=_local(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
+        filesystem=local_files(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
     )
     if columns is not None and (new := [name for name in columns if name not in rows.schema.names]):
         # A table that was written before the contract named these columns: they are empty in it.
@@ -143,7 +143,7 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
     return {value: ordered.slice(end - len(own), len(own)) for (value, own), end in zip(places.items(), ends)}
 
 
-def _local(table: DeltaTable) -> fs.FileSystem | None:
+def local_files(table: DeltaTable) -> fs.FileSystem | None:
     """Arrow's own file system for local tables: reading through delta-rs's can end the process with an abort at exit."""
     uri = table.table_uri
     if "://" in uri and not uri.startswith("file://"):

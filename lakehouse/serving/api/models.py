@@ -383,7 +383,7 @@ class Quarantined(Shape):
     arrival_date: date
     source_file: str
     line_number: int
-    reason: str
+    reason: str | None
     detail: str | None
     status: Literal["open", "accepted", "rejected", "duplicate", "released"]
     since: datetime

@@ -56,7 +56,9 @@ async def on_problem(_: Request, problem: Exception) -> Response:
 
 
 async def on_http(_: Request, error: Exception) -> Response:
-    """Handle what the framework refuses: no such path, no such method."""
+    """Handle what the framework refuses: no such path, no such method, a body that is none."""
+    if isinstance(error.__cause__, Problem):  # what went wrong while the body was read
+        return error.__cause__.response()
     found: HTTPException = error  # type: ignore[assignment]
     kind = {404: "no-such-path", 405: "no-such-method"}.get(found.status_code, "refused")
     detail = {404: "there is nothing at this address; /openapi.json tells what there is"}.get(found.status_code, found.detail)

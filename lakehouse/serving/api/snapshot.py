@@ -6,15 +6,15 @@ for. A newer version of the table costs the periods that it changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import store
+from lakehouse.ledger import files, store
 from lakehouse.tables import reading, served
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from lakehouse.tables.reading import Version
     from lakehouse.tables.series import Series
 
-_ORDER = [("revision", "ascending"), ("adjustment", "ascending")]
+#: After so many seconds a table is opened anew: one that was made again in its place has other commits of the same numbers.
+_REOPEN = 30.0
 _HEAD = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
 
@@ -56,8 +57,9 @@ class Kept:
     """The versions of one period, oldest first."""
 
     def __init__(self, rows: pa.Table) -> None:
-        order = pc.sort_indices(rows, sort_keys=_ORDER, null_placement="at_start")
-        self._rows = rows.take(order).combine_chunks()
+        names = zip(rows["revision"].to_pylist(), (number or 0 for number in rows["adjustment"].to_pylist()))
+        order = [place for _, place in sorted((name, place) for place, name in enumerate(names))]
+        self._rows = rows.take(pa.array(order, pa.int64())).combine_chunks()
 
     @cached_property
     def heads(self) -> list[Head]:
@@ -91,6 +93,7 @@ class Snapshot:
     periods: Mapping[date, Kept] = field(default_factory=dict)
     files: Mapping[date, frozenset[str]] = field(default_factory=dict)
     table: DeltaTable | None = None
+    opened: float = 0.0
 
     @cached_property
     def starts(self) -> list[date]:
@@ -104,27 +107,22 @@ def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snap
     :param by: the column of the periods' first days.
     :param known: what was read before: what has not changed since is taken from it.
     """
-    table = known.table if known else None
-    if table is None:
-        table = store.pinned(path, settings.storage_options)
+    known = known or Snapshot()
+    if known.table is None or time.monotonic() - known.opened > _REOPEN:
+        table, opened = store.pinned(path, settings.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
+        if known.table is not None and table.metadata().id != known.table.metadata().id:
+            known = Snapshot()
     else:
+        table, opened = known.table, known.opened
         table.update_incremental()
-        if known and table.version() == known.version:
-            return known
-    known = known or Snapshot()
-    files = _files(table, by)
-    changed = [start for start, own in files.items() if known.files.get(start) != own]
-    rows = store.read_version(table, None, {by: changed} if known.files else None) if changed else None
-    new = {} if rows is None else {start: Kept(own) for start, own in store.split(rows, by).items()}
-    periods = {start: new.get(start) or known.periods[start] for start in files}
-    return Snapshot(table.version(), table.transaction_version(served.SERVED) or 1, periods, files, table)
-
-
-def _files(table: DeltaTable, by: str) -> dict[date, frozenset[str]]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    found: dict[date, set[str]] = {}
-    for start, path in zip(actions[f"partition.{by}"].to_pylist(), actions["path"].to_pylist()):
-        found.setdefault(start, set()).add(path)
-    return {start: frozenset(paths) for start, paths in found.items()}
+    if table.version() == known.version:
+        return known if table is known.table else replace(known, table=table, opened=opened)
+    files_of = files.by_partition(table, by)
+    system = files.system_of(table)
+    periods = {
+        start: known.periods[start] if known.files.get(start) == own else Kept(files.read(system, own, by, start))
+        for start, own in files_of.items()
+    }
+    return Snapshot(table.version(), table.transaction_version(served.SERVED) or 1, periods, files_of, table, opened)

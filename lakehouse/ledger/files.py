@@ -1,0 +1,52 @@
+"""Single files of a table, as its log names them.
+
+Arrow's dataset makes an object of every file's statistics before it reads one: in a table of a thousand small files that takes
+five times as long as reading them, and 150 MB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from lakehouse.ledger import store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+
+def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
+    """The paths of a table's files, by the value of the column that it is partitioned by."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    found: dict[date, set[str]] = {}
+    for value, path in zip(actions[f"partition.{column}"].to_pylist(), actions["path"].to_pylist()):
+        found.setdefault(value, set()).add(path)
+    return {value: frozenset(paths) for value, paths in found.items()}
+
+
+def system_of(table: DeltaTable) -> fs.FileSystem:
+    """Where the files of a table are."""
+    return store.local_files(table) or fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 (as delta-rs does)
+
+
+def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:
+    """The rows of the files of one partition, with the column that only their log names."""
+    parts = [_plain(pq.ParquetFile(system.open_input_file(unquote(path))).read(use_threads=False)) for path in sorted(paths)]
+    rows = pa.concat_tables(parts, promote_options="default")
+    return rows.append_column(column, pa.array([value] * len(rows), pa.date32()))
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Without the views that delta-rs's own rewriting leaves, which Arrow cannot sort."""
+    views = [item for item in rows.schema if pa.types.is_string_view(item.type)]
+    for item in views:
+        rows = rows.set_column(rows.column_names.index(item.name), item.name, rows[item.name].cast(pa.string()))
+    return rows

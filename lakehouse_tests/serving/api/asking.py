@@ -1,0 +1,106 @@
+"""The API on a lake that delta-rs wrote, asked without a socket; for the tests beside this file. No JVM."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from lakehouse.contracts import Catalog
+from lakehouse.ledger import key_log, store
+from lakehouse.serving.api import app, lake
+from lakehouse.serving.api.app import Terms
+from lakehouse.tables import books, bronze
+from lakehouse.tables.schema import arrow_schema, bronze_columns
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import Desk, day, metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from httpx import Response
+
+    from lakehouse.contracts import MetricContract, SourceContract
+    from lakehouse.settings import Settings
+
+#: A row: key, event time, arrival, kind, standing.
+Row = tuple[str, datetime, datetime, str, str]
+
+
+@contextmanager
+def asked(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> Iterator[TestClient]:
+    """A client of the API; every answer looks at the tables anew."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("_NUMBERS", "_WAITING", "_ARRIVALS", "_TOKENS"):
+            patched.setattr(lake, name, (-1.0, -1.0))
+        made = app.create(settings, catalog, terms or Terms(rate=1e9))
+        with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
+            yield client
+
+
+def catalog(*metrics: MetricContract, source: SourceContract | None = None) -> Catalog:
+    return Catalog({"events": source or contract()}, {one.name: one for one in metrics})
+
+
+def got(client: TestClient, path: str, status: int = 200, /, **parameters: Any) -> Any:
+    """What a path says; an error is a problem document."""
+    answer = client.get(path, params=parameters or None)
+    assert answer.status_code == status, answer.text
+    if status >= 400:
+        return problem(answer)
+    return answer.json()
+
+
+def problem(answer: Response) -> Any:
+    """A problem document, as RFC 9457 has it."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == answer.status_code
+    assert told["type"].startswith("urn:lakehouse:")
+    assert told["title"]
+    assert told["detail"]
+    assert "Traceback" not in answer.text
+    return told
+
+
+def desk(settings: Settings, **said: Any) -> Desk:
+    """A metric that somebody says the numbers of."""
+    return Desk(settings, metric(**{"publication": {"rollups": ["week"]}, **said}))
+
+
+def tell(settings: Settings, source: SourceContract, rows: list[Row], dispositions: Mapping[str, str] | None = None) -> None:
+    """Rows of a source as an ingestion leaves them in Bronze, in the key log, and in the account."""
+    kinds = {"admitted": "applied", "quarantined": "quarantined", "dropped": "dropped", "rejected": "rejected"}
+    bronze_rows, claims, account = [], [], []
+    for line, (key, event, arrival, kind, standing) in enumerate(rows):
+        place = {"arrival_date": arrival.date(), "ingestion_id": "file1", "line_number": line, "record_key": key}
+        named = place | {"event_date": event.date(), "arrival_ts": arrival, "source_file": "one.csv"}
+        bronze_rows.append(named | {"event_ts": event, "change_op": kind, "source_system": "shop", "id": key})
+        judged = {"standing": standing, "beyond": standing != "admitted", "kind": kind, "source_sequence": 0}
+        judged |= {"reason": "beyond_watermark", "detail": "it came late"} if standing != "admitted" else {}
+        claims.append({name: value for name, value in (named | judged).items() if name in key_log.SCHEMA.names})
+        word = (dispositions or {}).get(key, kinds[standing])
+        account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
+    schema = arrow_schema(bronze_columns(source))
+    store.append(bronze.path(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
+    key_log.append(settings, source.dataset, "file1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    said = pa.Table.from_pylist(account, schema=books._DISPOSITIONS)
+    store.upsert(books.dispositions_path(settings, source.dataset), said, books.ROW_KEYS, partition_by="arrival_date")
+
+
+def at(number: int, hour: float = 0) -> datetime:
+    """A time on the n-th day of the calendar that these tests live in."""
+    return datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+
+
+def on(number: int) -> str:
+    """The n-th day as requests name it."""
+    return f"{day(number)}"
+
+
+def days(first: int, last: int) -> list[date]:
+    return [day(number) for number in range(first, last + 1)]

@@ -1,0 +1,336 @@
+"""``/metrics`` on real tables: each version of a number, its history, many in a row, and what polling costs. No JVM."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.domain.periods import Kind
+from lakehouse.serving.api import snapshot
+from lakehouse.serving.api.app import Terms
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
+from lakehouse_tests.tables.published import Desk, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.testclient import TestClient
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+@pytest.fixture(scope="module", name="client")
+def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Two days: the first says 1, 5, and 5 as final; the second 7."""
+    told = two_days(desk(lake_settings(tmp_path_factory.mktemp("lake"))))
+    with asked(told.settings, catalog(told.metric)) as client:
+        yield client
+
+
+def two_days(told: Desk) -> Desk:
+    told.at(1, 6)
+    told.say(1, 1)
+    told.publish(1)
+    told.at(1, 18)
+    told.say(1, 5)
+    told.publish(1)
+    told.at(8)
+    told.say(2, 7)
+    told.publish()
+    told.roll()
+    told.at(8, 12)
+    return told
+
+
+def number(client: TestClient, window: str, **parameters: Any) -> Any:
+    return got(client, "/metrics/total", window=window, **parameters)
+
+
+def test_a_number_says_what_it_is(client: TestClient) -> None:
+    found = number(client, on(1))
+    assert found["result"] == [{"total": 5, "row_count": 1}]
+    assert (found["state"], found["label"], found["is_final"], found["is_latest"]) == ("final", "Final", True, True)
+    assert (found["revision"], found["version"], found["version_name"]) == (3, "r3", f"total_v{on(1)}.r3")
+    assert (found["metric"], found["series"], found["window"]) == ("total", "total", on(1))
+    assert (found["first_day"], found["last_day"]) == (on(1), on(1))
+    assert (found["event_count"], found["computed_at"], found["reason"]) == (1, "2024-01-08T00:00:00Z", "daily_finalization")
+    assert found["restated_on"] == "2024-01-01T18:00:00Z"
+    assert found["staleness"] == {"seconds": 12 * 3600, "behind": False, "newest_arrival": None}
+    assert found["completeness"] == {"known": False, "because": "nothing is known of how the rows of this source come in"}
+    assert (found["history"], found["note"], found["adjustments"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "revision", "label"),
+    [
+        ("latest", 3, "Final"),
+        ("final", 3, "Final"),
+        ("first", 1, "Live (updating)"),
+        ("r2", 2, "Live (updating)"),
+        ("2", 2, "Live (updating)"),
+        ("2024-01-01T06:00:00Z", 1, "Live (updating)"),
+        ("2024-01-01T19:00:00+01:00", 2, "Live (updating)"),
+        ("2024-01-01T18:00:00.000000+00:00", 2, "Live (updating)"),
+        ("2024-01-01", 2, "Live (updating)"),
+        ("v1", 3, "Final"),
+        (f"total_v{on(1)}.r1", 1, "Live (updating)"),
+    ],
+)
+def test_every_way_to_name_a_version(client: TestClient, version: str, revision: int, label: str) -> None:
+    found = number(client, on(1), version=version)
+    assert (found["revision"], found["label"]) == (revision, label)
+
+
+def test_a_plus_sign_may_be_written_as_it_is(client: TestClient) -> None:
+    found = client.get(f"/metrics/total?window={on(1)}&version=2024-01-01T19:00:00+01:00").json()
+    assert found["revision"] == 2
+
+
+def test_final_before_the_close_is_the_newest_number_and_says_so(client: TestClient) -> None:
+    found = number(client, on(2), version="final")
+    assert (found["state"], found["label"], found["is_final"]) == ("preliminary", "Preliminary", False)
+    assert found["note"] == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-09"
+
+
+def test_a_week(client: TestClient) -> None:
+    found = number(client, "2024-W01", include_history="true")
+    assert (found["series"], found["result"]) == ("total_weekly", [{"total": 12, "row_count": 2}])
+    assert (found["first_day"], found["last_day"], len(found["history"])) == (on(1), on(7), 1)
+    assert got(client, "/lineage/total/2024-W01")["made_from"] == {on(1): "r3", on(2): "r1"}
+
+
+def test_history_says_what_moved(client: TestClient) -> None:
+    found = got(client, "/metrics/total/history", window=on(1))
+    assert found["versions"] == number(client, on(1), include_history="true")["history"]
+    assert [(one["version"], one["reason"], one["moved"]["total"]) for one in found["versions"]] == [
+        ("r1", "initial", {"before": None, "after": 1, "difference": None, "percent": None}),
+        ("r2", "manual", {"before": 1, "after": 5, "difference": 4, "percent": 400.0}),
+        ("r3", "daily_finalization", {"before": 5, "after": 5, "difference": 0, "percent": 0.0}),
+    ]
+    first = got(client, "/metrics/total/history", window=on(1), limit=2)
+    assert ([one["version"] for one in first["versions"]], first["total"], first["next_offset"]) == (["r1", "r2"], 3, 2)
+    rest = got(client, "/metrics/total/history", window=on(1), limit=2, offset=2)
+    assert ([one["version"] for one in rest["versions"]], rest["next_offset"]) == (["r3"], None)
+
+
+def test_a_series(client: TestClient) -> None:
+    def points(**parameters: Any) -> list[tuple[str, Any]]:
+        found = got(client, "/metrics/total/series", start=on(1), end=on(9), **parameters)
+        return [(one["window"], one["result"][0]["total"]) for one in found["points"]]
+
+    assert points() == [(on(1), 5), (on(2), 7)]
+    assert points(version="first") == [(on(1), 1), (on(2), 7)]
+    assert points(version=on(1)) == [(on(1), 5)], "periods without such a version are left out"
+    assert points(by="week") == [("2024-W01", 12)]
+    assert points(limit=1) == [(on(1), 5)]
+    assert got(client, "/metrics/total/series", start=on(1), end=on(9), limit=1)["next_start"] == on(2)
+    assert got(client, "/metrics/total/series", start=on(2), end=on(9), limit=1)["next_start"] is None
+    assert got(client, "/metrics/total/series", start="0001-01-01", end="9999-12-31")["points"]
+    assert got(client, "/metrics/total/series", 400, start=on(2), end=on(1))["type"] == "urn:lakehouse:makes-no-sense"
+
+
+def test_two_versions_side_by_side(client: TestClient) -> None:
+    found = got(client, "/metrics/total/compare", window=on(1), version_a="r1", version_b="latest")
+    change = {"before": 1, "after": 5, "difference": 4, "percent": 400.0}
+    assert found["changes"] == [{"grain": {}, "measure": "total", **change}]
+    assert found["totals"] == {"total": change}
+    assert (found["version_a"]["version"], found["version_b"]["version"], found["reason"]) == ("r1", "r3", "manual")
+    assert got(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
+    same = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
+    assert [(one["difference"], one["percent"]) for one in same] == [(0, 0.0)]
+
+
+def test_the_catalogue(client: TestClient) -> None:
+    (found,) = got(client, "/metrics")["metrics"]
+    assert found["windows"] == ["day", "week"]
+    assert (found["published"], found["first_day"], found["last_day"]) == (2, on(1), on(2))
+    assert found["measures"] == [{"name": "total", "type": "bigint", "additive": True, "description": None}]
+    assert found["terms"]["final_after"] == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("/metrics/other?window=2024-01-01", 404, "unknown-metric"),
+        ("/metrics/total?window=2023-12-31", 404, "not-published"),
+        ("/metrics/total?window=2024-02-30", 404, "unknown-window"),
+        ("/metrics/total?window=9999-12-31", 404, "unknown-window"),
+        ("/metrics/total?window=2024-W60", 404, "unknown-window"),
+        ("/metrics/total?window=2024-Q1", 404, "not-published"),
+        ("/metrics/total?window=2024-01-01&version=r9", 404, "unknown-version"),
+        ("/metrics/total?window=2024-01-01&version=2023-01-01", 404, "unknown-version"),
+        ("/metrics/total?window=2024-01-01&version=2023-02-30", 404, "unknown-version"),
+        ("/metrics/total?window=2024-01-01&version=total_v2024-01-02.r1", 404, "unknown-version"),
+        ("/metrics/total?window=yesterday", 422, "not-as-documented"),
+        ("/metrics/total", 422, "not-as-documented"),
+        ("/metrics/total?window=2024-01-01&versoin=r1", 422, "not-as-documented"),
+        ("/metrics/total?window=2024-01-01&include_history=1", 422, "not-as-documented"),
+        ("/metrics/Total?window=2024-01-01", 422, "not-as-documented"),
+        ("/metrics/total/series?start=0&end=2024-01-01", 422, "not-as-documented"),
+        ("/metrics/total/series?start=2024-01-01&end=2024-01-02&limit=1001", 422, "not-as-documented"),
+        ("/metrics/total/at-this-time?at=5", 422, "not-as-documented"),
+        ("/metrics/total/at-this-time?at=0001-01-01T00:00:00Z", 400, "makes-no-sense"),
+        ("/metrics/total%2F..?window=2024-01-01", 404, "no-such-path"),
+        ("/nothing", 404, "no-such-path"),
+    ],
+)
+def test_what_cannot_be_told(client: TestClient, path: str, status: int, kind: str) -> None:
+    assert got(client, path, status)["type"] == f"urn:lakehouse:{kind}"
+
+
+def test_a_mistake_is_named_and_not_repeated(client: TestClient) -> None:
+    told = got(client, "/metrics/total", 422, window="<script>", versoin="r1")
+    assert [one["where"] for one in told["errors"]] == ["query.window", "query.versoin"]
+    assert "script" not in str(told)
+
+
+def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
+    told = two_days(desk(lake_settings(tmp_path)))
+    with asked(told.settings, catalog(told.metric)) as client:
+
+        def poll(window: str, tag: str) -> Any:
+            return client.get("/metrics/total", params={"window": window}, headers={"If-None-Match": tag})
+
+        first = poll(on(2), "")
+        tag = first.headers["etag"]
+        assert tag.startswith(f'W/"total_v{on(2)}.r1-')
+        told.at(8, 13)
+        again = poll(on(2), f'"other", {tag}')
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), "getting older is no change"
+        assert poll(on(2), "*").status_code == 304
+        assert poll(on(1), tag).status_code == 200
+        told.say(2, 8)
+        told.publish(2)
+        changed = poll(on(2), tag)
+        assert (changed.status_code, changed.json()["result"][0]["total"]) == (200, 8)
+        old = client.get("/metrics/total", params={"window": on(2), "version": "r1"})
+        assert (old.json()["is_latest"], old.json()["superseded_at"]) == (False, "2024-01-08T13:00:00Z")
+        assert old.headers["etag"] != tag, "that it is no longer the newest is news"
+
+
+def test_yesterday_at_this_time(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path))
+    for hour, value in ((6, 10), (12, 20), (22, 30)):
+        told.at(1, hour)
+        told.say(1, value)
+        told.publish(1)
+    told.at(2, 11)
+    told.say(2, 15)
+    told.publish(2)
+    told.at(2, 13)
+    with asked(told.settings, catalog(told.metric)) as client:
+        found = got(client, "/metrics/total/at-this-time")
+        then, now, today = (found[name] for name in ("yesterday_at_this_time", "yesterday", "today"))
+        assert [one["number"]["result"][0]["total"] for one in (then, now, today)] == [20, 30, 15]
+        assert then["at"] == "2024-01-01T13:00:00Z"
+        assert now["note"].startswith("not final: ")
+        assert found["yesterday_moved"]["total"] == {"before": 20, "after": 30, "difference": 10, "percent": 50.0}
+        assert found["today_against_yesterday"]["total"]["percent"] == -25.0
+        early = got(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
+        assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
+        assert (early["today"]["number"], early["today"]["note"]) == (None, "nothing had been published")
+        assert early["today_against_yesterday"]["total"] == {"before": 10, "after": None, "difference": None, "percent": None}
+
+
+def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    told.at(1)
+    told.say(1, 10)
+    told.publish(1)
+    told.at(9)
+    told.publish(1)
+    told.say(1, 13)
+    told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        found = number(client, on(1))
+        assert (found["result"][0]["total"], found["adjustments"], found["is_final"]) == (10, ["r2.a1"], True)
+        booked = number(client, on(1), version="r2.a1")
+        assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
+        moved = got(client, "/metrics/total/history", window=on(1))["versions"][-1]["moved"]["total"]
+        assert (moved["before"], moved["after"]) == (10, 13)
+        restated = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
+        assert [(one["version"], one["booked_on"]) for one in restated["restatements"]] == [("r2.a1", on(9))]
+
+
+def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
+    told.at(1)
+    told.say(1, {"north": "0.00", "south": "12.50"})
+    told.say(2, {"north": "1.00"})
+    told.publish()
+    told.at(2)
+    told.say(1, {"north": "3.10", "south": "12.50"})
+    told.say(2, None)
+    told.publish()
+    with asked(told.settings, catalog(told.metric)) as client:
+        assert number(client, on(1))["result"] == [
+            {"store": "north", "total": "3.10", "row_count": 1},
+            {"store": "south", "total": "12.50", "row_count": 1},
+        ]
+        compared = got(client, "/metrics/total/compare", window=on(1))
+        assert [(one["grain"], one["difference"], one["percent"]) for one in compared["changes"]] == [
+            ({"store": "north"}, "3.10", None),
+            ({"store": "south"}, "0.00", 0.0),
+        ], "from 0 there is no percentage"
+        assert compared["totals"]["total"] == {"before": "12.50", "after": "15.60", "difference": "3.10", "percent": 24.8}
+        emptied = number(client, on(2))
+        assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)
+
+
+def test_an_empty_lake(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path))
+    with asked(told.settings, catalog(told.metric)) as client:
+        assert got(client, "/metrics")["metrics"][0]["published"] == 0
+        assert got(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
+        assert got(client, "/metrics/total/series", start=on(1), end=on(2))["points"] == []
+        assert got(client, "/health")["metrics"] == [{"metric": "total", "table_version": -1, "periods": 0}]
+        told.at(1)
+        told.say(1, 4)
+        told.publish()
+        assert number(client, on(1))["result"][0]["total"] == 4, "a table that comes later is found"
+
+
+def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path: Any) -> None:
+    told = two_days(desk(lake_settings(tmp_path)))
+    with asked(told.settings, catalog(told.metric)) as client:
+        assert not number(client, "2024-W01")["staleness"]["behind"]
+        told.say(2, 9)
+        told.publish(2)
+        assert number(client, "2024-W01")["staleness"]["behind"]
+        told.roll(Kind.WEEK)
+        assert not number(client, "2024-W01")["staleness"]["behind"]
+
+
+def test_a_lake_that_cannot_be_read_is_said_so(tmp_path: Any) -> None:
+    told = two_days(desk(lake_settings(tmp_path)))
+    with asked(told.settings, catalog(told.metric), Terms(rate=1e9)) as client:
+        broken = tmp_path / "lake" / "gold" / "total" / "_delta_log" / f"{4:020}.json"
+        broken.write_text("this is no commit")
+        problem = got(client, "/health", 503)
+        assert problem["type"] == "urn:lakehouse:unreadable"
+        assert f"{tmp_path}" not in str(problem)
+        broken.unlink()
+        assert got(client, "/health")["status"] == "ok"
+
+
+def test_a_table_that_is_made_again_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
+    told = two_days(desk(lake_settings(tmp_path)))
+    with asked(told.settings, catalog(told.metric)) as client:
+        shutil.rmtree(tmp_path / "lake" / "gold")
+        assert got(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
+        told.say(1, 99)
+        told.publish(1)
+        assert (number(client, on(1))["result"][0]["total"], number(client, on(1))["revision"]) == (99, 1)
+        assert got(client, "/health")["metrics"][0]["periods"] == 1
+
+
+def test_times_are_those_of_the_clock(client: TestClient) -> None:
+    assert got(client, "/health")["now"] == at(8, 12).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,153 @@
+"""``/data-quality``, ``/lineage`` and completeness, on a lake whose rows came late in a known way. No JVM."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.domain.publishing import Reason
+from lakehouse.ledger import publications
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import metric, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LATENESS = {"expected": "P1D", "watermark": "P2D", "beyond": "quarantine", "tuning": {"rows": 100}}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def hundred(number: int, kind: str = "insert") -> list[Row]:
+    """A hundred rows of a day at noon: the n-th comes n hours later; those of more than two days wait."""
+    event = at(number, 12)
+    rows = []
+    for hours in range(1, 101):
+        standing = "quarantined" if hours > 48 else "admitted"
+        rows.append((f"{kind}{number}:{hours}", event, event + timedelta(hours=hours), kind, standing))
+    return rows
+
+
+def test_how_late_rows_came(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
+    tell(settings, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"})
+    with asked(settings, catalog(metric(), source=source)) as client:
+        (found,) = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
+        assert (found["source"], found["rows"], found["expected_seconds"]) == ("events", 150, 86_400)
+        assert (found["on_time_share"], found["late_share"]) == (0.32, 0.68)
+        assert found["dispositions"] == {"applied": 95, "duplicate": 1, "quarantined": 53, "dropped": 1}
+        assert (found["accepted"], found["quarantined"], found["dropped"]) == (96, 53, 1)
+        inserts, corrections = found["event_types"]
+        assert (inserts["event_type"], inserts["on_time_share"], corrections["event_type"]) == ("insert", 0.24, "correct")
+        hours = {name: seconds / 3600 for name, seconds in inserts["seconds"].items()}
+        assert hours == {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 100, "max": 100}
+        advice = inserts["recommendation"]
+        assert (advice["verdict"], advice["current_seconds"], advice["proposed_seconds"]) == ("raise", 48 * 3600, 99 * 3600)
+        caught = {one["watermark_seconds"] // 3600: one["share"] for one in advice["evidence"]}
+        assert (caught[1], caught[24], caught[48], caught[99], caught[720]) == (0.01, 0.24, 0.48, 0.99, 1)
+        assert corrections["recommendation"]["verdict"] == "too_few"
+        narrow = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(2), source="events")["sources"][0]
+        assert narrow["rows"] == 35 + 35, "by arrival day"
+        nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
+        assert (nothing["rows"], nothing["late_share"], nothing["event_types"]) == (0, None, [])
+        long = got(client, "/data-quality/lateness", 400, start_date="2024-01-01", end_date="2024-12-31")
+        assert long["type"] == "urn:lakehouse:too-much"
+        unknown = got(client, "/data-quality/lateness", 404, start_date=on(1), end_date=on(2), source="other")
+        assert unknown["type"] == "urn:lakehouse:unknown-source"
+
+
+def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
+    """Of each day half comes at once, a quarter on the next day, a quarter on the one behind it."""
+    told = desk(lake_settings(tmp_path))
+    rows: list[Row] = []
+    for number in range(1, 31):
+        noon = at(number, 12)
+        for key, days in enumerate((0, 0, 1, 2)):
+            arrival = noon + timedelta(days=days, hours=1)
+            if arrival < at(31):
+                rows.append((f"{number}:{key}", noon, arrival, "insert", "admitted"))
+    tell(told.settings, contract(), rows)
+    told.at(31)
+    for number in (20, 29, 30):
+        told.say(number, 1)
+    told.publish()
+    with asked(told.settings, catalog(told.metric)) as client:
+
+        def complete(number: int) -> Any:
+            return got(client, "/metrics/total", window=on(number))["completeness"]
+
+        assert (complete(30)["share"], complete(30)["low"], complete(30)["high"]) == (0.5, 0.5, 0.5)
+        assert complete(29)["share"] == 0.75
+        assert complete(20)["share"] == 1
+        assert complete(30)["coverage"] <= 0.95
+        assert complete(30)["horizon_hours"] - complete(30)["age_hours"] == 7 * 24
+        assert complete(30)["earlier_periods"] >= 19
+        week = got(client, "/metrics/total", 404, window="2024-W01")
+        assert week["type"] == "urn:lakehouse:not-published"
+        arrived = got(client, "/metrics/total", window=on(30))["staleness"]["newest_arrival"]
+        assert arrived == "2024-01-30T13:00:00Z"
+
+
+def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
+    told = desk(lake_settings(tmp_path))
+    told.at(1)
+    told.say(1, 10)
+    told.publish(1)
+    told.at(2)
+    told.say(1, 11)
+    told.say(2, 5)
+    told.publish(said=Reason.BACKFILL)
+    told.at(9)
+    told.say(1, 14)
+    told.publish(said=Reason.BUG_REPLAY)
+    told.at(10)
+    told.publish()
+    with asked(told.settings, catalog(told.metric)) as client:
+
+        def restated(start: int, end: int, **more: Any) -> Any:
+            return got(client, "/data-quality/restatements", start_date=on(start), end_date=on(end), **more)
+
+        found = restated(1, 31)
+        assert [(one["window"], one["version"], one["state"], one["reason"]) for one in found["restatements"]] == [
+            (on(1), "r3", "final", "bug_replay"),
+            (on(1), "r2", "preliminary", "backfill"),
+        ], "newest first; a change of state is none"
+        assert (found["total"], found["by_reason"], found["by_state"]) == (
+            2,
+            {"bug_replay": 1, "backfill": 1},
+            {"final": 1, "preliminary": 1},
+        )
+        assert found["restatements"][0]["moved"]["total"] == {"before": 11, "after": 14, "difference": 3, "percent": 27.27}
+        assert [one["version"] for one in restated(2, 2)["restatements"]] == ["r2"]
+        assert restated(3, 8)["total"] == 0
+        page = restated(1, 31, limit=1)
+        assert ([one["version"] for one in page["restatements"]], page["next_offset"]) == (["r3"], 1)
+        assert [one["version"] for one in restated(1, 31, limit=1, offset=1)["restatements"]] == ["r2"]
+        wrong = got(client, "/data-quality/restatements", 404, start_date=on(1), end_date=on(2), metric="other")
+        assert wrong["type"] == "urn:lakehouse:unknown-metric"
+
+
+def test_where_a_number_comes_from(tmp_path: Path) -> None:
+    told = desk(lake_settings(tmp_path))
+    told.at(1)
+    told.say(1, 10)
+    told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        found = got(client, f"/lineage/total/{on(1)}")
+        assert (found["version"], found["source"], found["run_id"]) == ("r1", "events", "run")
+        assert found["publication"]["validation"] == {"checks": 2, "failed": 0, "held": 0}
+        assert found["publication"]["downstream"] == ["gold/total_weekly"]
+        shutil.rmtree(publications.path(told.settings))
+        assert got(client, f"/lineage/total/{on(1)}", version="r1") == found | {"publication": None}
+        assert got(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
+        assert got(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"

@@ -1,0 +1,190 @@
+"""``/quarantine`` and who may decide: tokens, roles, other sites' pages. No JVM."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.ledger import decisions, tokens
+from lakehouse.ledger.tokens import Role
+from lakehouse.serving.api.app import Terms
+from lakehouse.tables import books
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.serving.api.asking import asked, at, catalog, got, on, problem, tell
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from httpx import Response
+    from starlette.testclient import TestClient
+
+    from lakehouse.settings import Settings
+
+ACCEPT = {"decision": "accept", "reason": "seen the receipt"}
+
+
+@pytest.fixture(name="settings")
+def _settings(tmp_path: Path) -> Settings:
+    """Three rows, two of which wait."""
+    settings, source = lake_settings(tmp_path), contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
+    rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
+    tell(settings, source, rows)
+    books.after_decision(settings, source, {"a", "b", "c"}, {at(1).date()})
+    return settings
+
+
+ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
+
+
+@pytest.fixture(name="client")
+def _client(settings: Settings) -> Iterator[TestClient]:
+    with asked(settings, catalog(metric(), source=contract(lateness={"watermark": "P1D", "beyond": "quarantine"}))) as client:
+        yield client
+
+
+def decide(client: TestClient, row: str, token: str | None, body: Any = ACCEPT, **headers: str) -> Response:
+    bearer = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return client.post(f"/quarantine/{row}/decision", json=body, headers=bearer | headers)
+
+
+def refused(answer: Response, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    return str(problem(answer)["type"]).removeprefix("urn:lakehouse:")
+
+
+def test_what_waits(client: TestClient) -> None:
+    found = got(client, "/quarantine")
+    assert [(one["id"], one["record_key"], one["status"], one["overdue"]) for one in found["rows"]] == [
+        ("events:file1:1", "b", "open", True),
+        ("events:file1:2", "c", "open", True),
+    ]
+    assert (found["total"], found["next_offset"]) == (2, None)
+    page = got(client, "/quarantine", limit=1, offset=1, source="events")
+    assert [one["record_key"] for one in page["rows"]] == ["c"]
+    assert got(client, "/quarantine", limit=1)["next_offset"] == 1
+    assert got(client, "/quarantine", status="accepted")["rows"] == []
+    assert got(client, "/quarantine", cause="rule_failed")["rows"] == []
+    assert got(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
+
+
+def test_a_steward_decides_under_their_own_name(client: TestClient, settings: Settings) -> None:
+    _, token = tokens.add(settings, "anna", Role.STEWARD)
+    done = decide(client, "events:file1:1", token)
+    assert done.status_code == 200, done.text
+    assert done.json() == {
+        "id": "events:file1:1",
+        "decision": "accept",
+        "by": "anna",
+        "repeated": False,
+        "waiting_days": [on(1)],
+    }
+    (said,) = decisions.all_of(settings, "events")
+    assert (said.record_key, said.verdict, said.by, said.reason) == ("b", "accept", "anna", "seen the receipt")
+    assert decide(client, "events:file1:1", token).json()["repeated"]
+    assert len(decisions.all_of(settings, "events")) == 1, "saying it again decides nothing"
+    shown = got(client, "/quarantine", status="accepted")["rows"]
+    assert [(one["record_key"], one["decided_by"], one["decision"]) for one in shown] == [("b", "anna", "seen the receipt")]
+    assert decide(client, "events:file1:1", token, {"decision": "reject", "reason": "no"}).json()["decision"] == "reject"
+    assert [one.verdict for one in decisions.all_of(settings, "events")] == ["accept", "reject"]
+
+
+def test_who_may_not(client: TestClient, settings: Settings) -> None:
+    _, reader = tokens.add(settings, "ben", Role.READER)
+    kept, steward = tokens.add(settings, "anna", Role.STEWARD)
+    row = "events:file1:1"
+    answer = decide(client, row, None)
+    assert (refused(answer, 401), answer.headers["www-authenticate"]) == ("token-needed", "Bearer")
+    for wrong in (f"{steward}x", steward[:-1], f"lh_{kept.token_id}_", f"lh_{kept.token_id}", "lh", "x", "lh__"):
+        assert refused(decide(client, row, wrong), 401) == "token-needed"
+    assert refused(decide(client, row, reader), 403) == "not-a-steward"
+    tokens.revoke(settings, kept)
+    tokens.revoke(settings, kept)
+    assert refused(decide(client, row, steward), 401) == "token-needed"
+    _, over = tokens.add(settings, "carl", Role.STEWARD, settings.clock() + timedelta(days=1))
+    settings.now = settings.clock() + timedelta(days=1)
+    assert refused(decide(client, row, over), 401) == "token-needed"
+    assert decisions.all_of(settings, "events") == []
+
+
+def test_a_guesser_is_slowed_down(client: TestClient) -> None:
+    answers = [decide(client, "events:file1:1", "lh_00000000_guess").status_code for _ in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+
+
+def test_pages_of_other_sites_write_nothing(client: TestClient, settings: Settings) -> None:
+    _, token = tokens.add(settings, "anna", Role.STEWARD)
+    row = "events:file1:1"
+    assert refused(decide(client, row, token, Origin="https://evil.example"), 403) == "other-site"
+    assert refused(decide(client, row, token, Origin="null"), 403) == "other-site"
+    assert refused(decide(client, row, token, **{"Sec-Fetch-Site": "cross-site"}), 403) == "other-site"
+    form = client.post(
+        f"/quarantine/{row}/decision", data={"decision": "accept", "reason": "x"}, headers={"Authorization": f"Bearer {token}"}
+    )
+    assert refused(form, 422) == "not-as-documented", "a form is no JSON"
+    plain = client.post(
+        f"/quarantine/{row}/decision",
+        content=b'{"decision": "accept", "reason": "x"}',
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "text/plain"},
+    )
+    assert refused(plain, 422) == "not-as-documented"
+    cookie = client.post(f"/quarantine/{row}/decision", json=ACCEPT, headers={"Cookie": f"token={token}"})
+    assert refused(cookie, 401) == "token-needed"
+    assert decisions.all_of(settings, "events") == []
+    assert decide(client, row, token, Origin="http://localhost").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("row", "body", "status", "kind"),
+    [
+        ("events:file1:0", ACCEPT, 404, "unknown-row"),
+        ("events:file1:999999999999999", ACCEPT, 404, "unknown-row"),
+        ("events:file2:1", ACCEPT, 404, "unknown-row"),
+        ("other:file1:1", ACCEPT, 404, "unknown-source"),
+        ("events:file1", ACCEPT, 422, "not-as-documented"),
+        ("events:..:1", ACCEPT, 422, "not-as-documented"),
+        ("events:file1:1", ACCEPT | {"decision": "keep"}, 422, "not-as-documented"),
+        ("events:file1:1", ACCEPT | {"reason": "  "}, 422, "not-as-documented"),
+        ("events:file1:1", ACCEPT | {"reason": "x" * 501}, 422, "not-as-documented"),
+        ("events:file1:1", ACCEPT | {"by": "somebody else"}, 422, "not-as-documented"),
+        ("events:file1:1", [], 422, "not-as-documented"),
+        ("events:file1:1", ACCEPT | {"reason": "x" * 20_000}, 413, "too-large"),
+    ],
+)
+def test_what_cannot_be_decided(client: TestClient, settings: Settings, row: str, body: Any, status: int, kind: str) -> None:
+    _, token = tokens.add(settings, "anna", Role.STEWARD)
+    assert refused(decide(client, row, token, body), status) == kind
+    assert decisions.all_of(settings, "events") == []
+
+
+def test_a_body_whose_length_is_not_said_is_not_read_for_ever(client: TestClient, settings: Settings) -> None:
+    _, token = tokens.add(settings, "anna", Role.STEWARD)
+    pieces = (b" " * 1000 for _ in range(1000))
+    answer = client.post(
+        "/quarantine/events:file1:1/decision",
+        content=pieces,
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    assert refused(answer, 413) == "too-large"
+
+
+def test_where_reading_needs_a_token(settings: Settings) -> None:
+    _, reader = tokens.add(settings, "ben", Role.READER)
+    terms = Terms(rate=1e9, reading_needs_token=True)
+    with asked(settings, catalog(metric()), terms) as client:
+        for path in ("/metrics", "/quarantine", "/metrics/total?window=2024-01-01", "/data-quality/restatements"):
+            assert got(client, path, 401)["type"] == "urn:lakehouse:token-needed"
+        assert got(client, "/health")["status"] == "ok"
+        assert client.get("/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 200
+
+
+def test_only_hashes_are_kept(settings: Settings) -> None:
+    _, text = tokens.add(settings, "anna", Role.STEWARD)
+    secret = text.rsplit("_", maxsplit=1)[-1]
+    stored = b"".join(path.read_bytes() for path in Path(tokens.path(settings)).rglob("*") if path.is_file())
+    assert secret.encode() not in stored
+    assert text.encode() not in stored
