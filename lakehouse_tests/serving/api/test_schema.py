@@ -1,0 +1,159 @@
+"""Every answer is as the OpenAPI document says, whatever is asked: schemathesis asks a real server. No JVM."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from schemathesis.generation import GenerationMode
+
+from lakehouse.ledger import tokens
+from lakehouse.ledger.tokens import Role
+from lakehouse.serving.api import app
+from lakehouse.serving.api.app import Terms
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.serving.api.asking import at, catalog, desk, on, tell
+from lakehouse_tests.serving.api.test_metrics import two_days
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Requests per operation and kind of data, where not many are asked for.
+FEW = 25
+MANY = 20_000
+#: What names something in the lake, so that answers are not all refusals.
+REAL: dict[str, list[str]] = {
+    "name": ["total"],
+    "metric": ["total"],
+    "source": ["events"],
+    "window": [on(1), on(2), "2024-W01"],
+    "window_name": [on(1), on(2), "2024-W01"],
+    "version": ["latest", "final", "r1", "2024-01-05", "2024-01-01T10:00:00Z"],
+    "version_a": ["first", "r2"],
+    "version_b": ["latest", "r3"],
+    "start": [on(1)],
+    "end": [on(9)],
+    "start_date": [on(1)],
+    "end_date": [on(9)],
+    "row_id": ["events:file1:1", "events:file1:2"],
+}
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[tuple[str, str]]:
+    """A server on a lake with something of everything: its address, and a steward's token."""
+    with without_spark():
+        told = two_days(desk(lake_settings(folder)))
+    source = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
+    rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
+    tell(told.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
+    _, token = tokens.add(told.settings, "anna", Role.STEWARD)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = app.create(told.settings, catalog(told.metric, source=source), Terms(rate=1e9))
+    running = uvicorn.Server(uvicorn.Config(made, port=port, log_level="error", server_header=False, proxy_headers=False))
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 60
+    while not running.started and time.monotonic() < until:
+        time.sleep(0.05)
+    assert running.started
+    yield f"http://127.0.0.1:{port}", token
+    running.should_exit = True
+    thread.join(30)
+
+
+def every_answer(url: str, token: str, few: int, wanted: int) -> Counter[int]:
+    """Ask each operation with data as documented and with other data, in rounds, until so many requests were made.
+
+    :returns: how many answers had which status.
+    """
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    # Two days in the wrong order, and more days than are measured at once, are as documented one by one.
+    schema.config.checks.positive_data_acceptance.expected_statuses.append("400")
+    session, statuses, seed = requests.Session(), Counter[int](), 0
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) == sum(len(methods) for methods in schema.raw_schema["paths"].values())
+    while sum(statuses.values()) < wanted:
+        seed += 1
+        for operation in operations:
+            for mode in GenerationMode.POSITIVE, GenerationMode.NEGATIVE:
+                if mode is GenerationMode.NEGATIVE and operation.path in ("/metrics", "/health"):
+                    continue  # nothing to get wrong: they have no parameters
+                _ask(operation, mode, few, seed, session, statuses, token)
+    return statuses
+
+
+def _ask(operation: Any, mode: GenerationMode, few: int, seed: int, session: Any, statuses: Counter[int], token: str) -> None:
+    writes = operation.method.upper() == "POST"
+    headers = {"Authorization": f"Bearer {token}"} if writes else {}
+
+    @examples(
+        max_examples=few,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @schemathesis_seed(seed)
+    @given(case=operation.as_strategy(generation_mode=mode), real=st.data())
+    def asked(case: Any, real: st.DataObject) -> None:
+        if mode is GenerationMode.POSITIVE:
+            for where in (case.path_parameters, case.query):
+                for name in where or ():
+                    if name in REAL and real.draw(st.integers(0, 3)):
+                        where[name] = real.draw(st.sampled_from(REAL[name]))
+        answer = case.call(session=session, headers=headers)
+        statuses[answer.status_code] += 1
+        assert answer.headers["x-content-type-options"] == ["nosniff"]
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == ["application/problem+json"]
+        case.validate_response(answer, headers=headers)
+
+    asked()
+
+
+def schemathesis_seed(seed: int) -> Any:
+    from hypothesis import seed as seeded  # noqa: PLC0415 (its name is that of the argument)
+
+    return seeded(seed)
+
+
+def test_every_answer_is_as_documented(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, token):
+        statuses = every_answer(url, token, FEW, 1)
+    assert not [status for status in statuses if status >= 500]
+    assert {200, 404, 422} <= set(statuses)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, token):
+        statuses = every_answer(url, token, 150, MANY)
+    assert sum(statuses.values()) >= MANY
+    assert not [status for status in statuses if status >= 500]
+    assert statuses[200] > MANY / 10, statuses
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_other_methods_are_refused(tmp_path: Path, method: str) -> None:
+    with server(tmp_path) as (url, _):
+        answer = requests.request(method, f"{url}/metrics", timeout=10)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+        assert answer.json()["type"] == "urn:lakehouse:no-such-method"
