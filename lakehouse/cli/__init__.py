@@ -14,6 +14,7 @@ from lakehouse.cli import (
     gold,
     held,
     impact,
+    lateness,
     promote,
     quarantine,
     rebuild,
@@ -45,6 +46,7 @@ gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
 gold.app.command("drop")(held.drop)
 app.add_typer(gold.app, name="gold")
+app.add_typer(lateness.app, name="lateness")
 app.command("redact")(redact.redact)
 app.command("rebuild")(rebuild.rebuild)
 app.command("reproduce")(reproduce.reproduce)

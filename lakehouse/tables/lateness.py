@@ -11,11 +11,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.domain.completeness import end_of
 from lakehouse.domain.days import span
+from lakehouse.domain.lateness import propose
 from lakehouse.ledger import store
 from lakehouse.tables import books, bronze
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.lateness import Proposal
     from lakehouse.settings import Settings
 
 _SECOND = 1_000_000
@@ -101,6 +104,20 @@ def _seconds(rows: pa.Table, zone: ZoneInfo) -> Any:
     event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
     micros = pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
     return pc.ceil(pc.divide(micros.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
+
+
+def proposals(contract: SourceContract, measured: Measured) -> dict[str | None, Proposal]:
+    """The watermarks that rows ask for: of each event type that has bounds of its own, and (None) of all others together."""
+    own = set(contract.lateness.by.values) if contract.lateness.by else set()
+    pools: dict[str | None, list[Any]] = {None: [], **{kind: [] for kind in sorted(own)}}
+    for one in measured.types:
+        pools[one.event_type if one.event_type in own else None].append(one.seconds)
+    behind, tuning = measured.last + timedelta(days=1), contract.lateness.tuning
+    found = {}
+    for kind, parts in pools.items():
+        seconds: Any = np.sort(np.concatenate(parts)) if parts else []
+        found[kind] = propose(seconds, contract.lateness.as_of(kind, behind).watermark, tuning)
+    return found
 
 
 def window(newest: date, days: int) -> tuple[date, date]:

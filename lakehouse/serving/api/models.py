@@ -301,6 +301,7 @@ class SourceLateness(Shape):
     quarantined: int
     dropped: int
     dispositions: dict[str, int]
+    recommendation: Recommendation = Field(description="Of the event types without bounds of their own, together.")
     event_types: list[TypeLateness]
 
 

@@ -102,6 +102,7 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
         "quarantined": said["quarantined"],
         "dropped": said["dropped"],
         "dispositions": dict(said),
+        "recommendation": recommendation(lateness.proposals(contract, measured)[None], contract.lateness.tuning.catch),
         "event_types": [_type(contract, one, measured.last) for one in _largest(measured.types)],
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import Counter
@@ -62,18 +61,15 @@ def server(folder: Path) -> Iterator[tuple[str, str]]:
     rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
     tell(told.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
     _, token = tokens.add(told.settings, "anna", Role.STEWARD)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     made = app.create(told.settings, catalog(told.metric, source=source), Terms(rate=1e9))
-    running = uvicorn.Server(uvicorn.Config(made, port=port, log_level="error", server_header=False, proxy_headers=False))
+    running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
     until = time.monotonic() + 60
     while not running.started and time.monotonic() < until:
         time.sleep(0.05)
     assert running.started
-    yield f"http://127.0.0.1:{port}", token
+    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}", token
     running.should_exit = True
     thread.join(30)
 

@@ -1,0 +1,210 @@
+"""``lakehouse lateness``: how late rows come, which watermark that asks for, and moving it there. Starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli.console import catalog_with, counted, errors, out
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import SourceContract
+    from lakehouse.domain.lateness import Proposal
+    from lakehouse.settings import Settings
+    from lakehouse.tables.lateness import Measured
+
+app = typer.Typer(help="How late rows come, and the watermark that this asks for.", no_args_is_help=True)
+
+Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
+Start = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by tuning.days.")]
+End = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day; default: the newest.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A source, and what was measured of it."""
+
+    settings: Settings
+    contract: SourceContract
+    measured: Measured
+    newest: date
+
+
+@app.command()
+def report(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+    """Show how late the rows of each event type came, what became of all, and who moved the watermark before."""
+    from lakehouse.domain import lateness as judging  # noqa: PLC0415
+    from lakehouse.ledger import watermarks  # noqa: PLC0415 (Arrow loads in a second)
+
+    of = _measured(source, start_date, end_date)
+    measured, before = of.measured, watermarks.of(of.settings, source)
+    if as_json:
+        types = [
+            {"event_type": one.event_type, "rows": one.rows, "on_time": one.on_time, "max": int(one.seconds[-1])}
+            | {f"p{float(share) * 100:g}": judging.percentile(one.seconds, share) for share in judging.PERCENTILES}
+            for one in measured.types
+        ]
+        told = {"source": source, "first": measured.first, "last": measured.last, "types": types}
+        told |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
+        out.print(json.dumps(told | {"decisions": [asdict(one) for one in before]}, default=str), soft_wrap=True)
+        return
+    out.print(f"{source}, rows that arrived {measured.first} to {measured.last}", style="bold", soft_wrap=True)
+    for one in measured.types:
+        quantiles = [(f"p{float(share) * 100:g}", judging.percentile(one.seconds, share)) for share in judging.PERCENTILES]
+        spans = [f"{name} {_told(seconds)}" for name, seconds in (*quantiles, ("max", int(one.seconds[-1])))]
+        share = f"{one.on_time / one.rows:.1%} on time"
+        out.print(f"  {one.event_type or 'no type'}: {counted(one.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
+    became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
+    out.print(f"  became: {became or 'nothing arrived'}", soft_wrap=True)
+    for past in before:
+        which = f" of {past.event_type}" if past.event_type else ""
+        moved = f"{_told(past.seconds_before)} -> {_told(past.seconds)} from {past.since} on"
+        out.print(f"  {past.decided_at:%Y-%m-%d} {past.by}: watermark{which} {moved}: {past.reason}", soft_wrap=True)
+
+
+@app.command()
+def propose(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+    """Show which watermark the rows ask for, with what others would have caught. Changes nothing."""
+    from lakehouse.tables import lateness  # noqa: PLC0415
+
+    of = _measured(source, start_date, end_date)
+    for kind, found in lateness.proposals(of.contract, of.measured).items():
+        if as_json:
+            out.print(json.dumps({"source": source, "event_type": kind, **_as_json(found)}), soft_wrap=True)
+            continue
+        out.print(f"{source}{f', {kind}' if kind else ''}: {_said(found)}", style="bold", soft_wrap=True)
+        out.print(f"  {found.because}", soft_wrap=True)
+        for one in found.evidence:
+            out.print(f"  a watermark of {_told(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
+
+
+@app.command()
+def apply(
+    source: Source,
+    *,
+    by: Annotated[str, typer.Option(help="Who decides.")],
+    reason: Annotated[str, typer.Option(help="Why.")],
+    event_type: Annotated[str | None, typer.Option(help="One that the contract has bounds of its own for.")] = None,
+    watermark: Annotated[str | None, typer.Option(help="Another one than is proposed, as P3D or PT36H.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="For rows that arrive from this day on; default: tomorrow.")
+    ] = None,
+    print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
+) -> None:
+    """Move the watermark: the decision is recorded, and the contract gets a line. Rows that came before keep their judgement."""
+    from lakehouse.contracts import patching  # noqa: PLC0415
+    from lakehouse.ledger import watermarks  # noqa: PLC0415
+    from lakehouse.tables import lateness  # noqa: PLC0415
+
+    if not by.strip() or not reason.strip():
+        msg = "a decision needs a name (--by) and a reason (--reason)"
+        raise typer.BadParameter(msg)
+    of = _measured(source, None, None)
+    proposals = lateness.proposals(of.contract, of.measured)
+    if event_type not in proposals:
+        known = ", ".join(kind for kind in proposals if kind) or "none"
+        msg = f"the contract has no bounds of its own for {event_type!r} (it has them for {known})"
+        raise typer.BadParameter(msg)
+    found = proposals[event_type]
+    wanted = _span(watermark) if watermark else found.watermark
+    if wanted is None or wanted == found.current:
+        out.print(f"{source}: {_said(found)}; nothing was changed. {found.because}", soft_wrap=True)
+        return
+    path = patching.file_of(of.settings.contracts, source)
+    if path is None:
+        errors.print(
+            f"The contract of {source} is not in {of.settings.contracts}: put a copy of it there, which then holds.",
+            style="red",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+    day = _since(of, since)
+    try:
+        text = patching.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
+    except patching.PatchError as problem:
+        errors.print(f"{path}: {problem}", style="red", soft_wrap=True)
+        raise typer.Exit(1) from None
+    before = None if found.current is None else int(found.current.total_seconds())
+    evidence = json.dumps(_as_json(found)["evidence"])
+    moved = watermarks.Moved(
+        source, event_type, before, int(wanted.total_seconds()), day, by, reason, found.because, evidence, of.settings.clock()
+    )
+    watermarks.record(of.settings, moved)
+    if print_only:
+        out.print(text, end="", soft_wrap=True)
+        return
+    patching.write(path, text)
+    which = f" of {event_type}" if event_type else ""
+    moved_to = f"the watermark{which} is {_told(wanted.total_seconds())} for rows that arrive from {day} on"
+    out.print(f"{path}: {moved_to}. Dagster and the API read it when they start again.", soft_wrap=True)
+
+
+def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
+    """:raises typer.Exit: where nothing has arrived."""
+    from lakehouse.tables import lateness  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    contract = catalog.sources[source]
+    newest = lateness.newest_arrival(settings, source)
+    if newest is None:
+        errors.print(f"Nothing of {source} has arrived.", style="yellow")
+        raise typer.Exit(1)
+    first, last = lateness.window(end.date() if end else newest, contract.lateness.tuning.days)
+    first = start.date() if start else first
+    if last < first:
+        msg = "--end-date is before --start-date"
+        raise typer.BadParameter(msg)
+    return _Of(settings, contract, lateness.measure(settings, contract, first, last), newest)
+
+
+def _since(of: _Of, asked: datetime | None) -> date:
+    """:raises typer.BadParameter: for a day of which rows have been judged."""
+    if asked is None:
+        return max(of.newest, of.settings.clock().date()) + timedelta(days=1)
+    if asked.date() <= of.newest:
+        msg = f"--since {asked.date()}: rows that arrived on {of.newest} have been judged; a replay would judge them otherwise"
+        raise typer.BadParameter(msg)
+    return asked.date()
+
+
+def _span(text: str) -> timedelta:
+    """:raises typer.BadParameter: for what is no span."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
+
+    try:
+        span = TypeAdapter(timedelta).validate_python(text)
+    except ValidationError:
+        span = timedelta(-1)
+    if span < timedelta(0):
+        msg = f"{text!r} is no span; write P3D or PT36H"
+        raise typer.BadParameter(msg)
+    return span
+
+
+def _said(found: Proposal) -> str:
+    there = "no watermark" if found.current is None else f"watermark {_told(found.current.total_seconds())}"
+    if not found.moves or found.watermark is None:
+        return f"{there} stays"
+    return f"{there} -> {_told(found.watermark.total_seconds())}"
+
+
+def _as_json(found: Proposal) -> dict[str, object]:
+    seconds = {
+        name: None if (span := getattr(found, name)) is None else int(span.total_seconds())
+        for name in ("current", "watermark", "needed")
+    }
+    evidence = [{"watermark": int(one.watermark.total_seconds()), "share": one.share} for one in found.evidence]
+    return {"verdict": found.verdict.value, **seconds, "rows": found.rows, "because": found.because, "evidence": evidence}
+
+
+def _told(seconds: float | None) -> str:
+    from lakehouse.domain.admission import told  # noqa: PLC0415
+
+    if seconds is None:
+        return "none"
+    return f"{'-' if seconds < 0 else ''}{told(timedelta(seconds=abs(seconds)))}"
