@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Fresh(Generic[T]):
 
         :raises Exception: what ``read`` raises, where there is nothing young enough.
         """
-        age = time.monotonic() - self._looked_at
+        age = monotonic() - self._looked_at
         if self._value is not None and age <= self._after:
             return self._value
         if self._reading is None:
@@ -46,7 +46,7 @@ class Fresh(Generic[T]):
         return await asyncio.shield(self._reading)  # who goes away does not take the others' answer with him
 
     async def _again(self) -> T:
-        started = time.monotonic()
+        started = monotonic()
         try:
             self._value = await asyncio.to_thread(self._read, self._value)
             self._looked_at = started

@@ -6,9 +6,9 @@ Plain ASGI around the whole application, so that nothing leaves the process anot
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections import OrderedDict
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from lakehouse.serving.api.problems import Problem
@@ -47,7 +47,7 @@ class Buckets:
 
         :returns: 0 where there was one, else the seconds until there is.
         """
-        now = time.monotonic()
+        now = monotonic()
         left, since = self._left.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._rate)
         self._left[client] = (left - 1 if left >= 1 else left, now)
