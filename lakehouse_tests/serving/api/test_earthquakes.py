@@ -1,0 +1,90 @@
+"""The real history through the API: asked as of any of the publisher's days, it says what was true then. No JVM.
+
+Numbers are worked out from the files by plain Python and published by the product day by day; what the API says of each as-of
+date is held against the truth that was made from the publisher's own files.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.domain.days import span
+from lakehouse.tables import publish
+from lakehouse.tables.audited import Run
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.earthquakes import needs_earthquakes, true_daily
+from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published
+from lakehouse_tests.serving.api.asking import asked, got
+from lakehouse_tests.tables.published import Desk, without_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.testclient import TestClient
+
+pytestmark = [pytest.mark.acceptance, needs_earthquakes]
+
+FIRST, LAST = date(2018, 1, 1), date(2018, 3, 31)
+CATALOG = load_catalog(None)
+NAMES = ("n_events", "n_with_mag", "sum_mag", "max_mag")
+SCHEMA = pa.schema(
+    [
+        ("n_events", pa.int64()),
+        ("n_with_mag", pa.int64()),
+        ("sum_mag", pa.decimal128(18, 2)),
+        ("max_mag", pa.decimal128(6, 2)),
+        ("row_count", pa.int64()),
+    ]
+)
+
+
+class Quakes(Desk):
+    def table(self, value: Any) -> pa.Table:
+        numbers: Numbers = value or EMPTY
+        return pa.Table.from_pylist([dict(zip(NAMES, numbers)) | {"row_count": numbers[0]}], schema=SCHEMA)
+
+
+def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
+    desk = Quakes(lake_settings(tmp_path), CATALOG.metrics["earthquakes_daily"])
+    published = Published()
+    with without_spark():
+        for arrival in span(FIRST, LAST):
+            before = published.numbers()
+            published.arrive(arrival)
+            now = published.numbers()
+            desk.settings.now = datetime.combine(arrival, time(12), timezone.utc)
+            desk.says = {day: desk.table(numbers) for day, numbers in now.items()}
+            changed = {day for day in {*before, *now} if before.get(day) != now.get(day)}
+            days = {*changed, *publish.due(desk.settings, desk.series)}
+            publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
+    truth = true_daily()
+    with asked(desk.settings, CATALOG) as client:
+        for as_of, true in truth.items():
+            assert series(client, f"{as_of}") == true, as_of
+        as_of = max(truth)
+        for day, numbers in truth[as_of].items():
+            found = got(client, "/metrics/earthquakes_daily", window=f"{day}", version=f"{as_of}T23:59:59Z")
+            assert said(found) == numbers, day
+        assert series(client, "latest") == {day: numbers for day, numbers in published.numbers().items() if numbers != EMPTY}
+
+
+def series(client: TestClient, version: str) -> dict[date, Numbers]:
+    """Every day that had events, page by page."""
+    start, shown = "1990-01-01", {}
+    while start:
+        page = got(client, "/metrics/earthquakes_daily/series", start=start, end="2030-01-01", version=version, limit=500)
+        shown |= {date.fromisoformat(one["window"]): said(one) for one in page["points"] if one["event_count"]}
+        start = page["next_start"]
+    return shown
+
+
+def said(found: Any) -> Numbers:
+    (row,) = found["result"]
+    most = row["max_mag"]
+    return row["n_events"], row["n_with_mag"], Decimal(row["sum_mag"]), None if most is None else Decimal(most)
