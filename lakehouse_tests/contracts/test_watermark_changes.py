@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lakehouse.contracts.rules import Lateness
-from lakehouse.tables import impact
+from lakehouse.tables import admission, impact
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import catalog
+from lakehouse_tests.serving.api.asking import catalog, tell
 from lakehouse_tests.tables.lake import contract, csv_file
 from lakehouse_tests.tables.published import metric
 
@@ -63,3 +63,16 @@ def test_a_replay_judges_each_row_by_the_watermark_of_its_day(tmp_path: Path) ->
         outcomes[day] = impact.of_file(settings, catalog(metric(), source=source), "events", path.name)
     assert (len(outcomes[9].rows), outcomes[9].out) == (1, {})
     assert (len(outcomes[10].rows), outcomes[10].out) == (0, {"quarantined": 1})
+
+
+def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path) -> None:
+    lateness = {"watermark": "P7D", "beyond": "quarantine", "changes": [{"since": "2024-02-10", "watermark": "P1D"}]}
+    source, settings = contract(lateness=lateness), lake_settings(tmp_path)
+    arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
+    tell(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
+    judged = admission.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
+    assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
+
+
+def no_session() -> Any:
+    pytest.fail("lateness needs no Spark")

@@ -37,7 +37,11 @@ def respond(request: Request, body: Values, ticking: Values | None = None, tag: 
     etag = f'W/"{tag}{"-" if tag else ""}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     known = request.headers.get("if-none-match")
-    if known is not None and (known.strip() == "*" or etag in [one.strip() for one in known.split(",")]):
+    if (
+        request.method == "GET"
+        and known is not None
+        and (known.strip() == "*" or etag in [one.strip() for one in known.split(",")])
+    ):
         return Response(status_code=304, headers=headers)
     if ticking:
         text = json.dumps(body | ticking, default=_plain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from lakehouse.domain.periods import Kind
 from lakehouse.serving import web
 from lakehouse.serving.api import comparing, health, lineage, metrics, models, problems, quality, quarantine
 from lakehouse.serving.api.callers import Callers
+from lakehouse.serving.api.examples import ANSWERS
 from lakehouse.serving.api.guard import Guard
 from lakehouse.serving.api.lake import Lake
 from lakehouse.serving.api.problems import Problem
@@ -65,7 +66,8 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
     async def read_first(_: FastAPI) -> AsyncIterator[None]:
         for metric in catalog.metrics.values():  # so that nobody waits for the first look
             for kind in ("day", *metric.publication.rollups):
-                await lake.shown(metric, Kind(kind))
+                with suppress(Problem):  # /health tells
+                    await lake.shown(metric, Kind(kind))
         yield
 
     app = FastAPI(
@@ -86,7 +88,7 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
         app.include_router(resource.routes(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.deciding(lake, callers.steward), responses=_documented(_ERRORS | _WRITING))
-    app.include_router(health.routes(lake), responses=errors)
+    app.include_router(health.routes(lake, tells=not terms.reading_needs_token), responses=errors)
     app.include_router(web.routes)
     app.state.lake = lake
     _describe(app)
@@ -95,8 +97,14 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
 
 
 def _describe(app: FastAPI) -> None:
-    """Problem documents are in the OpenAPI document, too."""
+    """What FastAPI leaves out of the OpenAPI document: problem documents, examples, and that an answer may be an old one."""
     made = app.openapi()
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            if path in ANSWERS:
+                operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
+            if method == "get":
+                operation["responses"]["304"] = {"description": "Still the answer that If-None-Match names."}
     schema = models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     made["components"]["schemas"] |= {**schema.pop("$defs", {}), "Problem": schema}
 

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.domain.asked import Asked, By, choose
 from lakehouse.domain.comparison import Sides
 from lakehouse.serving.api import answers, asked, models
-from lakehouse.serving.api.asked import MetricName, Moment, Parameters
+from lakehouse.serving.api.asked import Limit, MetricName, Moment, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.figures import LABELS
@@ -33,6 +33,8 @@ class ForComparison(Parameters):
     window: asked.Window
     version_a: asked.Version = "first"
     version_b: asked.Version = "latest"
+    limit: Limit = 1000
+    offset: Offset = 0
 
 
 class ForThisTime(Parameters):
@@ -55,7 +57,7 @@ def routes(lake: Lake) -> APIRouter:
         texts = (wanted.version_a, wanted.version_b)
         heads = [asked.chosen(shown, period, kept, asked.version_of(text)) for text in texts]
         versions = [kept.version(shown.series, head) for head, _ in heads]
-        compared = await run_in_threadpool(_compared, shown, kept, versions)
+        compared = await run_in_threadpool(_compared, shown, kept, versions, (wanted.offset, wanted.limit))
         told = zip(("version_a", "version_b"), texts, versions, heads)
         told_of = {side: _side(text, version, note) for side, text, version, (_, note) in told}
         return answers.respond(request, window(shown, period) | told_of | compared)
@@ -114,18 +116,22 @@ def _side(text: str, version: Version, note: str | None) -> dict[str, Any]:
     }
 
 
-def _compared(shown: Shown, kept: Kept, versions: list[Version]) -> dict[str, Any]:
+def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int, int]) -> dict[str, Any]:
     one, (before, after) = shown.series, versions
     known = kept.versions(one)
     start, names = before.start, (before.name, after.name)
     found = reading.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
+    offset, limit = page
     changes = [
-        {"grain": dict(change.grain), "measure": change.measure, **answers.sides(change.sides)} for change in found.changes
+        {"grain": dict(change.grain), "measure": change.measure, **answers.sides(change.sides)}
+        for change in found.changes[offset : offset + limit]
     ]
+    more = offset + len(changes)
     reason = next((change.reason for change in found.changes), None)
     counted = next((change.rows for change in found.changes), None)
     totals = answers.moves(found.totals())
-    return {"changes": changes, "totals": totals, "reason": reason, "changed_rows": counted}
+    paged = {"changes": changes, "total": len(found.changes), "next_offset": more if more < len(found.changes) else None}
+    return paged | {"totals": totals, "reason": reason, "changed_rows": counted}
 
 
 def _known(shown: Shown, day: date, at: datetime, wanted: Asked) -> tuple[dict[str, Any], Version | None]:

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from lakehouse.serving.api.lake import Lake
 
 
-def routes(lake: Lake) -> APIRouter:
-    """The routes of this resource."""
+def routes(lake: Lake, *, tells: bool) -> APIRouter:
+    """The routes of this resource.
+
+    :param tells: whether metrics are named to everybody.
+    """
     router = APIRouter(prefix="/health", tags=["health"])
 
     @router.get("", response_model=models.Health, summary="Whether numbers can be read")
@@ -26,7 +29,7 @@ def routes(lake: Lake) -> APIRouter:
             {"metric": name, "table_version": one.numbers.version, "periods": len(one.numbers.periods)}
             for name, one in zip(sorted(lake.catalog.metrics), shown)
         ]
-        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics}
+        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if tells else []}
         return answers.respond(request, body, {"now": lake.settings.clock()})
 
     return router

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
     from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Lake, Shown
-    from lakehouse.serving.api.snapshot import Kept
+    from lakehouse.serving.api.snapshot import Head, Kept
+
+#: So many versions are told beside a number; all are in its history.
+_HISTORY = 100
 
 
 class ForNumber(Parameters):
@@ -67,14 +70,14 @@ def routes(lake: Lake) -> APIRouter:
         period = asked.period_of(metric, wanted.window)
         shown = await lake.shown(metric, period.kind)
         kept = shown.kept(period)
-        head, note = asked.chosen(shown, period, kept, asked.version_of(wanted.version))
+        version = asked.version_of(wanted.version)
+        head, note = asked.chosen(shown, period, kept, version)
         found = kept.version(shown.series, head)
         body = window(shown, period) | answers.version(found)
         body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found))
-        of_it = [one for one in kept.heads if one.adjustment is not None and one.revision == head.revision]
-        body |= {"adjustments": [f"r{one.revision}.a{one.adjustment}" for one in of_it], "note": note, "history": None}
+        body |= {"adjustments": _adjustments(kept, head, version), "note": note, "history": None}
         if wanted.include_history:
-            body["history"] = await run_in_threadpool(_history, shown, kept)
+            body["history"] = (await run_in_threadpool(_history, shown, kept))[-_HISTORY:]
         arrivals = await lake.arrivals(metric.source)
         staleness: dict[str, Any] = {
             "behind": await lake.behind(shown, found, period),
@@ -115,6 +118,12 @@ def window(shown: Shown, period: Period) -> dict[str, Any]:
     one = shown.series
     days = {"first_day": period.start, "last_day": period.last}
     return {"metric": one.metric.metric, "series": one.name, "window": period.name, **days}
+
+
+def _adjustments(kept: Kept, head: Head, version: Asked) -> list[str]:
+    """The adjustments of a revision; as of a time, those that had been published."""
+    own = [one for one in kept.heads if one.adjustment is not None and one.revision == head.revision]
+    return [f"r{one.revision}.a{one.adjustment}" for one in own if version.at is None or one.published_at <= version.at]
 
 
 def _history(shown: Shown, kept: Kept) -> list[dict[str, Any]]:

@@ -108,7 +108,7 @@ class Number(Window, Version):
     completeness: Completeness
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
-    history: list[Revision] | None = Field(None, description="Every version, oldest first, where it was asked for.")
+    history: list[Revision] | None = Field(None, description="The newest hundred versions, oldest first, where it was asked for.")
 
 
 class Measure(Shape):
@@ -185,6 +185,8 @@ class Comparison(Window):
     version_a: Side
     version_b: Side
     changes: list[Change]
+    total: int
+    next_offset: int | None
     totals: dict[str, Sides] = Field(description="Over the grain, of the measures that add up.")
     reason: str | None = Field(description="The gravest reason of a revision in between.")
     changed_rows: int | None
@@ -427,7 +429,7 @@ class Health(Shape):
     status: Literal["ok"]
     version: str
     now: datetime
-    metrics: list[MetricHealth]
+    metrics: list[MetricHealth] = Field(description="None where reading needs a token.")
 
 
 class Mistake(Shape):

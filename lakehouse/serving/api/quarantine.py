@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,20 +11,24 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.api.callers import holder
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import quarantine, stewardship
+from lakehouse.tables import books, quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from lakehouse.domain.dispositions import RowId
     from lakehouse.serving.api.lake import Lake
 
 _LOG = logging.getLogger(__name__)
+#: So many lists are remembered, each as of a version of its table.
+_LISTS = 32
 _ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
 _READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
@@ -54,15 +59,24 @@ def reading(lake: Lake) -> APIRouter:
     """The route that lists."""
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
+    @lru_cache(_LISTS)
+    def listed(source: str, status: str | None, cause: str | None, _version: int) -> list[dict[str, Any]]:
+        return quarantine.entries(lake.settings, lake.source(source), Wanted(status, cause), _READ)
+
+    def rows(source: str, status: str | None, cause: str | None) -> list[dict[str, Any]]:
+        table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
+        return listed(source, status, cause, -1 if table is None else table.version())
+
     @router.get("", response_model=models.Quarantine, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
         """Which rows wait, why, and until when somebody should have looked; not what they say."""
         names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
         status = None if wanted.status == "any" else wanted.status
-        found = [row for name in names for row in await run_in_threadpool(_rows, lake, name, Wanted(status, wanted.cause))]
-        page = found[wanted.offset : wanted.offset + wanted.limit]
+        found = [(name, row) for name in names for row in await run_in_threadpool(rows, name, status, wanted.cause)]
+        now, page = lake.settings.clock(), found[wanted.offset : wanted.offset + wanted.limit]
         more = wanted.offset + len(page)
-        return answers.respond(request, {"rows": page, "total": len(found), "next_offset": more if more < len(found) else None})
+        following = {"total": len(found), "next_offset": more if more < len(found) else None}
+        return answers.respond(request, {"rows": [_told(name, row, now) for name, row in page]} | following)
 
     return router
 
@@ -93,18 +107,14 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     return router
 
 
-def _rows(lake: Lake, source: str, wanted: Wanted) -> list[dict[str, Any]]:
-    now = lake.settings.clock()
-    return [
-        {
-            "id": f"{source}:{quarantine.written(quarantine.row_id(entry))}",
-            "source": source,
-            **{name: entry[name] for name in ("record_key", "event_date", "arrival_date", "source_file", "line_number")},
-            **{name: entry[f"quarantine_{name}"] for name in _COLUMNS},
-            "overdue": entry["quarantine_status"] == "open" and entry["quarantine_review_by"] < now,
-        }
-        for entry in quarantine.entries(lake.settings, lake.source(source), wanted, _READ)
-    ]
+def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
+    return {
+        "id": f"{source}:{quarantine.written(quarantine.row_id(entry))}",
+        "source": source,
+        **{name: entry[name] for name in ("record_key", "event_date", "arrival_date", "source_file", "line_number")},
+        **{name: entry[f"quarantine_{name}"] for name in _COLUMNS},
+        "overdue": entry["quarantine_status"] == "open" and entry["quarantine_review_by"] < now,
+    }
 
 
 def _decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str, one_at_a_time: Lock) -> stewardship.Taken:

@@ -251,12 +251,17 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
     with asked(told.settings, catalog(told.metric)) as client:
         found = number(client, on(1))
         assert (found["result"][0]["total"], found["adjustments"], found["is_final"]) == (10, ["r2.a1"], True)
+        told.at(9, 5)
+        told.say(1, 14)
+        told.publish(1)
+        assert number(client, on(1))["adjustments"] == ["r2.a1", "r2.a2"]
+        assert number(client, on(1), version="2024-01-09T04:00:00Z")["adjustments"] == ["r2.a1"], "not what came later"
         booked = number(client, on(1), version="r2.a1")
         assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
-        moved = got(client, "/metrics/total/history", window=on(1))["versions"][-1]["moved"]["total"]
+        moved = got(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
         assert (moved["before"], moved["after"]) == (10, 13)
         restated = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
-        assert [(one["version"], one["booked_on"]) for one in restated["restatements"]] == [("r2.a1", on(9))]
+        assert [(one["version"], one["booked_on"]) for one in restated["restatements"]] == [("r2.a2", on(9)), ("r2.a1", on(9))]
 
 
 def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
@@ -279,6 +284,9 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
             ({"store": "north"}, "3.10", None),
             ({"store": "south"}, "0.00", 0.0),
         ], "from 0 there is no percentage"
+        page = got(client, "/metrics/total/compare", window=on(1), limit=1, offset=1)
+        assert (page["changes"], page["total"], page["next_offset"]) == (compared["changes"][1:], 2, None)
+        assert got(client, "/metrics/total/compare", window=on(1), limit=1)["next_offset"] == 1
         assert compared["totals"]["total"] == {"before": "12.50", "after": "15.60", "difference": "3.10", "percent": 24.8}
         emptied = number(client, on(2))
         assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
 import pytest
 import requests
 import schemathesis
@@ -20,12 +21,13 @@ from schemathesis.generation import GenerationMode
 from lakehouse.ledger import tokens
 from lakehouse.ledger.tokens import Role
 from lakehouse.serving.api import app
+from lakehouse.serving.api import examples as examples_of
 from lakehouse.serving.api.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
 from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import without_spark
+from lakehouse_tests.tables.published import metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +147,16 @@ def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
     assert sum(statuses.values()) >= MANY
     assert not [status for status in statuses if status >= 500]
     assert statuses[200] > MANY / 10, statuses
+
+
+@pytest.mark.parametrize("path", sorted(examples_of.ANSWERS))
+def test_examples_are_as_documented(tmp_path: Path, path: str) -> None:
+    document = app.create(lake_settings(tmp_path), catalog(metric())).openapi()
+    (operation,) = document["paths"][path].values()
+    told = operation["responses"]["200"]["content"]["application/json"]
+    schema = {"$ref": told["schema"]["$ref"], "components": document["components"]}
+    assert told["example"] == examples_of.ANSWERS[path]
+    assert list(jsonschema_rs.validator_for(schema).iter_errors(told["example"])) == []
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

@@ -1,0 +1,145 @@
+"""Answers as they look, for the OpenAPI document: by path, of GET (and of the one POST)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_WINDOW: dict[str, Any] = {
+    "metric": "revenue",
+    "series": "revenue",
+    "window": "2024-11-07",
+    "first_day": "2024-11-07",
+    "last_day": "2024-11-07",
+}
+_VERSION: dict[str, Any] = {
+    "version_name": "revenue_v2024-11-07.r2",
+    "version": "r2",
+    "revision": 2,
+    "adjustment": None,
+    "state": "preliminary",
+    "label": "Preliminary",
+    "is_final": False,
+    "is_latest": True,
+    "result": [{"revenue": "1204.50", "sales": 61, "customers": 40, "row_count": 61}],
+    "event_count": 61,
+    "undecided_rows": 0,
+    "changed_rows": 3,
+    "computed_at": "2024-11-08T06:00:00Z",
+    "superseded_at": None,
+    "reason": "late_data",
+    "restated_on": "2024-11-08T06:00:00Z",
+    "restatement_reason": "late_data: 3 inserted",
+    "booked_on": None,
+    "known_through": "2024-11-08",
+    "due_on": "2024-11-14",
+    "dataset_version": 1,
+    "signed_off_by": None,
+    "sign_off_reason": None,
+}
+_MOVED: dict[str, Any] = {"revenue": {"before": "1180.00", "after": "1204.50", "difference": "24.50", "percent": 2.08}}
+_SIDE: dict[str, Any] = {
+    "asked": "latest",
+    "version_name": "revenue_v2024-11-07.r2",
+    "version": "r2",
+    "state": "preliminary",
+    "label": "Preliminary",
+    "computed_at": "2024-11-08T06:00:00Z",
+    "note": None,
+}
+_POINT = ("window", "first_day", "last_day", "version", "state", "label", "is_final", "revision", "event_count", "computed_at")
+_NUMBER: dict[str, Any] = _WINDOW | _VERSION
+_KNOWN: dict[str, Any] = {"window": "2024-11-07", "at": "2024-11-08T13:00:00Z", "number": _VERSION, "note": None}
+_ADVICE: dict[str, Any] = {
+    "verdict": "raise",
+    "wanted_share": 0.99,
+    "current_seconds": 172_800,
+    "proposed_seconds": 266_400,
+    "needed_seconds": 266_400,
+    "because": "99.0% of 12,060 rows came within 3 d 2 h; 2 d catches 97.10%",
+    "evidence": [{"watermark_seconds": 172_800, "share": 0.971}, {"watermark_seconds": 266_400, "share": 0.990133}],
+}
+_OF_TYPE: dict[str, Any] = {
+    "event_type": "insert",
+    "rows": 12_060,
+    "on_time": 10_854,
+    "on_time_share": 0.9,
+    "late_share": 0.1,
+    "seconds": {"p50": 1_800, "p90": 86_400, "p95": 129_600, "p99": 266_000, "p99_9": 500_000, "max": 691_200},
+    "recommendation": _ADVICE,
+}
+
+ANSWERS: dict[str, Any] = {
+    "/metrics/{name}": _NUMBER
+    | {
+        "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},
+        "completeness": {
+            "known": True,
+            "share": 0.962,
+            "low": 0.931,
+            "high": 0.985,
+            "coverage": 0.91,
+            "earlier_periods": 45,
+            "age_hours": 6,
+            "horizon_hours": 174,
+        },
+        "adjustments": [],
+        "note": None,
+        "history": None,
+    },
+    "/metrics/{name}/compare": _WINDOW
+    | {
+        "version_a": _SIDE | {"asked": "first", "version_name": "revenue_v2024-11-07.r1", "version": "r1"},
+        "version_b": _SIDE,
+        "changes": [{"grain": {}, "measure": "revenue", **_MOVED["revenue"]}],
+        "total": 1,
+        "next_offset": None,
+        "totals": _MOVED,
+        "reason": "late_data",
+        "changed_rows": 3,
+    },
+    "/metrics/{name}/series": {
+        "metric": "revenue",
+        "series": "revenue",
+        "version": "latest",
+        "points": [{name: _NUMBER[name] for name in (*_POINT, "result")}],
+        "next_start": None,
+    },
+    "/metrics/{name}/history": _WINDOW | {"versions": [_VERSION | {"moved": _MOVED}], "total": 1, "next_offset": None},
+    "/metrics/{name}/at-this-time": {
+        "metric": "revenue",
+        "series": "revenue",
+        "at": "2024-11-08T13:00:00Z",
+        "yesterday_at_this_time": _KNOWN | {"at": "2024-11-07T13:00:00Z"},
+        "yesterday": _KNOWN,
+        "today": _KNOWN | {"window": "2024-11-08"},
+        "yesterday_moved": _MOVED,
+        "today_against_yesterday": _MOVED,
+    },
+    "/data-quality/lateness": {
+        "start_date": "2024-11-01",
+        "end_date": "2024-11-28",
+        "sources": [
+            {
+                "source": "sales",
+                "expected_seconds": 86_400,
+                "rows": 12_060,
+                "on_time_share": 0.9,
+                "late_share": 0.1,
+                "without_event_time": 0,
+                "accepted": 12_050,
+                "quarantined": 10,
+                "dropped": 0,
+                "dispositions": {"applied": 12_000, "superseded": 50, "quarantined": 10},
+                "recommendation": _ADVICE,
+                "event_types": [_OF_TYPE],
+            }
+        ],
+    },
+    "/quarantine/{row_id}/decision": {
+        "id": "sales:3f1c0b9a7d2e4f60:17",
+        "decision": "accept",
+        "by": "anna",
+        "repeated": False,
+        "waiting_days": ["2024-11-07"],
+    },
+}

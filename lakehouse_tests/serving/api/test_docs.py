@@ -1,0 +1,38 @@
+"""The example of docs/api.md, run as it stands there against a server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts import load_catalog
+from lakehouse.serving.api.app import create
+from lakehouse.settings import Settings
+from lakehouse_tests.serving.api.test_schema import server
+
+if TYPE_CHECKING:
+    import pytest
+
+DOCS = Path(__file__).parents[3] / "docs" / "api.md"
+#: What stands in the document, and what this lake has in its place.
+HERE = {"revenue?": "total?", '["revenue"]': '["total"]', "2024-11-07T10": "2024-01-01T10", "2024-11-07": "2024-01-01"}
+
+
+def test_asking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert found is not None
+    text = found[1]
+    with server(tmp_path) as (url, _):
+        for there, here in {"http://127.0.0.1:8321": url, **HERE}.items():
+            assert there in text
+            text = text.replace(there, here)
+        exec(text, {})
+    assert capsys.readouterr().out.splitlines() == ["5 Final r3", "1 Live (updating)", "304"]
+
+
+def test_every_path_is_documented() -> None:
+    paths = create(Settings(root="nowhere"), load_catalog(None)).openapi()["paths"]
+    told = DOCS.read_text().replace("{window}", "{window_name}").replace("{id}", "{row_id}")
+    for path in paths:
+        assert f" {path}`" in told or f" {path}?" in told, path

@@ -1,0 +1,129 @@
+"""The snippets of docs/reading.md, run as they stand there: each says what the product says itself of the same versions."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import duckdb_extension_delta
+import pyarrow as pa
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.domain.asked import parse
+from lakehouse.tables import publish, reading, series
+from lakehouse.tables.audited import Run
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.published import Desk, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+DOCS = Path(__file__).parents[2] / "docs" / "reading.md"
+LOAD = f"LOAD '{next(Path(duckdb_extension_delta.__file__).parent.rglob('delta.duckdb_extension'))}'"
+#: A row: day, revenue, sales, state.
+Row = tuple[date, Decimal, int, str]
+VERSIONS = ("latest", "final", "as_of")
+SCHEMA = pa.schema(
+    [("revenue", pa.decimal128(18, 2)), ("sales", pa.int64()), ("customers", pa.int64()), ("row_count", pa.int64())]
+)
+
+
+class Shop(Desk):
+    def table(self, value: Any) -> pa.Table:
+        row = {"revenue": Decimal(value or 0), "sales": 1, "customers": 1, "row_count": 1}
+        return pa.Table.from_pylist([row], schema=SCHEMA)
+
+
+@pytest.fixture(scope="module", name="desk")
+def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """Two weeks of November: on each day its own number comes, and that of two days before is corrected."""
+    desk = Shop(lake_settings(tmp_path_factory.mktemp("lake")), load_catalog(None).metrics["revenue"])
+    with without_spark():
+        for day in range(1, 15):
+            desk.settings.now = datetime(2024, 11, day, 9, tzinfo=timezone.utc)
+            desk.says[date(2024, 11, day)] = desk.table(f"{day}.50")
+            if day > 2:
+                desk.says[date(2024, 11, day - 2)] = desk.table(f"{day}.75")
+            days = {*desk.says, *publish.due(desk.settings, desk.series)}
+            publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
+        yield desk
+
+
+@pytest.fixture(scope="module", name="truth")
+def _truth(desk: Shop) -> dict[str, list[Row]]:
+    """What the product says."""
+    one = desk.series
+    known = reading.history(desk.settings, one, series.partitions(desk.settings, one.path(desk.settings), one.by))
+    found = {
+        "latest": reading.versions(known, parse("latest")),
+        "as_of": reading.versions(known, parse("2024-11-10T08:00:00Z")),
+    }
+    found["final"] = {start: version for start, version in found["latest"].items() if version.state.value == "final"}
+    told = {name: [row_of(version) for version in versions.values()] for name, versions in found.items()}
+    assert len({str(rows) for rows in told.values()}) == len(VERSIONS), "three different answers"
+    return told
+
+
+def row_of(version: reading.Version) -> Row:
+    (row,) = version.rows
+    return version.start, row["revenue"], row["sales"], version.state.value
+
+
+def snippet(heading: str, language: str, desk: Shop) -> str:
+    """The code under a heading, on this lake."""
+    part = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)
+    assert found is not None
+    assert "lakehouse_data" in found[1]
+    return found[1].replace("lakehouse_data", desk.settings.root).replace("INSTALL delta; LOAD delta", LOAD)
+
+
+def plain(rows: list[tuple[Any, ...]]) -> list[Row]:
+    """Rows of any engine as Python has them."""
+    made = []
+    for day, revenue, sales, state in rows:
+        plain_day = date.fromisoformat(f"{day}"[:10])
+        made.append((plain_day, Decimal(f"{revenue}").quantize(Decimal("0.01")), int(sales), str(state)))
+    return made
+
+
+@pytest.mark.parametrize("engine", ["DuckDB", "polars", "pandas"])
+def test_python(desk: Shop, truth: dict[str, list[Row]], engine: str) -> None:
+    said: dict[str, Any] = {}
+    exec(snippet(engine, "python", desk), said)
+    for name in VERSIONS:
+        rows = said[name].rows() if engine == "polars" else list(said[name].itertuples(index=False, name=None))
+        assert plain(rows) == truth[name], name
+
+
+def test_a_bi_tool(desk: Shop, truth: dict[str, list[Row]], tmp_path: Path) -> None:
+    path = str(tmp_path / "lakehouse.duckdb")
+    with duckdb.connect(path) as made:
+        made.execute(LOAD)
+        made.execute(snippet("A BI tool", "sql", desk))
+    asked = {
+        "latest": "revenue",
+        "final": "revenue_final",
+        "as_of": "revenue_as_of(TIMESTAMPTZ '2024-11-10 08:00:00+00')",
+    }
+    with duckdb.connect(path, read_only=True) as tool:
+        tool.execute(f"{LOAD}; SET TimeZone = 'UTC'")
+        for name, relation in asked.items():
+            rows = tool.execute(f"SELECT * FROM {relation} ORDER BY event_date").fetchall()
+            assert plain(rows) == truth[name], name
+
+
+@pytest.mark.spark
+def test_spark(desk: Shop, truth: dict[str, list[Row]], spark: SparkSession) -> None:
+    queries = re.split(r"^-- ", snippet("Spark SQL", "sql", desk), flags=re.MULTILINE)[1:]
+    assert [query.split("\n")[0] for query in queries] == list(VERSIONS)
+    for query in queries:
+        name, text = query.split("\n", 1)
+        assert plain([tuple(row) for row in spark.sql(text.strip().rstrip(";")).collect()]) == truth[name], name
