@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from lakehouse.domain.periods import Kind
 from lakehouse.serving import web
-from lakehouse.serving.api import comparing, health, lineage, metrics, models, problems, quality, quarantine
+from lakehouse.serving.api import comparing, health, lineage, metrics, problems, quality, quality_models, quarantine
 from lakehouse.serving.api.callers import Callers
 from lakehouse.serving.api.examples import ANSWERS
 from lakehouse.serving.api.guard import Guard
@@ -105,7 +105,7 @@ def _describe(app: FastAPI) -> None:
                 operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
             if method == "get":
                 operation["responses"]["304"] = {"description": "Still the answer that If-None-Match names."}
-    schema = models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema = quality_models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     made["components"]["schemas"] |= {**schema.pop("$defs", {}), "Problem": schema}
 
 

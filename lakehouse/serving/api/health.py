@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from lakehouse.serving.api import answers, models
+from lakehouse.serving.api import answers, quality_models
 from lakehouse.serving.api.asked import NoParameters
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def routes(lake: Lake, *, tells: bool) -> APIRouter:
     """
     router = APIRouter(prefix="/health", tags=["health"])
 
-    @router.get("", response_model=models.Health, summary="Whether numbers can be read")
+    @router.get("", response_model=quality_models.Health, summary="Whether numbers can be read")
     async def health(request: Request, _: NoParameters) -> Response:
         """Looks at every metric's table; 503 where one cannot be read."""
         shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]

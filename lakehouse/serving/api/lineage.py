@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.ledger import publications
-from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import MetricName, Parameters, WindowName
 from lakehouse.serving.api.metrics import window
 
@@ -30,7 +30,7 @@ def routes(lake: Lake) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("/{name}/{window_name}", response_model=models.Lineage, summary="Where a number comes from")
+    @router.get("/{name}/{window_name}", response_model=quality_models.Lineage, summary="Where a number comes from")
     async def lineage(
         request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[ForLineage, Query()]
     ) -> Response:

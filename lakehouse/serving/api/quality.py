@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain import lateness as judging
 from lakehouse.ledger import store
-from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
@@ -63,7 +63,7 @@ def routes(lake: Lake) -> APIRouter:
         table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
         return _source(lake.source(source), measured(source, start, end, -1 if table is None else table.version()))
 
-    @router.get("/lateness", response_model=models.Lateness, summary="How late rows came")
+    @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")
     async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
         """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
         event type, what became of the rows, and which watermark they ask for, with what others would have caught.
@@ -75,7 +75,7 @@ def routes(lake: Lake) -> APIRouter:
         told = [await run_in_threadpool(source_told, name, start, end) for name in names]
         return answers.respond(request, {"start_date": start, "end_date": end, "sources": told})
 
-    @router.get("/restatements", response_model=models.Restatements, summary="Numbers that changed after publication")
+    @router.get("/restatements", response_model=quality_models.Restatements, summary="Numbers that changed after publication")
     async def restated(request: Request, wanted: Annotated[ForRestatements, Query()]) -> Response:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = asked.span(wanted.start_date, wanted.end_date)

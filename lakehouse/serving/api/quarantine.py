@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.ledger import store
-from lakehouse.serving.api import answers, asked, models
+from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.api.callers import holder
 from lakehouse.serving.api.problems import Problem
@@ -67,7 +67,7 @@ def reading(lake: Lake) -> APIRouter:
         table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
         return listed(source, status, cause, -1 if table is None else table.version())
 
-    @router.get("", response_model=models.Quarantine, summary="Rows that wait for a steward")
+    @router.get("", response_model=quality_models.Quarantine, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
         """Which rows wait, why, and until when somebody should have looked; not what they say."""
         names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
@@ -89,7 +89,9 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
     one_at_a_time = Lock()
 
-    @router.post("/{row_id}/decision", dependencies=[Depends(steward)], response_model=models.Decided, summary="Decide on a row")
+    @router.post(
+        "/{row_id}/decision", dependencies=[Depends(steward)], response_model=quality_models.Decided, summary="Decide on a row"
+    )
     async def decide(
         request: Request,
         row_id: Annotated[str, Path(pattern=_ID, description="As GET /quarantine shows it.")],
