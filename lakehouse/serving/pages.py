@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from lakehouse.domain.admission import told as span
 from lakehouse.serving import figures
 
 
@@ -21,13 +23,23 @@ def _environment() -> Environment:
     )
     names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
     environment.filters |= {name: getattr(figures, name) for name in names}
-    environment.filters["bound"] = _bound
+    environment.filters |= {"bound": _bound, "seconds": _seconds, "span": span}
     return environment
 
 
 def _bound(text: str) -> str:
     """No line ends before a percent sign or behind an arrow."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("→ ", "→\N{NO-BREAK SPACE}")
+
+
+def _seconds(count: int | None) -> str:
+    """Seconds as people say them."""
+    return "" if count is None else "0 s" if count <= 0 else span(timedelta(seconds=count))
+
+
+def text(name: str) -> str:
+    """What a template says where nothing is filled in, such as the style sheet."""
+    return _environment().get_template(name).render()
 
 
 def page(template: str, **values: Any) -> str:

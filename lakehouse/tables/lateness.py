@@ -89,6 +89,20 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
 
 
+def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
+    """How late the rows of each arrival day were in begun seconds, sorted; days of which nothing came are left out."""
+    columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
+    where: store.Where = {"arrival_date": list(span(first, last))}
+    found = store.read(bronze.path(settings, contract.dataset), columns, where, settings.storage_options)
+    if found is None:
+        return {}
+    rows = found.filter(pc.is_null(found["malformed_reason"]))
+    seconds = _seconds(rows, ZoneInfo(contract.clocks.timezone))
+    known = pa.table({"day": rows["arrival_date"], "seconds": seconds})
+    parts = store.split(known.filter(pc.is_valid(known["seconds"])), "day")
+    return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
+
+
 def _of_type(contract: SourceContract, kind: str, own: pa.Table) -> OfType:
     seconds = own["seconds"].combine_chunks().sort()
     expected = contract.lateness.of_type(kind).expected

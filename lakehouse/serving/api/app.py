@@ -23,6 +23,8 @@ from lakehouse.serving.api.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
+    from fastapi import Response
+
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
@@ -89,11 +91,16 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
     app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.deciding(lake, callers.steward), responses=_documented(_ERRORS | _WRITING))
     app.include_router(health.routes(lake, tells=not terms.reading_needs_token), responses=errors)
-    app.include_router(web.routes)
+    app.include_router(web.routes(lake, callers, reading_needs_token=terms.reading_needs_token))
     app.state.lake = lake
     _describe(app)
-    app.add_middleware(Guard, hosts=terms.hosts, rate=terms.rate)
+    app.add_middleware(Guard, hosts=terms.hosts, rate=terms.rate, told=_told)
     return app
+
+
+def _told(problem: Problem, path: str) -> Response:
+    """A problem as the one who asked can read it."""
+    return web.told(problem) if web.owns(path) else problem.response()
 
 
 def _describe(app: FastAPI) -> None:

@@ -47,16 +47,23 @@ class Callers:
         if token.role is not Role.STEWARD:
             raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's is needed")
 
-    async def _holder(self, request: Request, given: HTTPAuthorizationCredentials | None) -> Token:
-        if given is None:
-            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' makes one")
-        token = tokens.holder(await self.lake.tokens(), given.credentials, self.lake.settings.clock())
+    async def holder_of(self, request: Request, text: str) -> Token:
+        """The token that a text is.
+
+        :raises Problem: where it is none that may be used; too often, and the address has to wait.
+        """
+        token = tokens.holder(await self.lake.tokens(), text, self.lake.settings.clock())
         if token is None:
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:
                 raise Problem(429, "too-many", "too many wrong tokens", {"Retry-After": f"{int(wait) + 1}"})
             raise _needed("the token is unknown, expired or revoked")
         return token
+
+    async def _holder(self, request: Request, given: HTTPAuthorizationCredentials | None) -> Token:
+        if given is None:
+            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' makes one")
+        return await self.holder_of(request, given.credentials)
 
 
 def holder(request: Request) -> Token:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from lakehouse.serving.api.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
+    from fastapi import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
@@ -62,10 +63,11 @@ class Guard:
     :param hosts: the names under which this server is asked; a page of another name that points here gets nothing. Empty
         where any name will do.
     :param rate: requests a second of one client address.
+    :param told: a problem as the answer to a request for some path.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], rate: float) -> None:
-        self._app, self._hosts = app, frozenset(hosts)
+    def __init__(self, app: ASGIApp, hosts: Collection[str], rate: float, told: Callable[[Problem, str], Response]) -> None:
+        self._app, self._hosts, self._told = app, frozenset(hosts), told
         self._buckets = Buckets(rate, 2 * rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,14 +90,15 @@ class Guard:
             self._admit(scope)
             await self._app(scope, _limited(receive), guarded)
         except Problem as problem:
-            await problem.response()(scope, receive, guarded)
+            await self._told(problem, scope["path"])(scope, receive, guarded)
         except Exception:
             incident = uuid.uuid4().hex[:12]
             _LOG.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
             if started:
                 raise
             detail = "the server's log tells what happened, under this incident"
-            await Problem(500, "incident", detail, incident=incident).response()(scope, receive, guarded)
+            broken = Problem(500, "incident", detail, incident=incident)
+            await self._told(broken, scope["path"])(scope, receive, guarded)
 
     def _admit(self, scope: Scope) -> None:
         """:raises Problem: for what goes no further."""

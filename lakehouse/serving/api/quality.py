@@ -139,7 +139,8 @@ def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:
     }
 
 
-def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int]) -> dict[str, Any]:
+def restatements(shown: list[Shown], start: date, end: date) -> list[tuple[Shown, date, Head]]:
+    """Every number that changed from one day through another (UTC), newest first: its series, its period's first day, how."""
     first = datetime.combine(start, time.min, timezone.utc)
     behind = datetime.combine(end + timedelta(days=1), time.min, timezone.utc)
     found = [
@@ -149,7 +150,11 @@ def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int])
         for head in kept.heads
         if head.restates and first <= head.published_at < behind
     ]
-    found.sort(key=lambda change: (change[2].published_at, change[0].series.name, change[1], change[2].first_row), reverse=True)
+    return sorted(found, key=lambda of: (of[2].published_at, of[0].series.name, of[1], of[2].first_row), reverse=True)
+
+
+def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int]) -> dict[str, Any]:
+    found = restatements(shown, start, end)
     offset, limit = page
     told = [_told(*change) for change in found[offset : offset + limit]]
     more = offset + len(told)

@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 #: So many lists are remembered, each as of a version of its table.
 _LISTS = 32
-_ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
+_ONE_AT_A_TIME = Lock()
+#: How a row is named: source, ingestion, line.
+ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
-_READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
+#: What lists read of each row.
+READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
 Status = Literal["open", "accepted", "rejected", "duplicate", "released", "any"]
 Cause = Literal["beyond_watermark", "rule_failed", "shrunken_partition"]
 
@@ -61,7 +64,7 @@ def reading(lake: Lake) -> APIRouter:
 
     @lru_cache(_LISTS)
     def listed(source: str, status: str | None, cause: str | None, _version: int) -> list[dict[str, Any]]:
-        return quarantine.entries(lake.settings, lake.source(source), Wanted(status, cause), _READ)
+        return quarantine.entries(lake.settings, lake.source(source), Wanted(status, cause), READ)
 
     def rows(source: str, status: str | None, cause: str | None) -> list[dict[str, Any]]:
         table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
@@ -87,21 +90,20 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     :param steward: the dependency that asks for a steward's token.
     """
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
-    one_at_a_time = Lock()
 
     @router.post(
         "/{row_id}/decision", dependencies=[Depends(steward)], response_model=quality_models.Decided, summary="Decide on a row"
     )
-    async def decide(
+    async def decided(
         request: Request,
-        row_id: Annotated[str, Path(pattern=_ID, description="As GET /quarantine shows it.")],
+        row_id: Annotated[str, Path(pattern=ID, description="As GET /quarantine shows it.")],
         decision: Decision,
         _: NoParameters,
     ) -> Response:
         """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
         source, _colon, rest = row_id.partition(":")
         row, token = quarantine.parsed(rest), holder(request)
-        taken = await run_in_threadpool(_decide, lake, source, row, decision, token.name, one_at_a_time)
+        taken = await run_in_threadpool(decide, lake, source, row, decision, token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
         body = {"id": row_id, "decision": decision.decision, "by": token.name}
         return answers.respond(request, body | {"repeated": taken.rows == 0, "waiting_days": taken.days})
@@ -119,11 +121,15 @@ def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def _decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str, one_at_a_time: Lock) -> stewardship.Taken:
+def decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str) -> stewardship.Taken:
+    """Record a decision on a row that waits or has waited; one at a time.
+
+    :raises Problem: where there is no such row, or it cannot be decided on.
+    """
     contract = lake.source(source)
     if not quarantine.entries(lake.settings, contract, Wanted(None, rows=[row]), [*quarantine.PLACE]):
         raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
-    with one_at_a_time:
+    with _ONE_AT_A_TIME:
         try:
             return stewardship.decide(lake.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
         except stewardship.StewardError as problem:

@@ -1,10 +1,39 @@
-"""The page for people, in the same process as the API: ``routes`` is mounted beside it, and reads through ``api.lake``.
+"""The pages for people, in the same process as the API: ``routes`` are mounted beside it, and read through ``api.lake``.
 
-Pages set a Content-Security-Policy of their own; the API's forbids everything.
+Server-rendered HTML without any script. One module a page (``overview``, ``metric``, ``story``, ``restated``, ``lateness``,
+``quarantine``, ``door``). What they share: ``page`` (how a page is answered), ``sessions`` (who looks at it), ``numbers`` (what
+is told of a version), ``charts``.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import TYPE_CHECKING
 
-routes = APIRouter(include_in_schema=False)
+from fastapi import APIRouter, Depends
+
+from lakehouse.serving.web import door, lateness, metric, overview, quarantine, restated, story
+from lakehouse.serving.web.page import PageRoute, owns, told
+from lakehouse.serving.web.sessions import Sessions
+
+if TYPE_CHECKING:
+    from lakehouse.serving.api.callers import Callers
+    from lakehouse.serving.api.lake import Lake
+
+__all__ = ["owns", "routes", "told"]
+
+
+def routes(lake: Lake, callers: Callers, *, reading_needs_token: bool) -> APIRouter:
+    """Every page.
+
+    :param reading_needs_token: whether pages are shown to those alone who signed in.
+    """
+    sessions = Sessions(callers, reading_needs_token=reading_needs_token)
+    router = APIRouter(include_in_schema=False)
+    for one in (overview, metric, story, restated, lateness, quarantine):
+        pages = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.visitor)])
+        one.add(pages, lake)
+        router.include_router(pages)
+    open_to_all = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.anybody)])
+    door.add(open_to_all, sessions)
+    router.include_router(open_to_all)
+    return router

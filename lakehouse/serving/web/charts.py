@@ -1,0 +1,246 @@
+"""The charts of the pages: a series and its states, the story of one number, how late rows came.
+
+States differ in their marks and not in colour alone. What is drawn is in a table beside it, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import lru_cache
+from importlib import import_module
+from math import isnan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakehouse.domain.publishing import State
+from lakehouse.serving.drawing import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lakehouse.domain.comparison import Number
+
+_KEPT = 128
+#: Marker, filled or hollow, per state.
+_MARKS = {State.FINAL: ("o", True), State.PRELIMINARY: ("o", False), State.LIVE: ("D", False)}
+_MIN, _HOUR, _DAY = 60, 3600, 86_400
+#: Where the bars of a distribution end, in seconds, and what is written there.
+_EDGES = {
+    _MIN: "1 min",
+    5 * _MIN: "",
+    15 * _MIN: "15 min",
+    _HOUR: "1 h",
+    3 * _HOUR: "",
+    6 * _HOUR: "6 h",
+    12 * _HOUR: "",
+    _DAY: "1 d",
+    2 * _DAY: "",
+    3 * _DAY: "3 d",
+    5 * _DAY: "",
+    7 * _DAY: "7 d",
+    14 * _DAY: "14 d",
+    30 * _DAY: "30 d",
+    90 * _DAY: "90 d",
+    365 * _DAY: "1 y",
+}
+_TICKS = {1: "1 s", 10: "10 s", _MIN: "1 min", 10 * _MIN: "10 min", _HOUR: "1 h", 6 * _HOUR: "6 h", _DAY: "1 d"}
+_TICKS |= {3 * _DAY: "3 d", 7 * _DAY: "7 d", 30 * _DAY: "30 d", 365 * _DAY: "1 y"}
+#: Up to so many revisions are named; a bound further right than this share is named to its left.
+_LABELLED, _RIGHT = 14, 0.62
+#: Days that an axis spans: beyond the first times have no clock, beyond the second (a label) they have a year.
+_CLOCK, _YEARS = 3, 30
+
+
+class Line(NamedTuple):
+    """A measure of many periods: what was said first, and what is said now."""
+
+    name: str
+    first: tuple[Number | None, ...]
+    now: tuple[Number | None, ...]
+
+
+class Bound(NamedTuple):
+    """A bound that is drawn into a distribution; ``kind`` is expected, watermark or asked."""
+
+    kind: str
+    name: str
+    seconds: int
+
+
+@lru_cache(_KEPT)
+def series(periods: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
+    """Per measure the numbers of the periods, marked by state, with a stroke from what was published first."""
+
+    def draw(figure: Figure, labels: int) -> None:
+        every = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, one in zip(every, lines):
+            first, now = values(one.first), values(one.now)
+            axes.plot(range(len(now)), now, color=COLOURS["after"], linewidth=1.4, alpha=0.6)
+            axes.vlines(range(len(now)), first, now, color=COLOURS["down"], linewidth=2.2)
+            axes.plot(range(len(first)), first, color=COLOURS["down"], linestyle="", marker="_", markersize=7)
+            _marked(axes, list(range(len(now))), now, states, 5.5 if len(now) <= DOTTED else 3)
+            axes.yaxis.set_major_formatter(short)
+            axes.margins(y=0.12)
+            frame(axes)
+            if len(lines) > 1:
+                axes.set_title(cut(one.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
+        label(every[-1], periods, labels)
+
+    return chart(draw, HEIGHT * (1 + 0.6 * (len(lines) - 1)))
+
+
+@lru_cache(_KEPT)
+def sparkline(states: tuple[State, ...], now: tuple[Number | None, ...]) -> Chart:
+    """The last numbers of a measure, as small as it gets."""
+
+    def draw(figure: Figure, _labels: int) -> None:
+        axes, found = figure.subplots(), values(now)
+        axes.plot(range(len(found)), found, color=COLOURS["after"], linewidth=1.4, alpha=0.6)
+        _marked(axes, list(range(len(found))), found, states, 5)
+        axes.margins(0.03, 0.25)
+        axes.set_axis_off()
+
+    return chart(draw, 0.9)
+
+
+@lru_cache(_KEPT)
+def story(times: tuple[datetime, ...], names: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
+    """How the numbers of a period moved over time, from one revision to the next."""
+
+    def draw(figure: Figure, labels: int) -> None:
+        dates: Any = import_module("matplotlib.dates")  # loads as late as in drawing; it has no types
+        every = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
+        at = [float(dates.date2num(when)) for when in times]
+        for axes, one in zip(every, lines):
+            now = values(one.now)
+            axes.step(at, now, where="post", color=COLOURS["after"], linewidth=1.6)
+            _marked(axes, at, now, states, 6)
+            for place, value, name in zip(at, now, names) if len(at) <= _LABELLED else ():
+                if not isnan(value):
+                    point, colour = (place, value), COLOURS["ink"]
+                    axes.annotate(name, point, (0, 7), textcoords="offset points", ha="center", fontsize=8, color=colour)
+            axes.yaxis.set_major_formatter(short)
+            axes.margins(0.05, 0.25)
+            frame(axes)
+            if len(lines) > 1:
+                axes.set_title(cut(one.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
+        locator = dates.AutoDateLocator(minticks=2, maxticks=max(labels - 2, 3))
+        every[-1].xaxis.set_major_locator(locator)
+        days = max(at) - min(at)
+        written = "%Y-%m-%d" if days > _YEARS * labels else "%m-%d" if days > _CLOCK else "%m-%d %H:%M"
+        every[-1].xaxis.set_major_formatter(dates.DateFormatter(written))
+        if not days:
+            every[-1].set_xlim(at[0] - 0.5, at[0] + 0.5)
+
+    return chart(draw, HEIGHT * (0.85 + 0.5 * (len(lines) - 1)))
+
+
+def distribution(seconds: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
+    """How many rows came how late, with the bounds drawn in; bars on a logarithmic scale."""
+    edges = list(_EDGES)
+    counts = [0] * (len(edges) + 1)
+    for one in seconds:
+        counts[min(bisect_right(edges, max(one - 1, 0)), len(edges))] += 1
+    return _distribution(tuple(counts), bounds)
+
+
+@lru_cache(_KEPT)
+def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
+    edges = list(_EDGES)
+    places = [_place(one.seconds) for one in bounds]
+    last = max([at for at, count in enumerate(counts) if count] + [int(place) for place in places], default=0) + 1
+    shown = counts[: last + 1]
+
+    def draw(figure: Figure, labels: int) -> None:
+        axes = figure.subplots()
+        middles = [at + 0.5 for at in range(len(shown))]
+        axes.bar(middles, [max(count, 0.01) for count in shown], width=0.92, color=COLOURS["after"])
+        most = max(shown, default=1)
+        axes.set_yscale("log")
+        axes.set_ylim(0.6, max(most, 2) * 12)
+        for at, count in enumerate(shown):
+            if count:
+                point, ink = (at + 0.5, count), COLOURS["ink"]
+                size = 8 if labels > 6 else 7  # noqa: PLR2004 (a narrow one)
+                axes.annotate(f"{count:,}", point, (0, 2), textcoords="offset points", ha="center", fontsize=size, color=ink)
+        frame(axes)
+        axes.grid(visible=False)
+        axes.set_yticks([])
+        axes.minorticks_off()
+        ticks = [at for at, edge in enumerate(edges[: len(shown)]) if _EDGES[edge]]
+        axes.set_xticks([at + 1 for at in ticks], [_EDGES[edges[at]] for at in ticks])
+        axes.set_xlim(0, len(shown))
+        for row, (one, place) in enumerate(zip(bounds, places)):
+            _bound(axes, one, place / len(shown), place, 0.97 - 0.085 * row)
+
+    return chart(draw, HEIGHT)
+
+
+@lru_cache(_KEPT)
+def trend(days: tuple[str, ...], p50: tuple[int | None, ...], p95: tuple[int | None, ...], p99: tuple[int | None, ...]) -> Chart:
+    """How late the rows of each arrival day came: half of them, 95 and 99 of 100 within so much; logarithmic."""
+
+    def draw(figure: Figure, labels: int) -> None:
+        axes = figure.subplots()
+        looks = ((p50, "-", "s", "before"), (p95, (0, (4, 2)), "^", "after"), (p99, "-", "o", "down"))
+        for found, line, mark, colour in looks:
+            known = values([None if one is None else max(one, 1) for one in found])
+            axes.plot(range(len(days)), known, color=COLOURS[colour], linewidth=1.6, linestyle=line, marker=mark, markersize=4)
+        axes.set_yscale("log")
+        every = [max(one, 1) for found in (p50, p95, p99) for one in found if one is not None]
+        low, high = min(every, default=1) / 2, max(every, default=1) * 2
+        axes.set_ylim(low, high)
+        ticks = [at for at in _TICKS if low <= at <= high]
+        axes.set_yticks(ticks, [_TICKS[at] for at in ticks])
+        axes.minorticks_off()
+        frame(axes)
+        label(axes, days, labels)
+
+    return chart(draw, HEIGHT)
+
+
+def _marked(axes: Axes, at: list[int] | list[float], found: list[float], states: tuple[State, ...], size: float) -> None:
+    """The marks of the states upon a line."""
+    for state, (mark, filled) in _MARKS.items():
+        own = [(place, value) for place, value, is_ in zip(at, found, states) if is_ is state and not isnan(value)]
+        if own:
+            face = COLOURS["after"] if filled else COLOURS["card"]
+            axes.plot(
+                *zip(*own),
+                linestyle="",
+                marker=mark,
+                markersize=size,
+                color=COLOURS["after"],
+                markerfacecolor=face,
+                markeredgewidth=1.5,
+            )
+
+
+def _place(seconds: int) -> float:
+    """Where a lateness lies among the bars."""
+    edges = [0, *_EDGES]
+    at = min(bisect_right(edges, seconds - 1) - 1, len(edges) - 2) if seconds > 0 else 0
+    return at + min(max((seconds - edges[at]) / (edges[at + 1] - edges[at]), 0), 1)
+
+
+def _bound(axes: Axes, one: Bound, share: float, place: float, height: float) -> None:
+    looks = {"watermark": ("down", "-"), "asked": ("down", (0, (1, 1.5))), "expected": ("muted", (0, (4, 2)))}
+    colour, line = looks[one.kind]
+    axes.axvline(place, ymax=height + 0.02, color=COLOURS[colour], linewidth=1.8, linestyle=line)
+    right = share > _RIGHT
+    point = (-5 if right else 5, 0)
+    align = "right" if right else "left"
+    where = axes.get_xaxis_transform()
+    axes.annotate(
+        one.name,
+        (place, height),
+        point,
+        xycoords=where,
+        textcoords="offset points",
+        ha=align,
+        va="center",
+        fontsize=8.5,
+        color=COLOURS["ink"],
+    )

@@ -1,0 +1,114 @@
+"""``/page/lateness``: how late the rows of a source came, what a watermark catches of them, and how that goes day by day."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from fastapi import Query, Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain import lateness as judging
+from lakehouse.domain.admission import told
+from lakehouse.ledger import store
+from lakehouse.serving.api import asked
+from lakehouse.serving.api.asked import Day, Parameters
+from lakehouse.serving.web import charts
+from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.tables import books, lateness
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.serving.api.lake import Lake
+    from lakehouse.tables.lateness import Measured
+
+_CHOICES = (7, 28, 92)
+_KEPT = 32
+_SHARES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+
+
+class ForLateness(Parameters):
+    """Of which source, and which arrival days: so many ``through`` a day, by default the newest."""
+
+    source: Annotated[str | None, Field(pattern=asked.NAME)] = None
+    through: Day | None = None
+    days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 28
+
+
+def add(router: APIRouter, lake: Lake) -> None:
+    """Add the page."""
+
+    @lru_cache(_KEPT)
+    def measured(source: str, first: date, last: date, _version: int) -> dict[str, Any]:
+        contract = lake.source(source)
+        found = lateness.measure(lake.settings, contract, first, last)
+        return _told(contract, found) | _trend(lateness.by_day(lake.settings, contract, first, last))
+
+    def looked_at(wanted: ForLateness) -> dict[str, Any]:
+        every = sorted(lake.catalog.sources)
+        newest = {name: lateness.newest_arrival(lake.settings, name) for name in every}
+        known = [name for name in every if newest[name] is not None]
+        source = lake.source(wanted.source).dataset if wanted.source else next(iter(known or every), None)
+        about = {"sources": every, "source": source, "days": wanted.days, "choices": _CHOICES}
+        last = None if source is None else newest[source]
+        if source is None or last is None:
+            return about | {"found": None, "first": None, "last": None}
+        _, through = asked.span(wanted.through or last, wanted.through or last)
+        first, last = lateness.window(through, wanted.days)
+        table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
+        found = measured(source, first, last, -1 if table is None else table.version())
+        return about | {"found": found, "first": first, "last": last}
+
+    @router.get(PREFIX + "/lateness")
+    async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
+        return respond(request, "lateness", "lateness", await run_in_threadpool(looked_at, wanted))
+
+
+def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
+    rows, on_time = sum(one.rows for one in found.types), sum(one.on_time for one in found.types)
+    seconds: Any = np.sort(np.concatenate([np.asarray(one.seconds) for one in found.types])) if found.types else np.array([], int)
+    proposal = lateness.proposals(contract, found)[None]
+    types = [
+        {"type": one.event_type, "rows": one.rows, "late": one.rows - one.on_time, "most": int(one.seconds[-1])}
+        | {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
+        | {"watermark": contract.lateness.as_of(one.event_type, found.last).watermark}
+        for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))
+    ]
+    bounds = [charts.Bound("expected", f"on time: {told(contract.lateness.expected)}", _whole(contract.lateness.expected))]
+    watermark = contract.lateness.as_of(None, found.last).watermark
+    if watermark is not None:
+        bounds.append(charts.Bound("watermark", f"watermark: {told(watermark)}", _whole(watermark)))
+    if proposal.moves and proposal.watermark is not None:
+        bounds.append(charts.Bound("asked", f"asked for: {told(proposal.watermark)}", _whole(proposal.watermark)))
+    return {
+        "rows": rows,
+        "late": rows - on_time,
+        "unclocked": found.unclocked,
+        "contract": contract.lateness,
+        "watermark": watermark,
+        "beyond": None if watermark is None or not rows else 1 - judging.share_within(seconds, watermark),
+        "proposal": proposal,
+        "types": types,
+        "dispositions": found.dispositions.most_common(),
+        "evidence": judging.evidence(seconds, [watermark, proposal.watermark, contract.lateness.expected]) if rows else (),
+        "distribution": charts.distribution(tuple(int(one) for one in seconds), tuple(bounds)) if rows else None,
+        "bounds": bounds,
+    }
+
+
+def _trend(days: dict[date, Any]) -> dict[str, Any]:
+    lines = [
+        {"day": f"{day}", "rows": len(seconds)} | {name: judging.percentile(seconds, share) for name, share in _SHARES.items()}
+        for day, seconds in days.items()
+    ]
+    columns = [tuple(line[name] for line in lines) for name in ("day", *_SHARES)]
+    return {"trend": lines, "chart": charts.trend(*columns) if lines else None}
+
+
+def _whole(bound: timedelta) -> int:
+    return int(bound.total_seconds())

@@ -1,0 +1,99 @@
+"""What pages tell of published numbers: one period at a glance, and how complete it is in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse.domain.asked import Asked, By, choose
+from lakehouse.domain.comparison import Sides
+from lakehouse.domain.completeness import Estimate, Unknown
+from lakehouse.serving.figures import LABELS, counted, plain
+from lakehouse.tables import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.domain.comparison import Number
+    from lakehouse.domain.periods import Period
+    from lakehouse.serving.api.lake import Shown
+    from lakehouse.tables.reading import Version
+    from lakehouse.tables.series import Series
+
+_LATEST, _FIRST = Asked(By.LATEST, "latest"), Asked(By.FIRST, "first")
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A period's newest number. ``sides`` are the totals as first published and as they are now, adjustments included."""
+
+    period: Period
+    version: Version
+    sides: Mapping[str, Sides]
+    restated: int
+    restated_on: datetime | None
+    adjustments: int
+
+    @property
+    def label(self) -> str:
+        """How sure it is, in words."""
+        return LABELS[self.version.state.value]
+
+    @property
+    def events(self) -> int:
+        """How many rows of silver are behind it."""
+        return sum(row["row_count"] or 0 for row in self.version.rows)
+
+
+def glance(shown: Shown, start: date) -> Glance | None:
+    """A period's newest number; None where it has none."""
+    kept = shown.numbers.periods.get(start)
+    chosen = None if kept is None else choose(kept.heads, _LATEST)
+    if kept is None or chosen is None:
+        return None
+    one, heads = shown.series, kept.heads
+    version = kept.version(one, chosen[0])
+    first = totals(one, kept.version(one, heads[0]))
+    adjusted = any(head.adjustment is not None for head in heads)
+    now = (
+        {name: sides.after for name, sides in reading.moved(one, kept.versions(one))[-1].items()}
+        if adjusted
+        else totals(one, version)
+    )
+    restating = [head for head in heads if head.restates]
+    return Glance(
+        period=one.period(start),
+        version=version,
+        sides={name: Sides(first.get(name), value) for name, value in now.items()},
+        restated=len(restating),
+        restated_on=restating[-1].published_at if restating else None,
+        adjustments=sum(head.adjustment is not None for head in heads),
+    )
+
+
+def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:
+    """The same of many periods."""
+    return [found for start in starts if (found := glance(shown, start)) is not None]
+
+
+def totals(one: Series, version: Version) -> dict[str, Number | None]:
+    """What a version says over its whole grain, of the measures that can be added up or stand alone."""
+    return {name: sides.after for name, sides in reading.moved(one, [version])[0].items()}
+
+
+def drawn(one: Series, most: int) -> list[str]:
+    """The measures that charts show: the first few that are numbers, and over a grain those that add up."""
+    fit = [measure for measure in one.metric.measures if measure.is_number and (measure.additive or not one.metric.grain)]
+    return [measure.name for measure in fit][:most]
+
+
+def completeness(found: Estimate | Unknown) -> str:
+    """How much of a period's rows has come, as a sentence."""
+    if isinstance(found, Unknown):
+        return f"How complete it is cannot be told: {plain(found.because)}."
+    share = "All" if found.share == 1 else f"About {found.share:.1%}"
+    within = counted(found.horizon_hours // 24, "day")
+    judged = f"{found.low:.1%} to {found.high:.1%} in {found.coverage:.0%} of cases"
+    judged += f", judged by {counted(found.periods, 'earlier period')}"
+    return f"{share} of the rows that come within {within} of the period's end are known ({judged})."

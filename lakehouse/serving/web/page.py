@@ -1,0 +1,109 @@
+"""How a page is answered: templates, headers, and problems as a page with a sentence."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+
+from lakehouse.serving import pages
+from lakehouse.serving.api.problems import TITLES, Problem
+from lakehouse.serving.web.sessions import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from fastapi import Request
+    from starlette.types import Scope
+
+_POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+#: ``same-origin``, because a browser that names no referrer names no origin either when it sends a form.
+HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+#: Where pages are, beside ``/`` itself.
+PREFIX = "/page"
+_STATIC = Path(__file__).parent / "static"
+
+
+def owns(path: str) -> bool:
+    """Whether a path is a page's."""
+    return path in ("/", PREFIX) or path.startswith(f"{PREFIX}/")
+
+
+def respond(request: Request, template: str, here: str, values: Mapping[str, Any], status: int = 200) -> Response:
+    """A page.
+
+    :param here: which entry of the navigation it belongs to.
+    """
+    body = pages.page(f"web/{template}", here=here, session=session(request), **values)
+    return HTMLResponse(body, status, HEADERS)
+
+
+def goto(path: str) -> Response:
+    """Behind a form: what to look at next, so that loading again sends nothing twice."""
+    return RedirectResponse(path, HTTPStatus.SEE_OTHER, HEADERS)
+
+
+def told(problem: Problem, scope: Scope | None = None) -> Response:
+    """A problem as a page."""
+    sentence = problem.detail.partition("; GET ")[0]  # how a program goes on is no word for people
+    who = None if scope is None else scope.get("state", {}).get("session")
+    body = pages.page(
+        "web/problem",
+        here="",
+        session=who,
+        title=TITLES.get(problem.status, "Something went wrong here"),
+        sentence=f"{sentence[:1].upper()}{sentence[1:]}.",
+        incident=problem.more.get("incident"),
+        status=problem.status,
+    )
+    return HTMLResponse(body, problem.status, {**HEADERS, **problem.headers})
+
+
+class PageRoute(APIRoute):
+    """A route whose problems are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What handles a request."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Problem as problem:
+                if problem.kind == "sign-in" and request.method == "GET":
+                    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                    return goto(f"{PREFIX}/sign-in?next={quote(asked, safe='')}")
+                return told(problem, request.scope)
+            except RequestValidationError as error:
+                return told(_misread(error), request.scope)
+
+        return handled
+
+
+def _misread(error: RequestValidationError) -> Problem:
+    """An address that no page has, or a question that it does not take; nothing of what was sent is told."""
+    first = error.errors()[0]
+    if first["loc"][0] == "path":
+        return Problem(404, "no-such-page", "there is no page at this address")
+    if first["type"] == "extra_forbidden":
+        return Problem(422, "not-as-documented", "the address asks for something that this page does not know")
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return Problem(422, "not-as-documented", f"{first['loc'][-1]}: {message[:1].lower()}{message[1:]}")
+
+
+@cache
+def style() -> str:
+    """The style sheet: that of the reports, and what only these pages need."""
+    return f"{pages.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
+
+
+@cache
+def icon() -> str:
+    """The icon of the site."""
+    return (_STATIC / "icon.svg").read_text()

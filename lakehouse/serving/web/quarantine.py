@@ -1,0 +1,119 @@
+"""``/page/quarantine``: the rows that wait for a steward, what a steward sees of one, and the decision on it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain.days import reach_ahead
+from lakehouse.ledger import decisions, store
+from lakehouse.serving.api import asked, waiting
+from lakehouse.serving.api.asked import NoParameters, Offset, Parameters
+from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.api.quarantine import ID, READ, Decision, Status, decide
+from lakehouse.serving.web import numbers, sessions
+from lakehouse.serving.web.page import PREFIX, goto, respond
+from lakehouse.tables import quarantine, served
+from lakehouse.tables.quarantine import STATUSES, Wanted
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.domain.dispositions import RowId
+    from lakehouse.ledger.decisions import Decision as Said
+    from lakehouse.serving.api.lake import Lake
+
+_LOG = logging.getLogger(__name__)
+#: Rows on a page, and numbers that are named behind a decision.
+_SHOWN, _NUMBERS = 50, 12
+Row = Annotated[str, Path(pattern=ID)]
+
+
+class ForQuarantine(Parameters):
+    """Which rows."""
+
+    source: Annotated[str | None, Field(pattern=asked.NAME)] = None
+    status: Status = "open"
+    offset: Offset = 0
+
+
+def add(router: APIRouter, lake: Lake) -> None:
+    """Add the pages."""
+
+    @router.get(PREFIX + "/quarantine")
+    async def rows(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
+        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
+        found = [(name, row) for name in names for row in await run_in_threadpool(listed, lake, name, wanted.status)]
+        page = [_line(name, row) for name, row in found[wanted.offset : wanted.offset + _SHOWN]]
+        more = wanted.offset + len(page)
+        around = {"older": max(wanted.offset - _SHOWN, 0) if wanted.offset else None, "next": more if more < len(found) else None}
+        about: dict[str, Any] = {"wanted": wanted, "statuses": [*STATUSES, "any"], "sources": sorted(lake.catalog.sources)}
+        values = {"rows": page, "total": len(found), "now": lake.settings.clock()}
+        return respond(request, "quarantine", "quarantine", values | around | about)
+
+    @router.get(PREFIX + "/quarantine/{row_id}")
+    async def row(request: Request, row_id: Row, _: NoParameters) -> Response:
+        return await _row_page(request, lake, row_id)
+
+    @router.post(PREFIX + "/quarantine/{row_id}")
+    async def decided(request: Request, row_id: Row, _: NoParameters) -> Response:
+        found, said = await sessions.own_form(request)
+        if not found.decides:
+            raise Problem(403, "not-a-steward", f"{found.token.name} may read; to decide takes a steward's token")
+        try:
+            decision = Decision.model_validate(said)
+        except ValidationError:
+            return await _row_page(request, lake, row_id, "Say why, in 500 characters at most.", 422)
+        source, given = _parsed(row_id)
+        await run_in_threadpool(decide, lake, source, given, decision, found.token.name)
+        _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, found.token.name, found.token.token_id)
+        return goto(f"{PREFIX}/quarantine/{row_id}")
+
+
+def listed(lake: Lake, source: str, status: str) -> list[dict[str, Any]]:
+    """The rows of a source's quarantine that are in a state."""
+    wanted = Wanted(None if status == "any" else status)
+    return quarantine.entries(lake.settings, lake.source(source), wanted, READ)
+
+
+async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | None = None, status: int = 200) -> Response:
+    source, given = _parsed(row_id)
+    contract = lake.source(source)
+    entries = await run_in_threadpool(quarantine.entries, lake.settings, contract, Wanted(None, rows=[given]))
+    if not entries:
+        raise Problem(404, "unknown-row", "no row of that name waits or has waited")
+    entry, who = entries[0], sessions.session(request)
+    said = (await run_in_threadpool(decisions.newest, lake.settings, source)).get(given)
+    follows = await _follows(lake, contract, said) if said else None
+    fields = [(one.name, entry.get(one.name)) for one in contract.typed_fields] if who and who.decides else None
+    values = {"row": _line(source, entry), "fields": fields, "follows": follows, "problem": problem, "now": lake.settings.clock()}
+    return respond(request, "row", "quarantine", values, status)
+
+
+async def _follows(lake: Lake, contract: SourceContract, said: Said) -> dict[str, Any]:
+    """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
+    source, days = contract.dataset, set(said.touched_days)
+    waits = await run_in_threadpool(waiting.read, lake.settings, source, store.Reused(), None)
+    metrics = lake.catalog.metrics_of(source)
+    found, behind = [], []
+    for metric in metrics:
+        shown = await lake.shown(metric)
+        if 0 <= waits.followed.get(served.follower(shown.series), -1) < waits.silver_version:
+            behind.append(metric.name)
+        starts = sorted(reach_ahead(days, shown.series.metric.window))[:_NUMBERS]
+        found += [(metric.name, one) for one in await run_in_threadpool(numbers.glances, shown, starts)]
+    return {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS], "days": sorted(days)}
+
+
+def _parsed(row_id: str) -> tuple[str, RowId]:
+    source, _, rest = row_id.partition(":")
+    return source, quarantine.parsed(rest)
+
+
+def _line(source: str, entry: dict[str, Any]) -> dict[str, Any]:
+    return {"id": f"{source}:{quarantine.written(quarantine.row_id(entry))}", "source": source, **entry}

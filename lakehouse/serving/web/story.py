@@ -1,0 +1,156 @@
+"""``/page/metrics/{name}/{window}``: how one number came to be, revision by revision, and the rows behind each move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from lakehouse.domain.asked import Asked, By
+from lakehouse.domain.periods import Kind
+from lakehouse.ledger import publications
+from lakehouse.serving.api import asked
+from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
+from lakehouse.serving.api.lake import days_behind
+from lakehouse.serving.figures import LABELS
+from lakehouse.serving.web import charts, numbers
+from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.tables import behind, reading
+from lakehouse.tables.behind import Behind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import APIRouter
+
+    from lakehouse.domain.comparison import Sides
+    from lakehouse.domain.periods import Period
+    from lakehouse.serving.api.lake import Lake, Shown
+    from lakehouse.serving.drawing import Chart
+    from lakehouse.tables.reading import Version
+
+#: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
+_SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 6, 12, 500, 200, 4
+_LATEST = Asked(By.LATEST, "latest")
+Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One version of the story: what it moved, and from what. ``days`` are the daily revisions that a roll-up took in."""
+
+    version: Version
+    moved: Mapping[str, Sides]
+    before: Version | None = None
+    behind: Behind | None = None
+    days: list[tuple[str, str | None, str]] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """How sure it was, in words."""
+        return LABELS[self.version.state.value]
+
+    @property
+    def restates(self) -> bool:
+        """Whether it says something else than the version before it."""
+        one = self.version
+        return one.adjustment is not None or (self.before is not None and one.restated_on == one.published_at)
+
+
+def add(router: APIRouter, lake: Lake) -> None:
+    """Add the pages."""
+
+    @router.get(PREFIX + "/metrics/{name}/{window}")
+    async def story(request: Request, name: MetricName, window: WindowName, _: NoParameters) -> Response:
+        shown, period = await _found(lake, name, window)
+        told = await run_in_threadpool(_told, lake, shown, period)
+        newest: Version = told["newest"].version
+        told["behind"] = await lake.behind(shown, newest, period)
+        told["complete"] = numbers.completeness(await lake.complete(shown.series, period, newest))
+        return respond(request, "story", "metrics", _about(name, period) | told)
+
+    @router.get(PREFIX + "/metrics/{name}/{window}/{label}")
+    async def version(request: Request, name: MetricName, window: WindowName, label: Label, _: NoParameters) -> Response:
+        shown, period = await _found(lake, name, window)
+        kept = shown.kept(period)
+        head, _note = asked.chosen(shown, period, kept, asked.version_of(label))
+        at = kept.heads.index(head)
+        step = await run_in_threadpool(_one, lake, shown, period, at)
+        told = await run_in_threadpool(
+            publications.one, lake.settings, shown.series.name, step.version.said["publication_id"] or ""
+        )
+        about: dict[str, Any] = {
+            "step": step,
+            "publication": told,
+            "grain": shown.series.metric.grain,
+            "measures": shown.series.numbers,
+            "most": _ROWS,
+        }
+        return respond(request, "version", "metrics", _about(name, period) | about)
+
+
+async def _found(lake: Lake, name: str, window: str) -> tuple[Shown, Period]:
+    metric = lake.metric(name)
+    period = asked.period_of(metric, window)
+    return await lake.shown(metric, period.kind), period
+
+
+def _about(name: str, period: Period) -> dict[str, Any]:
+    return {"name": name, "period": period, "by": period.kind.value}
+
+
+def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
+    versions = shown.kept(period).versions(shown.series)
+    moved = reading.moved(shown.series, versions)
+    left = max(len(versions) - _VERSIONS, 0)
+    steps = [_step(versions, moved, at) for at in range(left, len(versions))]
+    restating = [step for step in steps if step.restates][-_MOVES:]
+    steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps]
+    newest = numbers.glance(shown, period.start)
+    names = numbers.drawn(shown.series, _DRAWN)
+    return {
+        "steps": steps[::-1],
+        "left": left,
+        "newest": newest,
+        "measures": list(dict.fromkeys(name for step in steps for name in step.moved)),
+        "drawn": names,
+        "chart": _chart(steps, names) if names else None,
+    }
+
+
+def _one(lake: Lake, shown: Shown, period: Period, at: int) -> Step:
+    versions = shown.kept(period).versions(shown.series)
+    step = _step(versions, reading.moved(shown.series, versions), at)
+    return _with_rows(lake, shown, period, step, _ROWS) if step.restates else step
+
+
+def _step(versions: Sequence[Version], moved: Sequence[Mapping[str, Sides]], at: int) -> Step:
+    return Step(versions[at], moved[at], versions[at - 1] if at else None)
+
+
+def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) -> Step:
+    """The same, with the rows or the days that it took in."""
+    one, before = shown.series, step.before
+    if one.kind is not Kind.DAY:
+        return Step(step.version, step.moved, before, days=_days(before, step.version))
+    first, last = (None if side is None else side.said["silver_version"] for side in (before, step.version))
+    contract = lake.source(one.metric.source)
+    if first is None or last is None:
+        return Step(step.version, step.moved, before, Behind(known=False))
+    found = behind.rows(lake.settings, contract, set(days_behind(one, period)), first + 1, last, most)
+    return Step(step.version, step.moved, before, found)
+
+
+def _days(before: Version | None, after: Version) -> list[tuple[str, str | None, str]]:
+    """The daily revisions that are others than before: day, from which, to which."""
+    old = before.made_from if before else {}
+    return [(day, old.get(day), label) for day, label in sorted(after.made_from.items()) if old.get(day) != label]
+
+
+def _chart(steps: list[Step], names: list[str]) -> Chart:
+    found = [tuple(step.moved[name].after if name in step.moved else None for step in steps) for name in names]
+    lines = tuple(charts.Line(name, (), now) for name, now in zip(names, found))
+    times = tuple(step.version.published_at for step in steps)
+    return charts.story(times, tuple(step.version.label for step in steps), tuple(step.version.state for step in steps), lines)

@@ -1,0 +1,128 @@
+"""The rows behind a published move: what silver's change feed says of some event days between two of its versions. No JVM.
+
+Fields that were redacted stay hidden, also where older files of the feed still hold them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.ledger import audit, redactions, store
+from lakehouse.tables import changes, silver
+from lakehouse.tables.schema import content_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class RowMove:
+    """What happened to a key on an event day: inserted, corrected, moved_in, moved_out, deleted.
+
+    ``fields`` names what differs, with the value before and after where the row was there on both sides, else all it said;
+    ``because`` and ``by`` are what the audit says of it, where it does.
+    """
+
+    key: str
+    day: date
+    what: str
+    arrived: datetime | None
+    source_file: str | None
+    line_number: int | None
+    fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    because: str | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The first rows by event day, and how many there are; ``known`` is false where the feed does not reach back so far."""
+
+    rows: list[RowMove] = field(default_factory=list)
+    total: int = 0
+    known: bool = True
+
+
+def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
+    """What versions ``first`` through ``last`` of silver did to the rows of some event days.
+
+    :param most: so many rows are told, all are counted.
+    """
+    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    if table is None or not 0 <= first <= last <= table.version():
+        return Behind(known=False)
+    try:
+        moved = [one for one in changes.moves(table, first, last) if one.day in days]
+        feed = changes.feed_of(table, first, last)
+    except changes.ForgottenFeedError:
+        return Behind(known=False)
+    shown = moved[:most]
+    sides = _sides(feed.to_pylist(), {(one.key, one.day) for one in shown})
+    said = _audited(settings, contract.dataset, range(first, last + 1), {one.key for one in shown})
+    hidden = redactions.keys_by_field(settings, contract.dataset)
+    names = [name for name, _ in content_columns(contract) if name != "record_key"]
+    return Behind([_told(one, *sides[one.key, one.day], names, said.get(one.key, {}), hidden) for one in shown], len(moved))
+
+
+def _sides(
+    feed: list[dict[str, Any]], wanted: set[tuple[str, date]]
+) -> dict[tuple[str, date], tuple[dict[str, Any] | None, dict[str, Any] | None]]:
+    """Per key and day the row as it was first, and as it is at last."""
+    found: dict[tuple[str, date], list[dict[str, Any]]] = defaultdict(list)
+    for row in feed:
+        if (place := (row["record_key"], row["event_date"])) in wanted:
+            found[place].append(row)
+    told = {}
+    for place, own in found.items():
+        own.sort(key=lambda row: (row["_commit_version"], row["_change_type"] in changes.AFTER))
+        first, last = own[0], own[-1]
+        told[place] = (
+            None if first["_change_type"] in changes.AFTER else first,
+            last if last["_change_type"] in changes.AFTER else None,
+        )
+    return told
+
+
+def _told(
+    move: changes.Move,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    names: list[str],
+    said: Mapping[str, Any],
+    hidden: Mapping[str, set[str]],
+) -> RowMove:
+    row = after or before or {}
+    fields = {}
+    for name in names:
+        old, new = (None if side is None else side[name] for side in (before, after))
+        if old == new:
+            continue
+        if move.key in hidden.get(name, ()):
+            old, new = (None if side is None else audit.REDACTED for side in (before, after))
+        fields[name] = (old, new)
+    return RowMove(
+        key=move.key,
+        day=move.day,
+        what=move.what,
+        arrived=row.get("arrival_ts"),
+        source_file=row.get("source_file"),
+        line_number=row.get("line_number"),
+        fields=fields,
+        because=said.get("reason"),
+        by=said.get("actor"),
+    )
+
+
+def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
+    """What the audit says last of some keys in these versions."""
+    where: store.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
+    columns = ["event_id", "silver_version", "reason", "actor"]
+    found = store.read(audit.path(settings), columns, where, settings.storage_options) if keys else None
+    told = [] if found is None else found.to_pylist()
+    return {row["event_id"]: row for row in sorted(told, key=lambda row: row["silver_version"])}
