@@ -66,7 +66,8 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     sides = _sides(feed.to_pylist(), {(one.key, one.day) for one in shown})
     said = _audited(settings, contract.dataset, range(first, last + 1), {one.key for one in shown})
     hidden = redactions.keys_by_field(settings, contract.dataset)
-    names = [name for name, _ in content_columns(contract) if name != "record_key"]
+    own = {"record_key", "event_date", "source_system", *contract.primary_key}
+    names = [name for name, _ in content_columns(contract) if name not in own]
     return Behind([_told(one, *sides[one.key, one.day], names, said.get(one.key, {}), hidden) for one in shown], len(moved))
 
 

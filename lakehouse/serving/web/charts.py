@@ -45,12 +45,18 @@ _EDGES = {
     90 * _DAY: "90 d",
     365 * _DAY: "1 y",
 }
+#: Those that a narrow drawing has room for.
+_FEW = {_MIN, _HOUR, _DAY, 7 * _DAY, 90 * _DAY}
 _TICKS = {1: "1 s", 10: "10 s", _MIN: "1 min", 10 * _MIN: "10 min", _HOUR: "1 h", 6 * _HOUR: "6 h", _DAY: "1 d"}
 _TICKS |= {3 * _DAY: "3 d", 7 * _DAY: "7 d", 30 * _DAY: "30 d", 365 * _DAY: "1 y"}
 #: Up to so many revisions are named; a bound further right than this share is named to its left.
 _LABELLED, _RIGHT = 14, 0.62
 #: Days that an axis spans: beyond the first times have no clock, beyond the second (a label) they have a year.
 _CLOCK, _YEARS = 3, 30
+#: Behind text that a line may cross.
+_BEHIND: dict[str, Any] = {"facecolor": COLOURS["card"], "edgecolor": "none", "pad": 0.8}
+#: A drawing with no more labels is narrow.
+_PHONE = 6
 
 
 class Line(NamedTuple):
@@ -163,13 +169,16 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
         for at, count in enumerate(shown):
             if count:
                 point, ink = (at + 0.5, count), COLOURS["ink"]
-                size = 8 if labels > 6 else 7  # noqa: PLR2004 (a narrow one)
-                axes.annotate(f"{count:,}", point, (0, 2), textcoords="offset points", ha="center", fontsize=size, color=ink)
+                size = 8 if labels > _PHONE else 7
+                axes.annotate(
+                    f"{count:,}", point, (0, 2), textcoords="offset points", ha="center", fontsize=size, color=ink, bbox=_BEHIND
+                )
         frame(axes)
         axes.grid(visible=False)
         axes.set_yticks([])
         axes.minorticks_off()
-        ticks = [at for at, edge in enumerate(edges[: len(shown)]) if _EDGES[edge]]
+        named = [edge for edge in edges[: len(shown)] if (_EDGES[edge] if labels > _PHONE else edge in _FEW)]
+        ticks = [edges.index(edge) for edge in named]
         axes.set_xticks([at + 1 for at in ticks], [_EDGES[edges[at]] for at in ticks])
         axes.set_xlim(0, len(shown))
         for row, (one, place) in enumerate(zip(bounds, places)):
@@ -230,17 +239,15 @@ def _bound(axes: Axes, one: Bound, share: float, place: float, height: float) ->
     colour, line = looks[one.kind]
     axes.axvline(place, ymax=height + 0.02, color=COLOURS[colour], linewidth=1.8, linestyle=line)
     right = share > _RIGHT
-    point = (-5 if right else 5, 0)
-    align = "right" if right else "left"
-    where = axes.get_xaxis_transform()
     axes.annotate(
         one.name,
         (place, height),
-        point,
-        xycoords=where,
+        (-5 if right else 5, 0),
+        xycoords=axes.get_xaxis_transform(),
         textcoords="offset points",
-        ha=align,
+        ha="right" if right else "left",
         va="center",
         fontsize=8.5,
         color=COLOURS["ink"],
+        bbox=_BEHIND,
     )

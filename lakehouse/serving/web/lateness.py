@@ -73,14 +73,15 @@ def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
     rows, on_time = sum(one.rows for one in found.types), sum(one.on_time for one in found.types)
     seconds: Any = np.sort(np.concatenate([np.asarray(one.seconds) for one in found.types])) if found.types else np.array([], int)
     proposal = lateness.proposals(contract, found)[None]
+    behind = found.last + timedelta(days=1)
     types = [
         {"type": one.event_type, "rows": one.rows, "late": one.rows - one.on_time, "most": int(one.seconds[-1])}
         | {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
-        | {"watermark": contract.lateness.as_of(one.event_type, found.last).watermark}
+        | {"watermark": contract.lateness.as_of(one.event_type, behind).watermark}
         for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))
     ]
     bounds = [charts.Bound("expected", f"on time: {told(contract.lateness.expected)}", _whole(contract.lateness.expected))]
-    watermark = contract.lateness.as_of(None, found.last).watermark
+    watermark = proposal.current
     if watermark is not None:
         bounds.append(charts.Bound("watermark", f"watermark: {told(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:

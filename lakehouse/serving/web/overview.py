@@ -31,6 +31,7 @@ def add(router: APIRouter, lake: Lake) -> None:
     @router.get("/")
     async def overview(request: Request, _: NoParameters) -> Response:
         cards = [await _card(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        cards.sort(key=lambda card: card["newest"] is None)  # what says nothing yet comes last
         today = lake.settings.clock().date()
         every = [card["shown"] for card in cards]
         restated = await run_in_threadpool(restatements, every, today - timedelta(days=_WEEK - 1), today)

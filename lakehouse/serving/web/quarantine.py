@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -68,7 +69,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         try:
             decision = Decision.model_validate(said)
         except ValidationError:
-            return await _row_page(request, lake, row_id, "Say why, in 500 characters at most.", 422)
+            return await _row_page(request, lake, row_id, "Choose a decision and say why, in 500 characters at most.", 422)
         source, given = _parsed(row_id)
         await run_in_threadpool(decide, lake, source, given, decision, found.token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, found.token.name, found.token.token_id)
@@ -89,13 +90,13 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
         raise Problem(404, "unknown-row", "no row of that name waits or has waited")
     entry, who = entries[0], sessions.session(request)
     said = (await run_in_threadpool(decisions.newest, lake.settings, source)).get(given)
-    follows = await _follows(lake, contract, said) if said else None
+    follows = await _follows(lake, contract, given, said) if said else None
     fields = [(one.name, entry.get(one.name)) for one in contract.typed_fields] if who and who.decides else None
     values = {"row": _line(source, entry), "fields": fields, "follows": follows, "problem": problem, "now": lake.settings.clock()}
     return respond(request, "row", "quarantine", values, status)
 
 
-async def _follows(lake: Lake, contract: SourceContract, said: Said) -> dict[str, Any]:
+async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
     waits = await run_in_threadpool(waiting.read, lake.settings, source, store.Reused(), None)
@@ -107,7 +108,9 @@ async def _follows(lake: Lake, contract: SourceContract, said: Said) -> dict[str
             behind.append(metric.name)
         starts = sorted(reach_ahead(days, shown.series.metric.window))[:_NUMBERS]
         found += [(metric.name, one) for one in await run_in_threadpool(numbers.glances, shown, starts)]
-    return {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS], "days": sorted(days)}
+    command = ["lakehouse", "quarantine", said.verdict, source, quarantine.written(row), "--by", said.by, "--reason", said.reason]
+    told = {"days": sorted(days), "command": shlex.join(command)}
+    return told | {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS]}
 
 
 def _parsed(row_id: str) -> tuple[str, RowId]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.tables.reading import Version
 
 #: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
-_SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 6, 12, 500, 200, 4
+_SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
 _LATEST = Asked(By.LATEST, "latest")
 Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 
