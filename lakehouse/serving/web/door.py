@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.serving.web.sessions import Sessions
 
 #: An address of ours: nothing that a browser could take for another host's.
-_OURS = re.compile(rf"/|{PREFIX}/[A-Za-z0-9/._:?=&%-]*")
+_OURS = re.compile(rf"/|{PREFIX}/(?!.*\.\.)[A-Za-z0-9/._:?=&%-]*")
 _KEPT = {"Cache-Control": "max-age=300"}
 _EVERY = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -67,6 +67,7 @@ def add(router: APIRouter, known: Sessions) -> None:
         return Response(page.icon(), headers=_KEPT, media_type="image/svg+xml")
 
     @router.api_route(PREFIX + "/{_:path}", methods=_EVERY)
+    @router.api_route(PREFIX, methods=_EVERY)
     @router.api_route("/", methods=_EVERY[1:])
     async def nothing() -> Response:
         raise Problem(404, "no-such-page", "there is no page at this address")

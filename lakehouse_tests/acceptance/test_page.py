@@ -1,0 +1,391 @@
+"""The pages in a real browser, on the demo's data and served by the real command: what they say is what the tables hold.
+
+Needs Debian's Chromium, which is installed where apt-get can; skipped with a message elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import pytest
+
+from lakehouse.ledger import store
+from lakehouse_tests.cli.test_commands import BUNDLED, lakehouse_command
+
+pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from lakehouse_tests.acceptance.browser import PHONE, WIDE, chromium, installed, look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
+#: The evening on which the demo's stream ends, one second before midnight.
+NOW = "2024-11-16T23:59:59Z"
+TODAY = date(2024, 11, 16)
+DAY = "2024-11-07"
+STATES = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
+MEASURES = ("revenue", "sales", "customers")
+PAGES = (
+    "/",
+    "/page/metrics/revenue",
+    "/page/metrics/revenue?by=month",
+    f"/page/metrics/revenue/{DAY}",
+    f"/page/metrics/revenue/{DAY}/r4",
+    "/page/metrics/revenue/2024-W45",
+    "/page/metrics/earthquakes_daily",
+    "/page/restated",
+    "/page/lateness?source=sales",
+    "/page/lateness?source=earthquakes",
+    "/page/quarantine",
+    "/page/quarantine?status=rejected",
+    "/page/sign-in",
+    "/page/nowhere",
+)
+
+
+@dataclass
+class Shop:
+    """The demo's lake, served, with a browser in front of it."""
+
+    home: Path
+    url: str
+    browser: Chrome
+    token: str
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = lakehouse_command(self.home, *arguments, **said(self.home))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def go(self, path: str) -> None:
+        self.browser.get(f"{self.url}{path}")
+
+    def all(self, css: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, css)
+
+    def text(self, css: str = "main") -> str:
+        return " ".join(self.one(css).text.split())
+
+    def table(self, css: str = "main table") -> list[list[str]]:
+        """The cells of a table's body; small print is left out."""
+        read = (
+            "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(row => [...row.children].map(cell => "
+            "{const copy = cell.cloneNode(true); copy.querySelectorAll('small').forEach(one => one.remove()); "
+            "return copy.textContent.replace(/\\s+/g, ' ').trim()}))"
+        )
+        return list(self.browser.execute_script(read, css))
+
+    def gold(self, name: str = "revenue") -> list[dict[str, Any]]:
+        """Every published row, oldest first."""
+        rows = store.read(str(self.home / "lake" / "gold" / name)).to_pylist()
+        return sorted(rows, key=lambda row: (row["period"], row["revision"]))
+
+
+def said(home: Path) -> dict[str, str]:
+    """The deployment: contracts of its own, and the clock of the demo's last evening."""
+    return {"LAKEHOUSE_NOW": NOW, "LAKEHOUSE_CONTRACTS": str(home / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
+
+
+@pytest.fixture(name="shop", scope="module")
+def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    if not installed():
+        pytest.skip("there is no Chromium here, and apt-get did not bring one")
+    home = tmp_path_factory.mktemp("pages")
+    done = lakehouse_command(home, "demo")
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(BUNDLED, home / "contracts")
+    lakehouse_command(
+        home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **said(home)
+    ).check_returncode()
+    token = lakehouse_command(home, "token", "add", "anna", "--role", "steward", **said(home)).stdout.strip()
+    with served(home) as url, chromium() as browser:
+        yield Shop(home, url, browser, token)
+
+
+@contextmanager
+def served(home: Path) -> Iterator[str]:
+    """``lakehouse serve`` as a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = lakehouse_environment(home)
+    command = [sys.executable, "-m", "lakehouse", "serve", "--port", f"{port}"]
+    with (home / "serve.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                urlopen(f"http://127.0.0.1:{port}/health", timeout=10).close()
+                break
+            except OSError:
+                assert process.poll() is None, (home / "serve.log").read_text()
+                assert time.monotonic() < until
+                time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert "Traceback" not in (home / "serve.log").read_text()
+
+
+def lakehouse_environment(home: Path) -> dict[str, str]:
+    import os  # noqa: PLC0415
+
+    return os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **said(home)}
+
+
+def shown(value: Any) -> str:
+    return f"{value:,}"
+
+
+def test_the_overview(shop: Shop) -> None:
+    newest = max((row for row in shop.gold() if row["is_latest"]), key=lambda row: row["event_date"])
+    look(shop.browser)
+    shop.go("/")
+    card = shop.one("#revenue")
+    figures = {one.get_attribute("data-measure"): one.text.splitlines()[0] for one in card.find_elements(By.TAG_NAME, "dd")}
+    assert figures == {name: shown(newest[name]) for name in MEASURES}
+    assert card.find_element(By.CSS_SELECTOR, ".period a").text == newest["period"]
+    assert card.find_element(By.CSS_SELECTOR, ".state").text == STATES[newest["state"]]
+    times = sum(restates(row) for row in shop.gold() if row["period"] == newest["period"])
+    assert card.find_element(By.CSS_SELECTOR, ".badge").text == f"restated {times} times"
+    assert "Nothing has been published yet" in shop.text("#earthquakes_daily")
+    assert "1 row of sales waits for a steward" in shop.text()
+
+
+def restates(row: dict[str, Any]) -> bool:
+    return row["revision"] > 1 and row["restated_on"] == row["published_at"]
+
+
+@pytest.mark.parametrize(("by", "name"), [("day", "revenue"), ("week", "revenue_weekly"), ("month", "revenue_monthly")])
+def test_a_series_tells_the_states_apart(shop: Shop, by: str, name: str) -> None:
+    shop.go(f"/page/metrics/revenue?by={by}")
+    latest = [row for row in shop.gold(name) if row["is_latest"]]
+    times = Counter(row["period"] for row in shop.gold(name) if restates(row))
+    found = {line[0]: line for line in shop.table("section:first-of-type table")}
+    assert found.keys() == {row["period"] for row in latest}
+    for row in latest:
+        _, state, *numbers, rows, version = found[row["period"]]
+        assert numbers == [shown(row[measure]) for measure in MEASURES]
+        assert rows == shown(row["row_count"])
+        assert version == f"r{row['revision']}"
+        assert STATES[row["state"]] in state
+        assert ("restated" in state) == (times[row["period"]] > 0)
+    if by == "day":
+        assert len({row["state"] for row in latest}) > 1
+
+
+def test_a_story_tells_each_revision_and_the_rows_behind_it(shop: Shop) -> None:
+    versions = [row for row in shop.gold() if row["period"] == DAY]
+    shop.go(f"/page/metrics/revenue/{DAY}")
+    assert [one.get_attribute("id") for one in shop.all(".steps > li")] == [f"r{row['revision']}" for row in versions[::-1]]
+    for before, row in zip([None, *versions], versions):
+        step = shop.one(f"#r{row['revision']}")
+        assert step.find_element(By.CSS_SELECTOR, ".state").text == STATES[row["state"]]
+        assert row["published_at"].strftime("%Y-%m-%d %H:%M") in step.text
+        if before is None:
+            assert f"First published: revenue {shown(row['revenue'])}" in step.text
+        elif restates(row):
+            apart = row["revenue"] - before["revenue"]
+            assert f"revenue {shown(before['revenue'])} → {shown(row['revenue'])} ({apart:+,}" in step.text
+            assert step.find_element(By.CSS_SELECTOR, "summary").text == rows_in_words(row["changed_rows"])
+        else:
+            assert f"The same number, now {STATES[row['state']].lower()}." in step.text
+    # The rows behind a move, held against what silver says of these sales.
+    last = next(row for row in reversed(versions) if restates(row))
+    shop.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
+    told = {line[0]: line for line in shop.table("table.stack")}
+    assert len(told) == last["changed_rows"]
+    silver = store.read(str(shop.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
+    living = {row["record_key"] for row in silver if f"{row['event_date']}" == DAY}
+    gone = {key for key, (_, what, *_rest) in told.items() if what in {"withdrawn", "moved to another day"}}
+    assert gone
+    assert told.keys() - gone <= living
+    assert gone.isdisjoint(living)
+    audit = store.read(str(shop.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
+    reasons = {row["event_id"]: row["reason"] for row in audit if row["silver_version"] == last["silver_version"]}
+    assert all(line[2] == reasons.get(key, "arrived on time") for key, line in told.items())
+    assert "amount" not in shop.text(".stack tbody tr small") or "→" not in shop.text(".stack"), "values are for stewards"
+
+
+def rows_in_words(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'} behind it"
+
+
+def test_what_was_restated_this_week(shop: Shop) -> None:
+    first = datetime.combine(TODAY - timedelta(days=6), datetime.min.time(), timezone.utc)
+    expected = [row for row in shop.gold() if restates(row) and row["published_at"] >= first]
+    shop.go("/page/restated")
+    lines = shop.table()
+    assert len(lines) == len(expected) > 0
+    assert {(line[1], line[0]) for line in lines} == {
+        (f"revenue {row['period']}", row["published_at"].strftime("%Y-%m-%d %H:%M")) for row in expected
+    }
+    counts = Counter(row["reason"] for row in expected)
+    assert all(f"{count} by {reason.replace('_', ' ')}" in shop.text(".lead") for reason, count in counts.items())
+    shop.one("a[rel=prev]").click()
+    earlier = [row for row in shop.gold() if restates(row) and row["published_at"] < first]
+    assert len(shop.table()) == len(earlier)
+
+
+def test_lateness_has_the_watermark_and_the_trend(shop: Shop) -> None:
+    bronze = store.read(str(shop.home / "lake" / "bronze" / "sales")).to_pylist()
+    sound = [row for row in bronze if row["malformed_reason"] is None and row["event_ts"]]
+    late = [(row["arrival_date"], -(-(row["arrival_ts"] - row["event_ts"]) // timedelta(seconds=1))) for row in sound]
+    shop.go("/page/lateness?source=sales")
+    count = sum(seconds > 86_400 for _, seconds in late)
+    assert f"{count} of {len(late)} rows" in shop.text(".lead")
+    drawn = [one.get_attribute("textContent") for one in shop.all(".wide svg text")]
+    assert "watermark: 7 d" in drawn
+    assert "on time: 1 d" in drawn
+    within = {line[0]: line for line in shop.table()}
+    for words, days in (("1 d", 1), ("3 d", 3), ("7 d", 7)):
+        share = sum(seconds <= days * 86_400 for _, seconds in late) / len(late)
+        assert within[words][1] == f"{100 * share:.2f} %"
+    assert within["7 d"][2] == "in force"
+    by_day = defaultdict(list)
+    for day, seconds in late:
+        by_day[f"{day}"].append(seconds)
+    trend = {line[0]: line for line in shop.table("#trend")}
+    assert trend.keys() == by_day.keys()
+    for day, own in by_day.items():
+        assert trend[day][1] == f"{len(own)}"
+        for cell, share in zip(trend[day][2:], (50, 95, 99)):
+            assert cell == in_words(sorted(own)[-(-share * len(own) // 100) - 1])
+
+
+def in_words(seconds: int) -> str:
+    found = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        many, seconds = divmod(seconds, length)
+        found += [f"{many} {unit}"] if many else []
+    return " ".join(found[:2])
+
+
+def sign_in(shop: Shop) -> None:
+    shop.go("/page/sign-in?next=/page/quarantine")
+    shop.one("#token").send_keys(shop.token, Keys.ENTER)
+    assert shop.text(".who").startswith("anna, steward")
+
+
+def axe(shop: Shop) -> list[str]:
+    """What axe-core finds to be serious."""
+    script = (files("axe_core_python") / "axe.min.js").read_text()
+    shop.browser.execute_script(script)
+    found = shop.browser.execute_async_script("axe.run().then(arguments[0], error => arguments[0]({error: `${error}`}))")
+    assert found["passes"], found
+    return [
+        f"{one['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for one in found["violations"]
+        if one["impact"] in {"serious", "critical"}
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light"), (PHONE, "dark")])
+def test_everybody_can_use_every_page(shop: Shop, size: tuple[int, int], scheme: str) -> None:
+    sign_in(shop)
+    shop.go("/page/quarantine")
+    row = str(shop.one("tbody th a").get_attribute("href")).removeprefix(shop.url)
+    look(shop.browser, size, scheme)
+    shop.browser.get_log("browser")
+    for path in (*PAGES, row):
+        shop.go(path)
+        shop.browser.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert axe(shop) == [], path
+        wide = shop.browser.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= size[0], f"{path} is too wide"
+        asked = shop.browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+        assert asked
+        assert all(one.startswith(shop.url) for one in asked), "nothing comes from elsewhere"
+        assert shop.one("body").value_of_css_property("color") != "rgb(0, 0, 0)", "the style sheet is there"
+    complaints = [line["message"] for line in shop.browser.get_log("browser") if "/page/nowhere" not in line["message"]]
+    assert complaints == [], "the policy takes nothing away from a page"
+
+
+def test_the_keyboard_is_enough(shop: Shop) -> None:
+    look(shop.browser)
+    shop.go("/")
+    shop.one("body").send_keys(Keys.TAB)
+    focused = shop.browser.switch_to.active_element
+    assert focused.text == "Skip to the content"
+    assert focused.rect["x"] >= 0, "it is seen while it has the focus"
+    assert focused.value_of_css_property("outline-style") == "solid"
+    focused.send_keys(Keys.ENTER)
+    assert shop.browser.switch_to.active_element.get_attribute("id") == "content"
+    shop.go(f"/page/metrics/revenue/{DAY}")
+    shop.one("summary").send_keys(Keys.ENTER)
+    assert shop.one("details").get_attribute("open")
+    shop.go("/page/metrics/revenue")
+    assert all(one.get_attribute("tabindex") == "0" for one in shop.all(".scroll")), "what scrolls can be scrolled by keys"
+
+
+def test_a_decision_restates_the_number(shop: Shop) -> None:
+    """By keyboard alone, from signing in to the number that changed."""
+    day = "2024-11-09"
+    before = max((row for row in shop.gold() if row["period"] == day), key=lambda row: row["revision"])
+    look(shop.browser)
+    shop.browser.delete_all_cookies()
+    shop.go("/page/quarantine")
+    assert [line[0] for line in shop.table()] == ["S-doubtful"]
+    shop.one("tbody th a").send_keys(Keys.ENTER)
+    assert shop.all("fieldset") == []
+    shop.one("main section:last-of-type a").send_keys(Keys.ENTER)
+    shop.one("#token").send_keys("lh_00000000_wrong", Keys.ENTER)
+    assert "unknown, expired or revoked" in shop.text("[role=alert]")
+    shop.one("#token").send_keys(shop.token, Keys.ENTER)
+    assert "amount -24.50" in shop.text()
+    shop.one("#reason").send_keys("a refund", Keys.ENTER)
+    assert shop.all(".decided") == [], "Enter alone decides nothing"
+    shop.one("input[value=accept]").send_keys(Keys.SPACE)
+    shop.one("#reason").send_keys(Keys.ENTER)
+    assert "Accepted by anna" in shop.text(".decided")
+    assert "The decision is recorded. The numbers follow: 2024-11-09 waits for silver." in shop.text(".decided")
+    assert shown(before["revenue"]) in shop.text(".decided")
+    shop.go("/page/quarantine")
+    assert "No row waits" in shop.text()
+    shop.browser.back()
+
+    command = shlex.split(shop.one("#follow").text)
+    assert command[0] == "lakehouse"
+    assert f"gold/revenue: {day} restated" in shop.run(*command[1:]).stdout
+
+    shop.browser.refresh()
+    assert "Silver and gold have taken it in." in shop.text(".decided")
+    after = max((row for row in shop.gold() if row["period"] == day), key=lambda row: row["revision"])
+    assert after["revenue"] == before["revenue"] + Decimal("-24.50")
+    assert f"r{after['revision']} {STATES[after['state']]} revenue {shown(after['revenue'])}" in shop.text(".decided")
+    shop.one(".decided li a").click()
+    step = shop.text(f"#r{after['revision']}")
+    assert f"revenue {shown(before['revenue'])} → {shown(after['revenue'])} (-24.50" in step
+    shop.one(f"#r{after['revision']} summary").click()
+    assert re.search(r"S-doubtful new store harbour; amount -24.50.* a refund anna", shop.text(f"#r{after['revision']}"))
+    shop.go("/page/restated")
+    assert shop.table()[0][1] == f"revenue {day}"
+    shop.one(".who button").click()
+    assert shop.text(".who") == "Sign in"
