@@ -1,4 +1,4 @@
-"""``lakehouse serve``: the metrics API in one process. Starts no JVM."""
+"""``lakehouse serve``: the metrics API and the pages in one process. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def serve(
     rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client address.")] = 200.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
-    """Serve published numbers over HTTP: on loopback unless told otherwise; elsewhere reading needs a token, too."""
+    """Serve published numbers, for programs and as pages: on loopback unless told otherwise; elsewhere reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
     from lakehouse.serving.api.app import Terms, create  # noqa: PLC0415
@@ -43,6 +43,9 @@ def serve(
             style="yellow",
             soft_wrap=True,
         )
+    if port:
+        shown = f"[{host}]" if ":" in host else host
+        errors.print(f"The pages are at http://{shown}:{port}/", style="dim", soft_wrap=True)
     uvicorn.run(
         create(settings, catalog, terms),
         host=host,

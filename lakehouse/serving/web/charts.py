@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.domain.comparison import Number
 
-_KEPT = 128
+_KEPT = 32
 #: Marker, filled or hollow, per state.
 _MARKS = {State.FINAL: ("o", True), State.PRELIMINARY: ("o", False), State.LIVE: ("D", False)}
 _MIN, _HOUR, _DAY = 60, 3600, 86_400

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.domain.comparison import Number
     from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Shown
+    from lakehouse.serving.api.snapshot import Kept
     from lakehouse.tables.reading import Version
     from lakehouse.tables.series import Series
 
@@ -26,7 +27,10 @@ _LATEST, _FIRST = Asked(By.LATEST, "latest"), Asked(By.FIRST, "first")
 
 @dataclass(frozen=True)
 class Glance:
-    """A period's newest number. ``sides`` are the totals as first published and as they are now, adjustments included."""
+    """A period's newest number. ``sides`` are the totals as first published and as they are now.
+
+    A closed number stays as it is: ``adjusted`` is what it comes to with what was booked elsewhere since.
+    """
 
     period: Period
     version: Version
@@ -34,6 +38,7 @@ class Glance:
     restated: int
     restated_on: datetime | None
     adjustments: int
+    adjusted: Mapping[str, Number | None]
 
     @property
     def label(self) -> str:
@@ -54,22 +59,22 @@ def glance(shown: Shown, start: date) -> Glance | None:
         return None
     one, heads = shown.series, kept.heads
     version = kept.version(one, chosen[0])
-    first = totals(one, kept.version(one, heads[0]))
-    adjusted = any(head.adjustment is not None for head in heads)
-    now = (
-        {name: sides.after for name, sides in reading.moved(one, kept.versions(one))[-1].items()}
-        if adjusted
-        else totals(one, version)
-    )
-    restating = [head for head in heads if head.restates]
+    first, now = (totals(one, told) for told in (kept.version(one, heads[0]), version))
+    adjustments = sum(head.adjustment is not None for head in heads)
+    restating = [head for head in heads if head.restates and head.adjustment is None]
     return Glance(
         period=one.period(start),
         version=version,
         sides={name: Sides(first.get(name), value) for name, value in now.items()},
         restated=len(restating),
         restated_on=restating[-1].published_at if restating else None,
-        adjustments=sum(head.adjustment is not None for head in heads),
+        adjustments=adjustments,
+        adjusted={name: sides.after for name, sides in _moved_last(one, kept).items()} if adjustments else {},
     )
+
+
+def _moved_last(one: Series, kept: Kept) -> Mapping[str, Sides]:
+    return reading.moved(one, kept.versions(one))[-1]
 
 
 def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:

@@ -338,6 +338,44 @@ def test_other_methods_and_hosts_are_pages_too(client: TestClient) -> None:
     page(client.put("/page/quarantine"), 404)
 
 
+def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
+    with without_spark():
+        told = desk(lake_settings(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
+        told.at(1, 6)
+        told.say(1, 100)
+        told.publish(1)
+        told.at(4)
+        told.close()
+        told.say(1, 130)
+        told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        story = unescape(client.get(f"/page/metrics/total/{on(1)}").text)
+        assert 'data-measure="total">100</dd>' in story, "what was closed was not restated"
+        assert "It has said the same since it was first published" in story
+        assert "With 1 adjustment it comes to total <b>130</b>." in story
+        assert "<small>adjusted 130</small>" in client.get("/page/metrics/total").text
+        assert "total 100 → <b>130</b>" in story
+        closed = page(client.get(f"/page/metrics/total/{on(1)}/r2.a1")).text
+        assert "adjustment" in closed
+
+
+def test_a_grain_is_told_row_by_row(tmp_path: Path) -> None:
+    with without_spark():
+        told = desk(lake_settings(tmp_path), grain=["store"])
+        told.at(1, 6)
+        told.say(1, {"north": 1, "<south>": 2})
+        told.publish(1)
+        told.at(1, 8)
+        told.say(1, {"north": 1, "<south>": 5})
+        told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        assert '<td class="num">6' in client.get("/page/metrics/total").text
+        shown = client.get(f"/page/metrics/total/{on(1)}/r2").text
+        assert '<th scope="row">&lt;south&gt;</th><td class="num">5</td>' in shown
+        assert '<th scope="row">north</th><td class="num">1</td>' in shown
+        page(client.get(f"/page/metrics/total/{on(1)}"))
+
+
 def test_an_empty_lake_says_so(tmp_path: Path) -> None:
     with asked(lake_settings(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
