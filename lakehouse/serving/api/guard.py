@@ -63,11 +63,13 @@ class Guard:
     :param hosts: the names under which this server is asked; a page of another name that points here gets nothing. Empty
         where any name will do.
     :param rate: requests a second of one client address.
-    :param told: a problem as the answer to a request for some path.
+    :param told: a problem as the answer to a request for some path; by default the problem document.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], rate: float, told: Callable[[Problem, str], Response]) -> None:
-        self._app, self._hosts, self._told = app, frozenset(hosts), told
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str], rate: float, told: Callable[[Problem, str], Response] | None = None
+    ) -> None:
+        self._app, self._hosts, self._told = app, frozenset(hosts), told or _document
         self._buckets = Buckets(rate, 2 * rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,6 +122,10 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > _BODY:
             raise _too_large()
+
+
+def _document(problem: Problem, _path: str) -> Response:
+    return problem.response()
 
 
 def _name(host: str) -> str:
