@@ -156,7 +156,7 @@ def distribution(seconds: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
 def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
     edges = list(_EDGES)
     places = [_place(one.seconds) for one in bounds]
-    last = max([at for at, count in enumerate(counts) if count] + [int(place) for place in places], default=0) + 1
+    last = max([at for at, count in enumerate(counts) if count] + [int(place) for place in places], default=0)
     shown = counts[: last + 1]
 
     def draw(figure: Figure, labels: int) -> None:
@@ -171,7 +171,15 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
                 point, ink = (at + 0.5, count), COLOURS["ink"]
                 size = 8 if labels > _PHONE else 7
                 axes.annotate(
-                    f"{count:,}", point, (0, 2), textcoords="offset points", ha="center", fontsize=size, color=ink, bbox=_BEHIND
+                    f"{count:,}",
+                    point,
+                    (0, 3),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    fontsize=size,
+                    color=ink,
+                    bbox=_BEHIND,
                 )
         frame(axes)
         axes.grid(visible=False)
