@@ -1,4 +1,4 @@
-"""The pages on real tables, without a browser: what they say, who may do what, and what never gets through. No JVM."""
+"""What the pages say, on real tables and without a browser: numbers, stories, decisions, mistakes, hostile text. No JVM."""
 
 from __future__ import annotations
 
@@ -9,120 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.ledger import decisions, tokens
+from lakehouse.ledger import decisions
 from lakehouse.ledger.tokens import Role
-from lakehouse.serving.api.app import Terms
 from lakehouse.serving.web import overview as overview_page
-from lakehouse.serving.web.sessions import COOKIE, Session
 from lakehouse.tables import books
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.serving.test_reports import HOSTILE, Page
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.serving.test_reports import HOSTILE
+from lakehouse_tests.serving.web.looking import PAGES, ROW, SOURCE, decide, page, secret, sign_in
 from lakehouse_tests.tables.published import metric, without_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from httpx import Response
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
     from lakehouse_tests.tables.published import Desk
-
-SOURCE = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
-ROW = "/page/quarantine/events:file1:1"
-PAGES = (
-    "/",
-    "/page/metrics/total",
-    "/page/metrics/total?by=week",
-    f"/page/metrics/total/{on(1)}",
-    f"/page/metrics/total/{on(1)}/r1",
-    f"/page/metrics/total/{on(1)}/r2",
-    "/page/metrics/total/2024-W01",
-    "/page/metrics/total/2024-W01/r1",
-    "/page/restated",
-    f"/page/restated?through={on(2)}",
-    "/page/lateness",
-    "/page/lateness?source=events&days=7",
-    "/page/quarantine",
-    "/page/quarantine?status=any",
-    ROW,
-    "/page/sign-in",
-)
-READ = [one for one in PAGES if one != "/page/sign-in"]
-
-
-@pytest.fixture(name="told")
-def _told(tmp_path: Path) -> Desk:
-    """Two days of numbers and a week, and three rows of which two wait."""
-    with without_spark():
-        told = two_days(desk(lake_settings(tmp_path)))
-    rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
-    tell(told.settings, SOURCE, rows)
-    books.after_decision(told.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
-    return told
-
-
-ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
-
-
-@pytest.fixture(name="client")
-def _client(told: Desk) -> Iterator[TestClient]:
-    with asked(told.settings, catalog(told.metric, source=SOURCE)) as client:
-        client.headers["Origin"] = "http://localhost"
-        yield client
-
-
-def page(answer: Response, status: int = 200) -> Page:
-    """A page as a browser would find it: nothing of it is a script or a style that the policy would take away."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert answer.headers["referrer-policy"] == "same-origin", "without a referrer a browser tells no origin of its form"
-    assert "Traceback" not in answer.text
-    assert not re.search(r"<script|<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
-    found = Page(answer.text.replace('<input type="hidden"', "<input"))
-    fetched = [*found.all("link"), *found.all("img"), *found.all("form"), *found.all("a")]
-    addresses = [one.get(name) for one in fetched for name in ("href", "src", "action") if one.get(name)]
-    assert all(address and address.startswith(("/", "#")) and not address.startswith("//") for address in addresses)
-    assert len(found.all("h1")) == 1
-    return found
-
-
-def sign_in(client: TestClient, settings: Settings, role: Role = Role.STEWARD, name: str = "anna") -> tokens.Token:
-    kept, text = tokens.add(settings, name, role)
-    answer = client.post("/page/sign-in", data={"token": text, "next": ROW}, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, ROW)
-    cookie = answer.headers["set-cookie"]
-    assert cookie.startswith(f"{COOKIE}=")
-    assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
-    assert text not in cookie
-    return kept
-
-
-def secret(client: TestClient) -> str:
-    """What the forms of the session carry."""
-    found = re.search(r'name="secret" value="([^"]+)"', client.get("/").text)
-    assert found
-    return found[1]
-
-
-def decide(client: TestClient, **said: str) -> Response:
-    form = {"decision": "accept", "reason": "seen the receipt"} | said
-    return client.post(ROW, data=form, follow_redirects=False)
-
-
-@pytest.fixture(name="html", autouse=True)
-def _html(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elements that are never closed, as HTML has them."""
-    monkeypatch.setattr("lakehouse_tests.serving.test_reports.VOID", {"meta", "link", "input", "br", "use", "path"})
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -207,84 +111,6 @@ def test_what_is_no_decision_is_asked_for_again(client: TestClient, told: Desk, 
     answer = decide(client, secret=secret(client), **said)
     assert "Choose a decision and say why" in page(answer, 422).text
     assert decisions.all_of(told.settings, "events") == []
-
-
-def test_who_may_not(client: TestClient, told: Desk) -> None:
-    settings = told.settings
-    page(decide(client), 401)
-    sign_in(client, settings, Role.READER, "ben")
-    page(decide(client, secret=secret(client)), 403)
-    kept = sign_in(client, settings)
-    page(decide(client), 403)
-    page(decide(client, secret="x"), 403)
-    page(decide(client, secret=f"{secret(client)}é"), 403)
-    own = {"secret": secret(client), "decision": "accept", "reason": "x"}
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
-        page(client.post(ROW, data=own, headers=headers), 403)
-    page(client.post(ROW, json=own), 415)
-    page(client.post(ROW, content=b"\xff", headers={"Content-Type": "application/x-www-form-urlencoded"}), 400)
-    page(client.post(ROW, data=own | {f"more{number}": "x" for number in range(20)}), 400)
-    page(client.post(ROW, data=own | {"reason": "x" * 20_000}), 413)
-    tokens.revoke(settings, kept)
-    page(client.post(ROW, data=own), 401)
-    assert decisions.all_of(settings, "events") == []
-    api = client.post("/quarantine/events:file1:1/decision", json={"decision": "accept", "reason": "x"})
-    assert api.status_code == 401, "the API reads no cookie"
-
-
-def test_a_session_ends(client: TestClient, told: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    sign_in(client, told.settings)
-    page(client.post("/page/sign-out", data={"secret": "x"}), 403)
-    assert "anna, steward" in client.get("/").text
-    cookie = client.cookies[COOKIE]
-    own = secret(client)
-    assert client.post("/page/sign-out", data={"secret": own}, follow_redirects=False).headers["location"] == "/"
-    client.cookies.set(COOKIE, cookie)
-    assert "anna, steward" not in client.get("/").text, "the server has forgotten it, and not the browser alone"
-    client.cookies.clear()
-    _, text = tokens.add(told.settings, "carl", Role.STEWARD, told.settings.clock() + timedelta(days=1))
-    client.post("/page/sign-in", data={"token": text})
-    assert "carl, steward" in client.get("/").text
-    told.settings.now = told.settings.clock() + timedelta(days=1)
-    assert "carl, steward" not in client.get("/").text
-    sign_in(client, told.settings)
-    monkeypatch.setattr("lakehouse.serving.web.sessions.monotonic", lambda: 1e12)
-    assert "anna, steward" not in client.get("/").text
-
-
-def test_a_wrong_token_is_told_and_a_guesser_slowed_down(client: TestClient) -> None:
-    answers = [client.post("/page/sign-in", data={"token": "lh_00000000_guess"}) for _ in range(12)]
-    assert [one.status_code for one in answers] == [401] * 10 + [429] * 2
-    assert "The token is unknown, expired or revoked." in answers[0].text
-    assert all("set-cookie" not in one.headers for one in answers)
-
-
-@pytest.mark.parametrize(
-    "following", ["https://evil.example", "//evil.example", "/\\evil.example", "/page/../..//x", "x", "/metrics"]
-)
-def test_nobody_is_sent_elsewhere(client: TestClient, told: Desk, following: str) -> None:
-    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
-    answer = client.post("/page/sign-in", data={"token": text, "next": following}, follow_redirects=False)
-    assert answer.headers["location"] == "/"
-
-
-def test_over_tls_the_cookie_stays_there(client: TestClient, told: Desk) -> None:
-    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
-    answer = client.post("/page/sign-in", data={"token": text}, headers={"Origin": "https://localhost"}, follow_redirects=False)
-    assert "Secure" in answer.headers["set-cookie"]
-
-
-def test_where_reading_needs_a_token(told: Desk) -> None:
-    with asked(told.settings, catalog(told.metric, source=SOURCE), Terms(rate=1e9, reading_needs_token=True)) as client:
-        for path in READ:
-            answer = client.get(path, follow_redirects=False)
-            assert answer.status_code == 303
-            assert answer.headers["location"].startswith("/page/sign-in?next=%2F")
-        shown = client.get(f"/page/metrics/total/{on(1)}", follow_redirects=True)
-        assert f'name="next" value="/page/metrics/total/{on(1)}"' in shown.text
-        sign_in(client, told.settings, Role.READER, "ben")
-        for path in READ:
-            page(client.get(path, follow_redirects=False))
 
 
 @pytest.mark.parametrize(
@@ -420,9 +246,3 @@ def test_the_style_and_the_icon_are_ours(client: TestClient) -> None:
     assert "prefers-color-scheme: dark" in style.text
     assert "http" not in re.sub(r"http://www.w3.org", "", style.text)
     assert client.get("/page/icon.svg").headers["content-type"] == "image/svg+xml"
-
-
-def test_sessions_are_told_apart() -> None:
-    one = tokens.Token("a", "anna", Role.STEWARD, "", at(1))
-    assert Session(one, "s", 0).decides
-    assert not Session(tokens.Token("b", "ben", Role.READER, "", at(1)), "s", 0).decides

@@ -1,0 +1,111 @@
+"""The pages on a lake that delta-rs wrote, asked without a browser; for the tests beside this file. No JVM."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakehouse.ledger import tokens
+from lakehouse.ledger.tokens import Role
+from lakehouse.serving.web.sessions import COOKIE
+from lakehouse.tables import books
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.serving.api.asking import at, desk, on, tell
+from lakehouse_tests.serving.api.test_metrics import two_days
+from lakehouse_tests.serving.test_reports import Page
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import without_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from httpx import Response
+    from starlette.testclient import TestClient
+
+    from lakehouse.settings import Settings
+    from lakehouse_tests.tables.published import Desk
+
+SOURCE = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
+ROW = "/page/quarantine/events:file1:1"
+PAGES = (
+    "/",
+    "/page/metrics/total",
+    "/page/metrics/total?by=week",
+    f"/page/metrics/total/{on(1)}",
+    f"/page/metrics/total/{on(1)}/r1",
+    f"/page/metrics/total/{on(1)}/r2",
+    "/page/metrics/total/2024-W01",
+    "/page/metrics/total/2024-W01/r1",
+    "/page/restated",
+    f"/page/restated?through={on(2)}",
+    "/page/lateness",
+    "/page/lateness?source=events&days=7",
+    "/page/quarantine",
+    "/page/quarantine?status=any",
+    ROW,
+    "/page/sign-in",
+)
+READ = [one for one in PAGES if one != "/page/sign-in"]
+ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
+
+
+class Html(Page):
+    """A page as a browser would find it; some elements are never closed."""
+
+    def handle_starttag(self, tag, attrs):
+        super().handle_starttag(tag, attrs)
+        if tag in {"link", "input"}:
+            self.open.pop()
+
+
+def shop(folder: Path) -> Desk:
+    """Two days of numbers and a week, and three rows of which two wait."""
+    with without_spark():
+        told = two_days(desk(lake_settings(folder)))
+    rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
+    tell(told.settings, SOURCE, rows)
+    books.after_decision(told.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    return told
+
+
+def page(answer: Response, status: int = 200) -> Html:
+    """A page as a browser would find it: nothing of it is a script or a style that the policy would take away."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "same-origin", "without a referrer a browser tells no origin of its form"
+    assert "Traceback" not in answer.text
+    assert not re.search(r"<script|<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
+    found = Html(answer.text)
+    fetched = [*found.all("link"), *found.all("img"), *found.all("form"), *found.all("a")]
+    addresses = [one.get(name) for one in fetched for name in ("href", "src", "action") if one.get(name)]
+    assert all(address and address.startswith(("/", "#")) and not address.startswith("//") for address in addresses)
+    assert len(found.all("h1")) == 1
+    return found
+
+
+def sign_in(client: TestClient, settings: Settings, role: Role = Role.STEWARD, name: str = "anna") -> tokens.Token:
+    kept, text = tokens.add(settings, name, role)
+    answer = client.post("/page/sign-in", data={"token": text, "next": ROW}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, ROW)
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"{COOKIE}=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert text not in cookie
+    return kept
+
+
+def secret(client: TestClient) -> str:
+    """What the forms of the session carry."""
+    found = re.search(r'name="secret" value="([^"]+)"', client.get("/").text)
+    assert found
+    return found[1]
+
+
+def decide(client: TestClient, **said: str) -> Response:
+    form = {"decision": "accept", "reason": "seen the receipt"} | said
+    return client.post(ROW, data=form, follow_redirects=False)
