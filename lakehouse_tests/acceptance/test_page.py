@@ -8,19 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections import Counter, defaultdict
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -30,20 +22,15 @@ from lakehouse_tests.cli.test_commands import BUNDLED, lakehouse_command
 pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium")
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.expected_conditions import staleness_of
-from selenium.webdriver.support.ui import WebDriverWait
 
 from lakehouse_tests.acceptance.browser import PHONE, WIDE, chromium, installed, look
+from lakehouse_tests.acceptance.shop import Shop, said, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from selenium.webdriver import Chrome
-    from selenium.webdriver.remote.webelement import WebElement
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
-#: The evening on which the demo's stream ends, one second before midnight.
-NOW = "2024-11-16T23:59:59Z"
 TODAY = date(2024, 11, 16)
 DAY = "2024-11-07"
 STATES = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
@@ -66,58 +53,6 @@ PAGES = (
 )
 
 
-@dataclass
-class Shop:
-    """The demo's lake, served, with a browser in front of it."""
-
-    home: Path
-    url: str
-    browser: Chrome
-    token: str
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = lakehouse_command(self.home, *arguments, **said(self.home))
-        assert done.returncode == 0, done.stderr
-        return done
-
-    def go(self, path: str) -> None:
-        self.browser.get(f"{self.url}{path}")
-
-    def leave(self, element: WebElement, *keys: str) -> None:
-        """Press keys that lead to another page, and wait for that."""
-        here = self.one("html")
-        element.send_keys(*keys)
-        WebDriverWait(self.browser, 60).until(staleness_of(here))
-
-    def all(self, css: str) -> list[WebElement]:
-        return self.browser.find_elements(By.CSS_SELECTOR, css)
-
-    def one(self, css: str) -> WebElement:
-        return self.browser.find_element(By.CSS_SELECTOR, css)
-
-    def text(self, css: str = "main") -> str:
-        return " ".join(self.one(css).text.split())
-
-    def table(self, css: str = "main table") -> list[list[str]]:
-        """The cells of a table's body; small print is left out."""
-        read = (
-            "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(row => [...row.children].map(cell => "
-            "{const copy = cell.cloneNode(true); copy.querySelectorAll('small').forEach(one => one.remove()); "
-            "return copy.textContent.replace(/\\s+/g, ' ').trim()}))"
-        )
-        return list(self.browser.execute_script(read, css))
-
-    def gold(self, name: str = "revenue") -> list[dict[str, Any]]:
-        """Every published row, oldest first."""
-        rows = store.read(str(self.home / "lake" / "gold" / name)).to_pylist()
-        return sorted(rows, key=lambda row: (row["period"], row["revision"]))
-
-
-def said(home: Path) -> dict[str, str]:
-    """The deployment: contracts of its own, and the clock of the demo's last evening."""
-    return {"LAKEHOUSE_NOW": NOW, "LAKEHOUSE_CONTRACTS": str(home / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
-
-
 @pytest.fixture(name="shop", scope="module")
 def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     if not installed():
@@ -132,39 +67,6 @@ def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     token = lakehouse_command(home, "token", "add", "anna", "--role", "steward", **said(home)).stdout.strip()
     with served(home) as url, chromium() as browser:
         yield Shop(home, url, browser, token)
-
-
-@contextmanager
-def served(home: Path) -> Iterator[str]:
-    """``lakehouse serve`` as a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = lakehouse_environment(home)
-    command = [sys.executable, "-m", "lakehouse", "serve", "--port", f"{port}"]
-    with (home / "serve.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 120
-        while True:
-            try:
-                urlopen(f"http://127.0.0.1:{port}/health", timeout=10).close()
-                break
-            except OSError:
-                assert process.poll() is None, (home / "serve.log").read_text()
-                assert time.monotonic() < until
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-    assert "Traceback" not in (home / "serve.log").read_text()
-
-
-def lakehouse_environment(home: Path) -> dict[str, str]:
-    import os  # noqa: PLC0415
-
-    return os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **said(home)}
 
 
 def shown(value: Any) -> str:
