@@ -158,7 +158,7 @@ def _publish_periods(
         )
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
-        "trigger": {"series": daily.name, "gold_version": table.version()},
+        "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
         "downstream": list(rollup.metric.consumers),
     }
     return audited.publish(settings, before, drafts, run, why)
