@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lakehouse.cli.console import deployment, errors, out
+from lakehouse.cli.console import confirmed, deployment, errors, out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,13 +31,13 @@ def plan_(
     target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
     start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First arrival day (source), event day (metric).")],
     end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="The last one.")],
-    reason: Annotated[str, typer.Option(help="Why; the audit, the numbers and the notices carry it.")],
+    reason: Annotated[str, typer.Option(help="Why; the trail and restated numbers carry it.")],
     runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
     max_parallel: Annotated[int, typer.Option(min=1, help="How many tables may be written side by side.")] = 2,
     order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending",
     write_mode: Annotated[
         Literal["merge", "overwrite"],
-        typer.Option(help="merge: what new files bring. overwrite: event days of the range are made again from Bronze, too."),
+        typer.Option(help="Of a source. merge: what new files bring. overwrite: the range's event days again from Bronze, too."),
     ] = "merge",
     target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric that is filled: v2.")] = None,
     manifest: Annotated[
@@ -50,6 +50,9 @@ def plan_(
     """Print and store what would be done: files, partitions through the layers, numbers that would be restated, the cost."""
     if end_date < start_date:
         msg = "--end-date lies before --start-date"
+        raise typer.BadParameter(msg)
+    if not reason.strip():
+        msg = "--reason is empty: say why, for those who will ask"
         raise typer.BadParameter(msg)
     from lakehouse.domain.manifest import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.ledger import backfills, store  # noqa: PLC0415
@@ -91,6 +94,7 @@ def plan_(
 def run(
     plan: PlanId,
     in_process: Annotated[bool, typer.Option("--in-process", help="Here, although a webserver is running.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Do what is planned, or what is left of it. With a webserver running its UI shows the backfill."""
@@ -101,6 +105,8 @@ def run(
 
     settings, catalog = deployment()
     planned = backfills.plan_named(settings, plan)
+    if planned.metric is None:
+        confirmed(catalog.sources[planned.source], yes=yes)
     with local_instance() as instance:
         layers = None if in_process else _webserver(settings, planned)
         if layers is None:
@@ -109,15 +115,15 @@ def run(
             settings.spark_long_lived = True
             layers = InProcess(settings, catalog, instance)
         verdict = _run(settings, catalog, planned, layers)
-    if verdict is None:
-        out.print(f"{planned.plan_id} is finished; there is nothing to do.")
-        return
     summary = backfill_outcomes.summary(settings, catalog, planned)
-    if as_json:
-        out.print(json.dumps({"verdict": verdict.as_json(), "summary": summary}, default=str), soft_wrap=True)
+    if as_json:  # without a verdict where it had been finished before
+        told = {"verdict": verdict and verdict.as_json(), "summary": summary}
+        out.print(json.dumps(told, default=str), soft_wrap=True)
+    elif verdict is None:
+        out.print(f"{planned.plan_id} is finished; there is nothing to do.")
     else:
         print_verdict(verdict, summary, planned)
-    if verdict.problems:
+    if verdict is not None and verdict.problems:
         raise typer.Exit(1)
 
 

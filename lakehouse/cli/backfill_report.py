@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from lakehouse.cli.console import counted, errors, out
+from lakehouse.domain.days import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,11 +74,12 @@ def print_status(plan: Plan, status: str, told: Sequence[Event]) -> None:
     _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (asked by {plan.runner_id})")
     for entry in told:
         about = ""
-        if entry.kind == "wave":
+        if "partitions" in entry.said:
             partitions = entry.said["partitions"]
             about = f": {len(partitions)} partitions of {entry.said['table']}, {partitions[0]} to {partitions[-1]}"
-        elif "problem" in entry.said:
-            about = f": {entry.said['problem']}"
+        elif entry.kind == "failed":
+            problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
+            about = f": {listed(problems, _SHOWN, ' problems')}"
         _say(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}  {entry.kind}{about}")
     final = next((entry for entry in told if entry.kind == "finished"), None)
     if final:

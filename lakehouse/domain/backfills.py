@@ -54,7 +54,7 @@ class PlannedFile(_Plain):
     bytes: int
     rows: int
     sha256: str
-    known: bool = Field(description="Whether Bronze had its content when the plan was made.")
+    known: bool = Field(description="Whether Bronze had its content when the plan was made, or a file before it brings the same.")
 
 
 class Wave(_Plain):
@@ -96,7 +96,7 @@ class Plan(_Plain):
 
     @property
     def new_files(self) -> list[PlannedFile]:
-        """The files that Bronze did not have when the plan was made."""
+        """The files that bring what Bronze did not have when the plan was made."""
         return [file for file in self.files if not file.known]
 
     @property

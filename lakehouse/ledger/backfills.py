@@ -60,8 +60,8 @@ class UnknownPlanError(Exception):
 class Event:
     """Something that happened to a plan.
 
-    ``kind`` is started, wave (some partitions of a table are done), verified, failed, cancelled or finished; ``event`` its name
-    within the plan; ``said`` what there is to say of it.
+    ``kind`` is started, asked (some partitions were found waiting), wave (some partitions of a table are done), failed,
+    cancelled or finished; ``event`` its name within the plan; ``said`` what there is to say of it.
     """
 
     plan_id: str
@@ -131,7 +131,7 @@ def events(settings: Settings, plan_id: str) -> list[Event]:
     return sorted(read, key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event))
 
 
-_RANK = {kind: number for number, kind in enumerate(("started", "wave", "failed", "verified", "cancelled", "finished"))}
+_RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished"))}
 
 
 def status(told: list[Event]) -> Status:

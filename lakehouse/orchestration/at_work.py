@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _PATIENCE_SECONDS = 5
+#: What a sensor says then.
+BACKFILL_AT_WORK = "a planned backfill is at work on the source: it brings all layers up to date"
 
 
 class AtWorkError(Exception):
@@ -55,5 +58,14 @@ def is_at_work(settings: Settings, source: str) -> bool:
 
 def _lock(settings: Settings, source: str) -> FileLock:
     name = hashlib.sha256(f"{settings.root}\n{source}".encode()).hexdigest()[:16]
-    folder = user_state_path("lakehouse", appauthor=False, ensure_exists=True)
-    return FileLock(folder / f"backfill-{name}.lock")
+    return FileLock(_folder() / f"backfill-{name}.lock")
+
+
+def _folder() -> Path:
+    """Where locks lie: the user's state, or the temporary folder where nobody has one."""
+    folder = user_state_path("lakehouse", appauthor=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(gettempdir())
+    return folder

@@ -21,6 +21,7 @@ from lakehouse.orchestration.in_process import RunFailedError
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.plan_tags import tags_of
 from lakehouse.orchestration.source_assets import keys
+from lakehouse.orchestration.webserver import WebserverError
 from lakehouse.tables import backfill_outcomes, backfill_plans, publish, replays, rollups
 from lakehouse.tables.backfill_plans import PlanProblemError
 
@@ -81,6 +82,7 @@ class Backfill:
         :raises PlanProblemError: where something is otherwise than it was planned, and nothing was done.
         :raises AtWorkError: where another backfill works on the same source.
         :raises RunFailedError: when a run failed three times; the same command goes on when the reason is mended.
+        :raises WebserverError: when the webserver went away for long; the same command goes on.
         :raises CancelledError: when somebody cancelled it.
         """
         plan = self._plan
@@ -97,7 +99,8 @@ class Backfill:
             self._record(f"started:{attempt}", "started", {"runner": plan.runner_id})
             try:
                 self._through_the_layers()
-            except RunFailedError as problem:
+            except (RunFailedError, WebserverError) as problem:
+                self._stop_if_cancelled()  # its runs end as if they had failed
                 self._record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
                 raise
             verdict = backfill_outcomes.verify(self._settings, self._catalog, plan)
@@ -128,6 +131,7 @@ class Backfill:
         settings, plan = self._settings, self._plan
         _, _, key = keys(plan.source)
         if plan.write_mode == "overwrite" and not self._has("asked"):
+            self._stop_if_cancelled()
             made_again = replays.plan(
                 settings,
                 self._catalog.sources[plan.source],
@@ -139,27 +143,26 @@ class Backfill:
                 operation=operations.BACKFILL,
             )
             self._record("asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise})
-        # Once, so that a run that goes on tells of the same waves.
-        self._record("silver", "asked", {"days": sorted(f"{day}" for day in progress.pending(settings, plan.source))})
-        said = next(entry for entry in backfills.events(settings, plan.plan_id) if entry.event == "silver").said
-        for part in chunks([date.fromisoformat(day) for day in said["days"]], plan.order, plan.wave_size):
-            waiting = progress.pending(settings, plan.source)
-            self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
+        for found in self._found_waiting(key, progress.pending(settings, plan.source)):
+            for part in chunks(found, plan.order, plan.wave_size):
+                waiting = progress.pending(settings, plan.source)
+                self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
 
     def _gold_behind_silver(self) -> None:
         def follow(daily: Series) -> None:
             pending = publish.pending(self._settings, daily)
-            key = gold_key(daily.name)
-            tags = {FOLLOWS_TAG: f"{daily.name}:{pending.silver_version}"}
-            self._wave(Layer.GOLD, key, sorted(pending.days), sorted(pending.days), tags, name=f"gold:{daily.name}")
+            self._follow(Layer.GOLD, gold_key(daily.name), pending.days, pending.silver_version)
 
         self._at_once(follow, backfill_outcomes.series_of(self._settings, self._catalog, self._plan))
 
     def _gold_of_the_range(self) -> None:
-        plan = self._plan
-        for wave in plan.waves:
-            if wave.layer is Layer.GOLD and not self._has(_name(wave.layer, wave.table, wave.partitions)):
-                self._wave(wave.layer, dg.AssetKey(wave.table.split("/")), wave.partitions, list(wave.partitions))
+        [daily] = backfill_outcomes.series_of(self._settings, self._catalog, self._plan)
+        for wave in self._plan.waves:
+            if wave.layer is Layer.GOLD:
+                done = self._has(_name(wave.layer, wave.table, wave.partitions))
+                anew = publish.pending(self._settings, daily).days if done else set(wave.partitions)
+                key = dg.AssetKey(wave.table.split("/"))
+                self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in anew])
 
     def _rollups(self) -> None:
         daily_and_longer = [
@@ -171,9 +174,8 @@ class Backfill:
         def follow(pair: tuple[Series, Series]) -> None:
             daily, rollup = pair
             pending = rollups.pending(self._settings, daily, rollup)
-            starts = sorted(period.start for period in pending.periods)
-            tags = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
-            self._wave(Layer.ROLLUPS, gold_key(rollup.name), starts, starts, tags, name=f"rollups:{rollup.name}")
+            starts = {period.start for period in pending.periods}
+            self._follow(Layer.ROLLUPS, gold_key(rollup.name), starts, pending.gold_version)
 
         self._at_once(follow, daily_and_longer)
 
@@ -183,6 +185,35 @@ class Backfill:
             for done in [threads.submit(what, one) for one in about]:
                 done.result()
 
+    def _follow(self, layer: Layer, key: dg.AssetKey, waiting: Collection[date], version: int) -> None:
+        """Make all that waits of a table in one run: only so it is known to follow the version of the layer below."""
+        # A cause of its own: the sensors count the runs of theirs, and would give up because of ours.
+        tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{key.to_user_string()}:{version}"}
+        left = sorted(waiting)
+        for found in self._found_waiting(key, waiting):
+            self._wave(layer, key, found, left, tags)
+            left = []
+
+    def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
+        """The partitions of a table that this backfill has found waiting, find by find.
+
+        What is new is kept before it is made, so that a run that goes on tells of the same waves, and makes what has come since.
+        """
+        table = key.to_user_string()
+        told = backfills.events(self._settings, self._plan.plan_id)
+        finds = [entry.said["partitions"] for entry in told if entry.kind == "asked" and entry.said.get("table") == table]
+        new = sorted({f"{day}" for day in waiting}.difference(*finds))
+        if new:
+            finds.append(new)
+            self._record(f"asked:{table}:{len(finds)}", "asked", {"table": table, "partitions": new})
+        return [[date.fromisoformat(day) for day in find] for find in finds]
+
+    def _stop_if_cancelled(self) -> None:
+        """:raises CancelledError: where somebody has cancelled the backfill."""
+        if self._has("cancelled"):
+            msg = f"{self._plan.plan_id} was cancelled; what it had done stays, and is right"
+            raise CancelledError(msg)
+
     def _wave(
         self,
         layer: Layer,
@@ -190,16 +221,17 @@ class Backfill:
         whole: Collection[date],
         left: Sequence[date],
         tags: Mapping[str, str] | None = None,
-        *,
-        name: str = "",
     ) -> None:
         """Make what is left of some partitions, and tell of them as a whole.
 
-        :raises CancelledError: instead, where somebody has cancelled the backfill.
+        :raises CancelledError: instead, where somebody has cancelled the backfill, also between two attempts.
         """
-        if self._has("cancelled"):
-            msg = f"{self._plan.plan_id} was cancelled; what it had done stays, and is right"
-            raise CancelledError(msg)
+
+        def attempt() -> None:
+            self._stop_if_cancelled()
+            self._layers.run(key, left, {**tags_of(self._plan), **(tags or {})})
+
+        self._stop_if_cancelled()
         if left:
             again = Retrying(
                 retry=retry_if_exception_type(RunFailedError),
@@ -207,11 +239,10 @@ class Backfill:
                 wait=wait_random_exponential(multiplier=1, max=20),
                 reraise=True,
             )
-            again(self._layers.run, key, left, {**tags_of(self._plan), **(tags or {})})
+            again(attempt)
         table = key.to_user_string()
-        if whole:
-            said = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
-            self._record(name or _name(layer, table, whole), "wave", said)
+        said = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
+        self._record(_name(layer, table, whole), "wave", said)
         self._told(layer, table, len(whole))
 
     def _ingested(self) -> Collection[ingestions.Ingestion]:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import requests
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from lakehouse.orchestration.in_process import RunFailedError
 from lakehouse.orchestration.plan_tags import PLAN_TAG
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 30
 _POLL_SECONDS = 2
+#: So long a webserver may be away while a backfill of its daemon goes on.
+_PATIENCE_SECONDS = 300
 _STEP_TAG = "lakehouse/step"
 _OVER = {"COMPLETED_SUCCESS", "COMPLETED", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 _WELL = {"COMPLETED_SUCCESS", "COMPLETED"}
@@ -31,7 +34,7 @@ _LAUNCH = """mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(b
   __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message} ... on UnauthorizedError {message}}}"""
 _NEWEST = """{partitionBackfillsOrError(limit: 200) {... on PartitionBackfills {results {id status tags {key value}}}}}"""
 _STATUS = """query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {
-  status error {message} runs(limit: 500) {runId status}}}}"""
+  status error {message}}}}"""
 _CANCEL = """mutation($id: String!) {cancelPartitionBackfill(backfillId: $id) {__typename}}"""
 
 
@@ -55,11 +58,11 @@ class Webserver:
         """
         try:
             said = self._ask(_ABOUT, key={"path": list(key.path)})
-        except WebserverError:
+            entries = said["assetNodeOrError"].get("metadataEntries", [])
+            daemons = said["instance"]["daemonHealth"]["allDaemonStatuses"]
+        except (WebserverError, LookupError):  # nobody, or somebody else
             return False
-        entries = said["assetNodeOrError"].get("metadataEntries", [])
         same = any(entry["label"] == "dagster/uri" and entry.get("text") == address for entry in entries)
-        daemons = said["instance"]["daemonHealth"]["allDaemonStatuses"]
         healthy = {one["daemonType"] for one in daemons if one["healthy"]}
         return same and {"BACKFILL", "QUEUED_RUN_COORDINATOR"} <= healthy
 
@@ -68,12 +71,13 @@ class Webserver:
 
         :returns: the backfill's id.
         :raises RunFailedError: with its status and address.
+        :raises WebserverError: when the webserver is away for five minutes.
         """
         partitions = [day.isoformat() for day in days]
         step = hashlib.sha256(f"{key.to_user_string()}{partitions}".encode()).hexdigest()[:16]
         wanted = {**(tags or {}), _STEP_TAG: step}
         backfill = self._under_way(wanted) or self._launch(key, partitions, wanted)
-        while (said := self._ask(_STATUS, id=backfill)["partitionBackfillOrError"])["status"] not in _OVER:
+        while (said := self._stands(backfill))["status"] not in _OVER:
             time.sleep(_POLL_SECONDS)
         if said["status"] not in _WELL:
             why = (said.get("error") or {}).get("message", "").strip().partition("\n")[0] or "look at its runs"
@@ -87,6 +91,16 @@ class Webserver:
         for backfill in own:
             self._ask(_CANCEL, id=backfill)
         return own
+
+    @retry(
+        retry=retry_if_exception_type(WebserverError),
+        stop=stop_after_delay(_PATIENCE_SECONDS),
+        wait=wait_fixed(_POLL_SECONDS),
+        reraise=True,
+    )
+    def _stands(self, backfill: str) -> dict[str, Any]:
+        said: dict[str, Any] = self._ask(_STATUS, id=backfill)["partitionBackfillOrError"]
+        return said if "status" in said else {"status": "FAILED", "error": {"message": "the webserver does not know it any more"}}
 
     def _under_way(self, tags: Mapping[str, str]) -> str | None:
         """A backfill that the same command launched before it was stopped."""
@@ -123,8 +137,8 @@ class Webserver:
         except (requests.RequestException, ValueError) as error:
             msg = f"no Dagster webserver answers at {self.url}: {error}"
             raise WebserverError(msg) from None
-        if said.get("errors"):
-            msg = f"the webserver at {self.url} refused: {said['errors'][0].get('message')}"
+        data: dict[str, Any] | None = said.get("data") if isinstance(said, dict) and not said.get("errors") else None
+        if not isinstance(data, dict):
+            msg = f"the webserver at {self.url} refused, or is none of Dagster's: {said!s:.300}"
             raise WebserverError(msg)
-        data: dict[str, Any] = said["data"]
         return data

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from lakehouse.domain.backfills import Plan, spikes
+from lakehouse.domain.backfills import Layer, Plan, spikes
+from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, progress, publications, store
-from lakehouse.tables import backfill_plans, books, candidates, checks, publish, reading, rollups, served
+from lakehouse.tables import books, candidates, checks, publish, reading, rollups, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.ledger.ingestions import Ingestion
@@ -55,7 +56,10 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
         waiting = progress.pending(settings, plan.source).keys() & set(days)
         verdict.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
     for daily in series_of(settings, catalog, plan):
-        _look_at_numbers(settings, daily, verdict)
+        own = _days_of(settings, plan, daily)
+        if plan.metric is not None:
+            _judge(verdict, f"gold/{daily.name}", own, lambda days, one=daily: checks.check_published(settings, one, days))
+        _look_at_numbers(settings, plan, daily, own, verdict)
     return verdict
 
 
@@ -71,6 +75,13 @@ def touched(settings: Settings, plan: Plan) -> list[date]:
     if plan.write_mode == "overwrite":
         days |= {day for wave in plan.waves if wave.table.startswith("silver/") for day in wave.partitions}
     return sorted(days)
+
+
+def _days_of(settings: Settings, plan: Plan, daily: Series) -> list[date]:
+    """The days of a metric that are the plan's own: others may wait for what came since, or for somebody else."""
+    if plan.metric is None:
+        return sorted(reach_ahead(touched(settings, plan), daily.metric.window))
+    return sorted({day for wave in plan.waves if wave.layer is Layer.GOLD for day in wave.partitions})
 
 
 def summary(settings: Settings, catalog: Catalog, plan: Plan) -> dict[str, Any]:
@@ -96,7 +107,7 @@ def _published(settings: Settings, one: Series, plan: Plan) -> dict[str, Any]:
     names = {name for entry in own for name in entry.published.values()}
     if not names:
         return {}
-    starts = sorted({start for entry in own for start in backfill_plans.days_of(entry.published)})
+    starts = sorted({date.fromisoformat(start) for entry in own for start in entry.published})
     known = reading.history(settings, one, starts)
     versions = [version for start in starts for version in known.get(start, ()) if version.name in names]
     restated = sorted({version.period for version in versions if version.reason.value not in ("initial", "daily_finalization")})
@@ -145,11 +156,13 @@ def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, ve
         verdict.warnings.append(told)
 
 
-def _look_at_numbers(settings: Settings, daily: Series, verdict: Verdict) -> None:
-    behind = publish.pending(settings, daily)
-    verdict.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(behind.days))
+def _look_at_numbers(settings: Settings, plan: Plan, daily: Series, own: list[date], verdict: Verdict) -> None:
+    if plan.metric is None:  # days of a range that were computed again are remembered as waiting while one outside of it does
+        behind = publish.pending(settings, daily).days.intersection(own)
+        verdict.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(behind))
     for rollup in daily.rollups:
-        late = rollups.pending(settings, daily, rollup).periods
+        periods = {rollup.period(day) for day in own}
+        late = sorted(periods.intersection(rollups.pending(settings, daily, rollup).periods))
         verdict.problems.extend(f"gold/{rollup.name} {period.name}: does not follow its days yet" for period in late)
     for one in (daily, *daily.rollups):
         verdict.warnings.extend(_held(settings, one))

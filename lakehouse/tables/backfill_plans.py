@@ -8,25 +8,25 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import date
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import bronze, claims, landing, preview, reached, series, served, silver, versions
+from lakehouse.tables import bronze, claims, landing, preview, publish, reached, readiness, series, served, silver, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from datetime import date, datetime
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.domain.backfills import Order, WriteMode
     from lakehouse.domain.manifest import Promise
-    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
     from lakehouse.tables.landing import LandingFile
     from lakehouse.tables.preview import Preview
@@ -104,28 +104,36 @@ def files_now(
 ) -> tuple[list[PlannedFile], dict[str, Preview], list[str]]:
     """The files of some arrival days as they lie in landing, what the new ones would say, and what keeps any from being read.
 
-    A file that Bronze knows as it is now, by name, size and time, is not read again.
+    A file that Bronze knows as it is now, by name, size and time, is not read again; one that waits for others is none.
     """
-    lying, complaints = landing.landing_files(settings, contract)
-    wanted = [file for file in lying if first <= file.arrival_date <= last]
+    listing = landing.listing(settings, contract)
     known = ingestions.all_of(settings, contract.dataset)
     seen = {(one.source_file, one.bytes, one.modified): one for one in known if one.status != "held"}
-    done = ingestions.ingested(known)
-    found, said, problems = [], {}, list(complaints)
+    rows_of = {one: entry.rows for one, entry in ingestions.ingested(known).items()}
+    found, said, problems = [], {}, list(listing.complaints)
+    wanted: list[LandingFile] = []
+    for day, lying in groupby(listing.files, lambda file: file.arrival_date):
+        if first <= day <= last:
+            files = list(lying)
+            new = [file for file in files if (file.name, file.size, file.modified) not in seen]
+            ready = readiness.of_day(settings, contract, day, new, listing.tellers.get(day, []), known)
+            left = set(new).difference(ready.files)
+            wanted += [file for file in files if file not in left]
+            problems += ready.waiting
     for number, file in enumerate(wanted, start=1):
         entry = seen.get((file.name, file.size, file.modified))
         if entry is not None:
-            found.append(_planned(file, done.get(entry.ingestion_id, entry).rows, entry.content_hash, known=True))
+            found.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
         else:
             print_ = landing.fingerprint(settings, contract, file)
             if print_.problem:
                 problems.append(f"{file.name}: {print_.problem}; it would be held")
-            elif entry := done.get(print_.ingestion_id):
-                found.append(_planned(file, entry.rows, print_.content_hash, known=True))
+            elif print_.ingestion_id in rows_of:
+                found.append(_planned(file, rows_of[print_.ingestion_id], print_.content_hash, known=True))
             else:
                 preview_ = preview.of(settings, contract, file, print_)
                 said[file.name] = preview_
-                rows = sum(preview_.rows.values()) + sum(preview_.out.values())
+                rows = rows_of[print_.ingestion_id] = sum(preview_.rows.values()) + sum(preview_.out.values())
                 found.append(_planned(file, rows, print_.content_hash, known=False))
         read(number, len(wanted))
     return found, said, problems
@@ -147,7 +155,7 @@ def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[
         msg = f"--target-version is for a metric; {wish.target} is a source: name one of its metrics instead"
         raise PlanProblemError(msg)
     found, said, problems = files_now(settings, contract, wish.first_day, wish.last_day, read)
-    _agree(wish.promised, found)
+    _agree(wish.promised, found, problems)
     days = _silver_days(settings, contract, wish, said)
     waves = [*_bronze_waves(settings, wish, found), *_silver_waves(settings, wish, days)]
     consumers: list[str] = []
@@ -155,7 +163,8 @@ def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[
     rollups: list[Wave] = []
     for metric in catalog.metrics_of(wish.target):
         daily = served.daily(settings, catalog, metric)
-        affected, _ = reached.through(settings, daily, sorted(days), lambda _one, _starts: ())
+        behind = publish.pending(settings, daily)  # what somebody left at silver is followed, too; of a forgotten feed all days
+        affected, _ = reached.through(settings, daily, sorted({*days, *(behind.causes or behind.days)}), lambda _one, _starts: ())
         gold += _numbers(affected, Layer.GOLD, [daily])
         rollups += _numbers(affected, Layer.ROLLUPS, daily.rollups)
         consumers += metric.consumers
@@ -192,8 +201,10 @@ def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said:
     """The event days that silver would make: those that new files touch, those that wait and, to overwrite, all of the range."""
     source = contract.dataset
     days = set(progress.pending(settings, source))
-    for one in said.values():
-        days |= claims.reach(settings, contract, set(one.rows), one.keys)
+    if said:  # all at once: each look-up reads the key log
+        own = {day for one in said.values() for day in one.rows}
+        keys = pc.unique(pa.chunked_array([one.keys for one in said.values()]))
+        days |= claims.reach(settings, contract, own, keys)
     if wish.write_mode == "overwrite":
         there = key_log.days(settings, source) | series.partitions(settings, silver.path(settings, source), "event_date")
         days |= {day for day in there if wish.first_day <= day <= wish.last_day}
@@ -236,10 +247,10 @@ def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
-def _agree(promised: Sequence[Promise], found: Sequence[PlannedFile]) -> None:
+def _agree(promised: Sequence[Promise], found: Sequence[PlannedFile], problems: Sequence[str]) -> None:
     told = backfills.differences(promised, found) if promised else []
     if told:
-        msg = "the files are not as the manifest says:\n  " + "\n  ".join(told)
+        msg = "the files are not as the manifest says:\n  " + "\n  ".join([*told, *problems])
         raise PlanProblemError(msg)
 
 
@@ -269,7 +280,7 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: Plan) -> Non
     told = backfills.moved_pins(
         planned.code_version, planned.contracts, versions.code(), contract_versions(catalog, planned.source)
     )
-    known = {one.content_hash for one in _ingested(settings, planned.source)}
+    known = {one.content_hash for one in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
     missing = [file for file in planned.new_files if file.sha256 not in known]
     if missing:
         contract = catalog.sources[planned.source]
@@ -282,12 +293,3 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: Plan) -> Non
     if told:
         msg = f"{planned.plan_id} is not what would be done now: " + "; ".join(told) + "; make a new plan"
         raise PlanProblemError(msg)
-
-
-def _ingested(settings: Settings, source: str) -> Iterable[Ingestion]:
-    return ingestions.ingested(ingestions.all_of(settings, source)).values()
-
-
-def days_of(published: Mapping[str, str]) -> list[date]:
-    """The first days of the periods that a publication names."""
-    return [date.fromisoformat(text) for text in published]

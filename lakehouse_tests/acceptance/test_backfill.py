@@ -38,6 +38,7 @@ OF_THE_RUN = {"run_id", "publication_id"}
 FIXED = {"LAKEHOUSE_NOW": "2024-11-20T12:00:00+00:00"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_path: Path) -> None:
     by_ui = Deployment(tmp_path / "ui", LAKEHOUSE_SENSOR_SECONDS="3600", **FIXED)
@@ -76,6 +77,7 @@ def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_pat
         assert one
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_with_a_webserver_the_command_goes_through_dagsters_backfills(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, LAKEHOUSE_SENSOR_SECONDS="3600", **FIXED)

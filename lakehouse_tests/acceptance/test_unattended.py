@@ -48,7 +48,7 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
     with deployment.running():
         for day in span(FIRST, FIRST + timedelta(days=4)):
             drop(day)
-            deployment.until(lambda day=day: arrived(day), 600, f"the numbers after {day}")
+            deployment.until(lambda day=day: arrived(day), 1200, f"the numbers after {day}")
             if day in daily:
                 assert gold_daily(settings) == daily[day]
         deployment.until(quiet, 120, "quiet")

@@ -143,6 +143,12 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
         "silver:silver/sales:2024-11-01:2024-11-01:1",
         "silver:silver/sales:2024-11-04:2024-11-04:1",
     ]
+    numbers = [one for one in told if one.startswith(("gold:", "rollups:"))]
+    assert [one.partition(":")[2] for one in sorted(numbers)] == [
+        "gold/revenue:2024-11-01:2024-11-04:2",
+        "gold/revenue_monthly:2024-11-01:2024-11-01:1",
+        "gold/revenue_weekly:2024-10-28:2024-11-04:2",
+    ]
 
 
 def test_overwriting_makes_days_again_under_the_name_of_the_backfill(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.backfills import Layer
 from lakehouse.domain.manifest import Promise
-from lakehouse.tables import backfill_plans
+from lakehouse.tables import backfill_plans, claims
 from lakehouse.tables.backfill_plans import PlanProblemError, Wish
 
 if TYPE_CHECKING:
@@ -108,3 +109,36 @@ def test_another_contract_stops_the_run(settings: Settings) -> None:
     other = plan(settings).model_copy(update={"contracts": {"sales": "another"}})
     with pytest.raises(PlanProblemError, match="the contract of sales was another and is"):
         backfill_plans.still_as_planned(settings, CATALOG, other)
+
+
+def test_the_same_content_under_two_names_is_expected_once(settings: Settings) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01", "s2@2024-11-01")
+    content = Path(str(settings.landing), f"arrival_date={FIRST}.csv").read_bytes()
+    Path(str(settings.landing), f"arrival_date={FIRST}-again.csv").write_bytes(content)
+    made = plan(settings)
+    assert [file.rows for file in made.files] == [2, 2]
+    assert [file.rows for file in made.new_files] == [2]
+
+
+def test_files_that_wait_for_others_are_told_and_not_planned(settings: Settings) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01")
+    sales = CATALOG.sources["sales"]
+    source = type(sales.source).model_validate({**sales.source.model_dump(), "complete_when": {"marker": "{arrival_date}.done"}})
+    catalog = replace(CATALOG, sources={"sales": sales.model_copy(update={"source": source})})
+    wish = Wish(target="sales", first_day=FIRST, last_day=SECOND, reason="why", runner_id="anna")
+    waiting = backfill_plans.plan(settings, catalog, wish, NOW)
+    assert not waiting.files
+    assert "wait for the marker 2024-11-05.done" in waiting.notes[0]
+    Path(str(settings.landing), f"{FIRST}.done").touch()
+    assert len(backfill_plans.plan(settings, catalog, wish, NOW).new_files) == 1
+
+
+def test_the_key_log_is_read_once_for_all_files(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver(settings, SECOND, "s2@2024-11-02")
+    looked, real = [], claims.reach
+    monkeypatch.setattr(claims, "reach", lambda *asked: looked.append(asked[2]) or real(*asked))
+    assert [wave.partitions for wave in plan(settings).waves if wave.layer is Layer.SILVER] == [
+        (date(2024, 11, 1), date(2024, 11, 2))
+    ]
+    assert len(looked) == 1
