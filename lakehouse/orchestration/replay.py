@@ -14,7 +14,7 @@ from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.tables import landing, publish, rollups, served
+from lakehouse.tables import arriving, landing, publish, rollups, served
 from lakehouse.tables.ingest import news
 
 if TYPE_CHECKING:
@@ -118,12 +118,13 @@ class Replay:
         """What an arrival day brought, as the ledger says."""
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
+        held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
         return DayResult(
             arrival_date=day,
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
+            held=held + arriving.left_of_day(self._settings, self._contract, day),
             touched=[],
         )
 
