@@ -20,6 +20,7 @@ RUNNING = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
 ]
 #: How many runs there are for one cause.
 ATTEMPTS = 3

@@ -69,18 +69,15 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             yield dg.SkipReason(because)
             return
         context.update_cursor(f"{Cursor(seen=found.seen)}")
+        causes = {wish.cause: day for day, wish in found.wishes.items()}
         known = {wish.cause for wish in found.wishes.values() if wish.known}
-        asked = plan(context.instance, LANDS_TAG, [wish.cause for wish in found.wishes.values()], known)
+        asked = plan(context.instance, LANDS_TAG, list(causes), known)
         requests = [
             _bronze_run(key, day, LANDS_TAG, wish.cause, asked, wish.files)
             for day, wish in found.wishes.items()
             if wish.cause in asked.run_keys
         ]
-        yield from _requests_or_reasons(
-            context,
-            requests,
-            reasons + _why_not(asked, {wish.cause: day for day, wish in found.wishes.items()}, "take the files of"),
-        )
+        yield from _requests_or_reasons(context, requests, reasons + _why_not(asked, causes, "take the files of"))
 
     return sense
 
@@ -115,15 +112,15 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=settings.reconcile_seconds))
         first = contract.source.start_date
-        causes = {day: f"{source}:{day}:{short_hash('|'.join(ids))}" for day, ids in left_behind.items() if day >= first}
-        asked = plan(context.instance, RECONCILES_TAG, list(causes.values()))
+        causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
+        asked = plan(context.instance, RECONCILES_TAG, list(causes))
         # Files are the landing sensor's: such a run takes none.
         requests = [
             _bronze_run(bronze_key, day, RECONCILES_TAG, cause, asked, {})
-            for day, cause in causes.items()
+            for cause, day in causes.items()
             if cause in asked.run_keys
         ]
-        reasons = _why_not(asked, {cause: day for day, cause in causes.items()}, "make silver follow the arrivals of")
+        reasons = _why_not(asked, causes, "make silver follow the arrivals of")
         if outside := [f"{day}" for day in left_behind if day < first]:
             told = listed(outside, _SHOWN, " days")
             reasons.append(f"arrivals of {told} wait for silver, and source.start_date of {source} is {first}: set it back")
