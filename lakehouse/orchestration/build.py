@@ -61,7 +61,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 all_sensors.append(sensors.rollup_sensor(settings, catalog, metric, rollup))
                 all_schedules.append(closing.period_close(settings, rollup))
         if catalog.sources:
-            all_sensors += [sensors.automation(catalog), notifying.notices_sensor(settings, catalog)]
+            all_sensors += [sensors.automation(settings, catalog), notifying.notices_sensor(settings, catalog)]
         all_sensors.append(alerting.alerts_sensor(settings, catalog))
         all_schedules.append(upkeep.schedule(settings, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]

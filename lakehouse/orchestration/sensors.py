@@ -105,14 +105,14 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
     )
 
 
-def automation(catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
+def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
     """Evaluates the policies of late partitions."""
     targets = [dg.AssetKey(["silver", source]) for source in catalog.sources]
     return dg.AutomationConditionSensorDefinition(
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=settings.sensor_seconds,
     )
 
 
