@@ -112,7 +112,8 @@ def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSe
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=settings.sensor_seconds,
+        # Not more often: bronze announces the days of a large file one after another, and each look makes a run of those so far.
+        minimum_interval_seconds=max(15, settings.sensor_seconds),
     )
 
 
