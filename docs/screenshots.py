@@ -18,7 +18,7 @@ from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
 PAGES = {
-    "asset-graph.png": ("/locations/lakehouse/asset-groups/sales/lineage", "1400,700"),
+    "asset-graph.png": ("/locations/lakehouse/asset-groups/sales/lineage", "2200,800"),
     "silver-partitions.png": ("/assets/silver/sales?view=partitions&partition=2024-11-05", "1400,900"),
     "silver-checks.png": ("/assets/silver/sales?view=checks&checkDetail=equals_bronze", "1400,900"),
     "backfill.png": ("/runs/b/{backfill}", "1400,900"),
