@@ -113,6 +113,8 @@ def _wave(plan: Plan, table: str, waves: Sequence[Wave]) -> None:
             outcomes[name] = outcomes.get(name, 0) + count
     there = sum(wave.rows for wave in waves)
     what = ", ".join(f"{count:,} {_WORDS.get(name, name)}" for name, count in outcomes.items()) or f"{counted(there)} there now"
+    if outcomes and (plan.metric is not None or plan.write_mode == "overwrite"):
+        what = f"at most {what}; a number that comes out equal stays"
     if waves[0].layer.value == "bronze":
         what = f"{counted(sum(file.rows for file in plan.new_files))} to come, {what}"
     out.print(table, style="bold", soft_wrap=True)
