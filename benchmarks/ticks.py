@@ -48,7 +48,6 @@ from lakehouse.tables.series import Series
 FIRST = date(2021, 1, 1)
 LONG_AGO = datetime(2025, 1, 1, tzinfo=timezone.utc)
 SALES_A_DAY = 20
-RUNS = 2000
 AUTOMATION = "late_partitions"
 #: What starts runs for data; others tell people, or look after tables.
 STARTING_RUNS = ("landing_", "reconcile_", "stewards_", "restate_", "close_", AUTOMATION)
@@ -283,7 +282,7 @@ class Built:
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
-            for number in range(RUNS):
+            for number in range(2000):
                 tags = {"lakehouse/lands": f"sales:{self.days[number % len(self.days)]}:{number}", "dagster/partition": "x"}
                 selection = frozenset({dg.AssetKey(["bronze", "sales"])})
                 instance.add_run(
