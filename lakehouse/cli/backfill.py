@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lakehouse.cli import asking
 from lakehouse.cli.console import confirmed, deployment, errors, out
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make a range of days anew, planned, in waves, and safe to stop.", no_args_is_help=True)
 
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, how it begins, or 'newest'.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("plan")
@@ -45,7 +45,7 @@ def plan_(
         typer.Option(exists=True, dir_okay=False, help="What the sender says: file, rows, sha256, bytes (.csv, .json)."),
     ] = None,
     wave_size: Annotated[int, typer.Option(min=1, help="Partitions of a run.")] = 100,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Print and store what would be done: files, partitions through the layers, numbers that would be restated, the cost."""
     if end_date < start_date:
@@ -69,7 +69,7 @@ def plan_(
         order=order,
         write_mode=write_mode,
         wave_size=wave_size,
-        dataset_version=_number(target_version),
+        dataset_version=asking.dataset_version(target_version) if target_version else None,
         promised=promises(manifest.name, manifest.read_bytes()) if manifest else (),
     )
     with errors.status("reading files") as status, store.reusing_tables():
@@ -95,7 +95,7 @@ def run(
     plan: PlanId,
     in_process: Annotated[bool, typer.Option("--in-process", help="Here, although a webserver is running.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Do what is planned, or what is left of it. With a webserver running its UI shows the backfill."""
     from lakehouse.cli.backfill_report import print_verdict  # noqa: PLC0415
@@ -130,7 +130,7 @@ def run(
 @app.command("status")
 def status(
     plan: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="One plan; default: all.")] = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """How far backfills have come, from their events."""
     from lakehouse.cli.backfill_report import print_plans, print_status  # noqa: PLC0415
@@ -218,14 +218,3 @@ def _stands(settings: Settings, plan: Plan, told: list[Any]) -> str:
 def _as_json(plan: Plan, stands: str, told: list[Any]) -> dict[str, Any]:
     events = [{"event": one.event, "kind": one.kind, "at": one.recorded_at, "said": one.said} for one in told]
     return {"plan": json.loads(plan.model_dump_json()), "status": stands, "events": events}
-
-
-def _number(version: str | None) -> int | None:
-    """:raises typer.BadParameter: where it is no dataset version."""
-    if version is None:
-        return None
-    digits = version.removeprefix("v")
-    if not digits.isdigit() or int(digits) < 1:
-        msg = f"--target-version is v1, v2, ...: not {version!r}"
-        raise typer.BadParameter(msg)
-    return int(digits)

@@ -140,9 +140,8 @@ def _done(summary: Mapping[str, Any], plan: Plan) -> None:
         _say(f"gold/{name}: {found['numbers']:,} numbers published ({reasons})")
         restated += [f"{name} {period}" for period in found["restated"]]
     if restated and plan.consumers:
-        more = f" and {len(restated) - _SHOWN:,} more" if len(restated) > _SHOWN else ""
-        told = f"Tell {', '.join(plan.consumers)}: restated are {', '.join(restated[:_SHOWN])}{more}, because: {plan.reason}"
-        out.print(told, soft_wrap=True)
+        told = f"restated are {listed(restated, _SHOWN)}, because: {plan.reason}"
+        out.print(f"Tell {', '.join(plan.consumers)}: {told}", soft_wrap=True)
 
 
 def _say(text: str) -> None:

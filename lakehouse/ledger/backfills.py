@@ -36,7 +36,6 @@ _EVENTS = pa.schema(
         ("plan_id", pa.string()),
         ("event", pa.string()),
         ("kind", pa.string()),
-        ("run_id", pa.string()),
         ("said", pa.string()),
         ("recorded_at", pa.timestamp("us", "UTC")),
     ]
@@ -68,7 +67,6 @@ class Event:
     event: str
     kind: str
     recorded_at: datetime
-    run_id: str = ""
     said: Mapping[str, Any] = field(default_factory=dict)
 
 

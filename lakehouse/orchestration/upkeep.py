@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.orchestration.attempts import RUNNING
 from lakehouse.tables import maintenance
 
 if TYPE_CHECKING:
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from lakehouse.tables.maintenance import Upkeep
 
 NAME = "maintenance"
-_ON_ITS_WAY = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
@@ -39,7 +33,7 @@ def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
         description="Compacts tables, and deletes files and log entries that nobody needs any more.",
     )
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=_ON_ITS_WAY)):
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=RUNNING)):
             return dg.SkipReason("a run of maintenance is on its way")
         return dg.RunRequest()
 

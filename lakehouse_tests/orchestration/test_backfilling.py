@@ -22,7 +22,7 @@ from lakehouse.tables import backfill_outcomes, backfill_plans
 from lakehouse.tables.backfill_plans import PlanProblemError, Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -36,12 +36,6 @@ CATALOG = load_catalog(None)
 HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id\n"
 FIRST, SECOND, THIRD = (date(2024, 11, day) for day in (5, 6, 7))
 NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as one:
-        yield one
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -17,9 +17,6 @@ from lakehouse.orchestration import schedules
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SALES = load_catalog(None).sources["sales"]
 FRESH = dg.AssetCheckKey(dg.AssetKey(["arrivals", "sales"]), "arrivals_are_fresh")
@@ -35,12 +32,6 @@ def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(LakeSpark, "spark_session", property(refuse))
     (tmp_path / "landing").mkdir()
     return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
-
-
-@pytest.fixture(name="instance")
-def _instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def asking(**said: Any) -> SourceContract:

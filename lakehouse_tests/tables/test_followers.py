@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
-import pytest
 from deltalake import DeltaTable
 
 from lakehouse.ledger import audit as audit_log
@@ -22,18 +21,12 @@ from lakehouse_tests.tables.looked_after import (
     correct_in_silver,
     files_of,
     follow,
-    lifted,
     pending,
     upkeep,
 )
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
-
-
-@pytest.fixture(name="lifted")
-def _lifted(settings: Settings) -> Settings:
-    return lifted(settings)
 
 
 def _ingested(name: str, day: date) -> Ingestion:

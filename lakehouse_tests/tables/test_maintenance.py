@@ -21,18 +21,12 @@ from lakehouse_tests.tables.looked_after import (
     files_of,
     follow,
     grow_old,
-    lifted,
     pending,
     upkeep,
 )
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
-
-
-@pytest.fixture(name="lifted")
-def _lifted(settings: Settings) -> Settings:
-    return lifted(settings)
 
 
 def test_compaction_changes_no_row_and_is_no_change_to_anybody(lifted: Settings) -> None:

@@ -20,7 +20,6 @@ from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import (
     TOTAL,
     grow_old,
-    lifted,
     upkeep,
 )
 from lakehouse_tests.tables.published import Desk, lawful, metric, without_spark
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakehouse.settings import Settings
-
-
-@pytest.fixture(name="lifted")
-def _lifted(settings: Settings) -> Settings:
-    return lifted(settings)
 
 
 @pytest.fixture(autouse=True)

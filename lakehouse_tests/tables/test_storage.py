@@ -17,17 +17,11 @@ from lakehouse.ledger import store
 from lakehouse.tables import maintenance
 from lakehouse.tables.storage import Storage
 from lakehouse_tests.tables.looked_after import (
-    lifted,
     upkeep,
 )
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
-
-
-@pytest.fixture(name="lifted")
-def _lifted(settings: Settings) -> Settings:
-    return lifted(settings)
 
 
 class ThroughDeltaRs(Storage):
