@@ -6,12 +6,16 @@ folder). What a *dataset* needs belongs into its contract, not here.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+_HOW_TARGETS = 'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"]'
 
 
 class Settings(BaseSettings):
@@ -30,9 +34,23 @@ class Settings(BaseSettings):
     settle_seconds: float = Field(5, description="How long a landing file must have been left alone.")
 
     close_cron: str = Field("20 0,12 * * *", description="When numbers that are due become preliminary and final (UTC).")
+    freshness_cron: str = Field("10 * * * *", description="When sources are looked at for silence and overdue reviews (UTC).")
+    maintenance_cron: str = Field("40 2 * * *", description="When tables are compacted and what nobody needs is deleted (UTC).")
+    retention_hours: int = Field(
+        168, ge=1, description="How long files stay that left a table: longer than any read or write of it takes."
+    )
+
+    alert_targets: Annotated[list[str], NoDecode] = Field(
+        ["log"], description='Who is told of alerts and notices, as JSON: ["log", "file:/path/alerts.jsonl", "https://..."].'
+    )
+    alert_seconds: int = Field(60, ge=1, description="How often the conditions of alerts are looked at.")
+
+    webserver: str = Field("http://127.0.0.1:3000", description="Dagster's webserver; backfills go through it where it runs.")
 
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")
-    spark_remote: str | None = Field(None, description="Spark Connect address such as sc://host:15002.")
+    spark_remote: str | None = Field(
+        None, description="Spark Connect address such as sc://host:15002; auto: the one started here."
+    )
     spark_memory: str = Field("2g", description="Heap of the driver JVM in local mode.")
     spark_profile: Literal["small", "large"] = Field(
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
@@ -51,6 +69,18 @@ class Settings(BaseSettings):
         if value is None or "://" in value:
             return value.rstrip("/") if value else value
         return str(Path(value).expanduser().absolute())
+
+    @field_validator("alert_targets", mode="before")
+    @classmethod
+    def _known_targets(cls, value: object) -> list[str]:
+        """``log``, ``file:`` with an absolute path, or an address of http or https."""
+        try:
+            told = json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            told = None
+        if not isinstance(told, list):
+            raise ValueError(f"{value!r} is no list; {_HOW_TARGETS}")  # noqa: TRY004 (pydantic reports values)
+        return [_target(str(one)) for one in told]
 
     @field_validator("now")
     @classmethod
@@ -71,3 +101,23 @@ class Settings(BaseSettings):
     def landing_of(self, dataset: str) -> str:
         """The folder or URI below which the files of ``dataset`` arrive."""
         return self.landing or f"{self.root}/landing/{dataset}"
+
+
+def _target(address: str) -> str:
+    """One target in its one form: a file's path becomes absolute, as the root does.
+
+    :raises ValueError: for what is none; the text says what to write.
+    """
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError as problem:
+        raise ValueError(f"{address!r} is no address ({problem}); {_HOW_TARGETS}") from None
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        path = unquote(parts.path) if address.startswith("file://") else address.removeprefix("file:")
+        if path and not path.endswith("/"):
+            return f"file:{Path(path).expanduser().absolute()}"
+    web = parts.scheme in {"http", "https"} and parts.hostname and address.isascii() and not set(address) & set(" \t\r\n")
+    if address == "log" or web:
+        return address
+    raise ValueError(f"unknown target {address!r}; {_HOW_TARGETS}")

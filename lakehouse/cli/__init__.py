@@ -8,13 +8,17 @@ import typer
 
 from lakehouse.cli import (
     account,
+    alerts,
     audit,
+    backfill,
     contract,
     demo,
     gold,
     held,
     impact,
     lateness,
+    maintain,
+    notices,
     promote,
     quarantine,
     rebuild,
@@ -23,6 +27,7 @@ from lakehouse.cli import (
     reproduce,
     serve,
     simulate,
+    spark,
     token,
     trace,
     view,
@@ -34,6 +39,7 @@ app = typer.Typer(
     help="A lakehouse that keeps history honest.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.add_typer(contract.app, name="contract")
+app.add_typer(spark.app, name="spark")
 app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
@@ -41,7 +47,10 @@ app.command("account")(account.account)
 app.command("trace")(trace.trace)
 app.command("audit")(audit.audit)
 app.command("impact")(impact.impact)
+app.command("alerts")(alerts.alerts)
+app.command("notices")(notices.notices)
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(backfill.app, name="backfill")
 gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
 gold.app.command("drop")(held.drop)
@@ -53,6 +62,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("promote")(promote.promote)
 app.command("rollback")(promote.rollback)
 app.command("moves")(promote.moves)
+app.command("maintain")(maintain.maintain)
 app.command("view")(view.view)
 app.command("serve")(serve.serve)
 app.add_typer(token.app, name="token")

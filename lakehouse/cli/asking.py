@@ -127,3 +127,14 @@ def revision_number(text: str) -> int:
         msg = f"a revision is written as r3 or 3, not {text!r}"
         raise typer.BadParameter(msg)
     return int(plain)
+
+
+def dataset_version(text: str) -> int:
+    """The number of a dataset version as people write it: v2, or 2.
+
+    :raises typer.BadParameter: for anything else.
+    """
+    if not text.removeprefix("v").isdecimal() or not int(text.removeprefix("v")):
+        msg = f"{text!r} is no dataset version; name one as in v2"
+        raise typer.BadParameter(msg)
+    return int(text.removeprefix("v"))

@@ -61,10 +61,16 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
     from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.domain.manifest import ManifestProblem  # noqa: PLC0415
+    from lakehouse.ledger.backfills import UnknownPlanError  # noqa: PLC0415
     from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
-    from lakehouse.orchestration.replay import RunFailedError  # noqa: PLC0415
+    from lakehouse.orchestration.at_work import AtWorkError  # noqa: PLC0415
+    from lakehouse.orchestration.backfilling import CancelledError  # noqa: PLC0415
+    from lakehouse.orchestration.in_process import RunFailedError  # noqa: PLC0415
+    from lakehouse.orchestration.webserver import WebserverError  # noqa: PLC0415
     from lakehouse.tables.admission import RuleError  # noqa: PLC0415
+    from lakehouse.tables.backfill_plans import PlanProblemError  # noqa: PLC0415
     from lakehouse.tables.delta import SchemaChangeError  # noqa: PLC0415
     from lakehouse.tables.holds import HoldError  # noqa: PLC0415
     from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
@@ -72,4 +78,5 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
     asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError, MovedError)
-    return (*asked, RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)
+    backfill = (ManifestProblem, UnknownPlanError, PlanProblemError, AtWorkError, CancelledError, WebserverError)
+    return (*asked, *backfill, RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)

@@ -37,7 +37,8 @@ def demo(
 ) -> None:
     """Make a small stream of late, corrected, moved and withdrawn sales, take it through the layers, show what changed."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415
+    from lakehouse.orchestration.in_process import local_instance  # noqa: PLC0415
+    from lakehouse.orchestration.replay import Replay  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
     settings = Settings()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from lakehouse.cli import asking
 from lakehouse.cli.console import deployment, errors, out
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def promote(
     from lakehouse.tables import moving, promotion, served  # noqa: PLC0415
 
     settings, catalog, contract = _found(metric)
-    number, limits, who = _number(version), _thresholds(threshold or []), by or getpass.getuser()
+    number, limits, who = asking.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
 
     def written(comparison: Comparison | None) -> None:
         if comparison is not None and html is not None:
@@ -92,7 +93,7 @@ def rollback(
     from lakehouse.tables import moving, promotion, served  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog, contract = _found(metric)
-    number = None if to is None else _number(to)
+    number = None if to is None else asking.dataset_version(to)
     run = _run(by or getpass.getuser(), "lakehouse rollback")
     try:
         done = promotion.rollback(settings, catalog, contract, number, run, reason)
@@ -134,13 +135,6 @@ def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
         errors.print(f"No contract has 'metric: {metric}'; known are {known}.", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2)
     return settings, catalog, found[0]
-
-
-def _number(text: str) -> int:
-    if not text.removeprefix("v").isdecimal():
-        msg = f"{text!r} is no dataset version; name one as in v2"
-        raise typer.BadParameter(msg)
-    return int(text.removeprefix("v"))
 
 
 def _thresholds(texts: Sequence[str]) -> list[Threshold]:

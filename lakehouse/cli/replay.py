@@ -30,7 +30,8 @@ def replay(
     """Take every arrival day in order as if it were today. It can be stopped and run again."""
     settings, catalog = catalog_with(source, landing)
     confirmed(catalog.sources[source], yes=yes)
-    from lakehouse.orchestration.replay import Replay, local_instance, total_causes  # noqa: PLC0415 (loads in seconds)
+    from lakehouse.orchestration.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.replay import Replay, total_causes  # noqa: PLC0415
 
     with local_instance() as instance:
         run = Replay(settings, catalog, source, instance)

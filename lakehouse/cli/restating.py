@@ -30,7 +30,8 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     """Bring silver up to date on the days that wait, then gold, and print what was written."""
-    from lakehouse.orchestration.replay import Replay, local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.replay import Replay  # noqa: PLC0415
 
     with errors.status("bringing silver and gold up to date"), local_instance() as instance:
         after = Replay(settings, catalog, source, instance, long_lived=False).catch_up()

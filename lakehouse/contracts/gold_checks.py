@@ -23,7 +23,7 @@ Share = Annotated[Decimal, Field(ge=0, le=1, decimal_places=38)]
 
 
 class Rule(Strict):
-    """What all rules share."""
+    """What all rules share. Of a source's rules nothing is held by a failure: the severity is how it is shown."""
 
     severity: Severity = Field("error", description="What a failure does: 'error' holds the number, 'warn' is reported only.")
 
@@ -85,6 +85,10 @@ def _in_full(value: object) -> object:
     return value if isinstance(value, dict | NullShare) else {"at_most": value}
 
 
+#: By measure, or by field of a source.
+NullShares = dict[Name, Annotated[NullShare, BeforeValidator(_in_full)]]
+
+
 class Drift(Rule, LooksBack):
     """How far a measure may lie from what was published: as a sample of grain rows, or as one number of the period.
 
@@ -137,7 +141,7 @@ class GoldChecks(Strict):
     """The rules of one metric."""
 
     row_count: RowCount | None = None
-    nulls: dict[Name, Annotated[NullShare, BeforeValidator(_in_full)]] = Field(default_factory=dict)
+    nulls: NullShares = Field(default_factory=dict)
     drift: list[Drift] = Field(default_factory=list)
     change: list[Change] = Field(default_factory=list)
 

@@ -6,6 +6,7 @@ from datetime import date  # noqa: TC003 (pydantic reads it)
 
 from pydantic import Field, model_validator
 
+from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.gold_checks import GoldChecks, problems
 from lakehouse.contracts.publication import Publication
@@ -50,6 +51,7 @@ class MetricContract(Documented):
     window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
     publication: Publication = Field(default_factory=Publication)
     checks: GoldChecks = Field(default_factory=GoldChecks)
+    alerts: MetricAlerts = Field(default_factory=MetricAlerts)
     dataset_version: int = Field(1, ge=1, description="Raised with the logic; versions above 1 are filled beside until promoted.")
     deprecated_on: date | None = Field(None, description="From when on nobody should read this dataset version.")
     consumers: list[str] = Field(default_factory=list, description="Who reads the numbers: dashboards, exports, later models.")
@@ -71,7 +73,8 @@ class MetricContract(Documented):
         if twice:
             msg = f"measures: named twice, or the table's own: {', '.join(twice)}"
             raise ValueError(msg)
-        unfit = problems(self.checks, {measure.name: measure.type for measure in self.measures}, self.grain)
+        types = {measure.name: measure.type for measure in self.measures}
+        unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain)
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]

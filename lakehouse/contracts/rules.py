@@ -9,10 +9,16 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
+from lakehouse.contracts.gold_checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
 
 #: What gives another answer tomorrow.
 _BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
 Beyond = Literal["restate", "quarantine", "drop"]
+#: The checks that every source has, beside one per row rule: those whose severity its contract may set.
+CHECKS = (
+    *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
+    *("unique_key", "required_fields", "equals_bronze", "reviews_in_time"),
+)
 
 
 class RowRule(Strict):
@@ -37,9 +43,16 @@ class RowRule(Strict):
 
 
 class Quality(Strict):
-    """Rules on the content of rows."""
+    """Rules on the content of rows, one by one and together, and how the checks of the source are shown where they fail."""
 
     row_rules: list[RowRule] = Field(default_factory=list)
+    row_count: RowCount | None = Field(None, description="How many rows an arrival day may bring.")
+    nulls: NullShares = Field(
+        default_factory=dict, description="By field: the tolerated share without a value, per arrival day and per event day."
+    )
+    severity: dict[str, Severity] = Field(
+        default_factory=dict, description="By check: 'error' or 'warn', where it is to be another one than usual."
+    )
 
     @model_validator(mode="after")
     def _told_apart(self) -> Quality:
@@ -47,6 +60,19 @@ class Quality(Strict):
         if len(names) < len(self.row_rules):
             msg = "row_rules: two rules have the same name; give each its own"
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _known_checks(self) -> Quality:
+        known = [*CHECKS, *(f"rule_{name}" for name in self.named_rules)]
+        own = {"row_count": "row_count", "nulls": "nulls", "arrivals_are_fresh": "freshness"}
+        for name in self.severity:
+            if name in own:
+                msg = f"severity: that of {name} is said under '{own[name]}:' itself"
+                raise ValueError(msg)
+            if name not in known:
+                msg = f"severity: no check is called {name!r}; there are {', '.join(known)}"
+                raise ValueError(msg)
         return self
 
     @property

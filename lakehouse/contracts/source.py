@@ -1,8 +1,8 @@
 """The contract of a source: what its files look like, which clocks and keys it has, how its silver table is kept.
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
-``source``, ``clocks``, ``changes``, ``order``, ``lateness`` and ``synthetic_key`` are ours. What is decided about rows is in
-``rules``.
+``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill`` and
+``alerts`` are ours. What is decided about rows is in ``rules``, what happens by the clock in ``schedules``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
+from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
+from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.rules import Lateness, Materialization, Quality, SyntheticKey
+from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 
 #: Columns that every bronze and silver table has beside the contract's own.
 SYSTEM_COLUMNS = (
@@ -63,7 +66,10 @@ class Model(Strict):
 class Source(Strict):
     """Where files arrive and how to read them."""
 
-    landing: str = "arrival_date={arrival_date}*"
+    landing: DayPattern = "arrival_date={arrival_date}*"
+    complete_when: CompleteWhen | None = Field(
+        None, description="What tells that an arrival day is complete; default: each file is taken once it is left alone."
+    )
     format: Literal["csv", "json", "parquet"] = "csv"
     delimiter: str = Field(",", min_length=1, max_length=1)
     quote: str = Field('"', min_length=1, max_length=1)
@@ -71,21 +77,13 @@ class Source(Strict):
     start_date: date = Field(date(2020, 1, 1), description="The first arrival day.")
     system: str | None = Field(None, description="The name of the source system; default: the dataset's name.")
 
-    @field_validator("landing")
-    @classmethod
-    def _has_day(cls, value: str) -> str:
-        if value.count("{arrival_date}") != 1:
-            msg = "must name the arrival day once, as in sales/{arrival_date}/*.csv.gz"
-            raise ValueError(msg)
-        if value.startswith("/") or ".." in value.split("/"):
-            msg = "is a pattern below the landing folder: no leading slash, no '..'"
-            raise ValueError(msg)
-        return value
-
     @model_validator(mode="after")
     def _separable(self) -> Source:
         if self.delimiter == self.quote or {self.delimiter, self.quote} & set("\r\n\0"):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
+            raise ValueError(msg)
+        if self.complete_when and self.complete_when.takes_files_of(self.landing):
+            msg = "complete_when: its pattern matches the day's files themselves; name the file that tells of them"
             raise ValueError(msg)
         return self
 
@@ -157,6 +155,9 @@ class SourceContract(Documented):
     changes: Changes = Field(default_factory=Changes)
     order: Order = Field(default_factory=Order)
     lateness: Lateness = Field(default_factory=Lateness)
+    freshness: Freshness | None = None
+    rolling_backfill: RollingBackfill | None = None
+    alerts: SourceAlerts = Field(default_factory=SourceAlerts)
 
     @field_validator("primary_key", mode="before")
     @classmethod
@@ -193,6 +194,11 @@ class SourceContract(Documented):
                 f"model.fields: the table fills {', '.join(shadowed)} from another column; name this one under 'clocks:', "
                 "leave the field out, or give it another name and say 'column:'"
             )
+            raise ValueError(msg)
+        unknown = sorted(self.quality.nulls.keys() - {field.name for field in self.typed_fields})
+        if unknown:
+            known = ", ".join(field.name for field in self.typed_fields)
+            msg = f"quality.nulls: no field is called {', '.join(unknown)}; there are {known}"
             raise ValueError(msg)
         system = next((field for field in self.model.fields if field.name == "source_system"), None)
         if system and system.type != "string":

@@ -26,6 +26,12 @@ def span(first: date, last: date) -> Iterator[date]:
         yield first + timedelta(days=offset)
 
 
+def rolling(today: date, days: int, delay: int) -> list[date]:
+    """The ``days`` days that end ``delay`` days before ``today``, in order."""
+    last = today - timedelta(days=delay)
+    return list(span(last - timedelta(days=days - 1), last))
+
+
 def to_json(days: Collection[date]) -> str:
     """Days as sorted ISO text, for a tag or commit metadata."""
     return json.dumps([day.isoformat() for day in sorted(days)])

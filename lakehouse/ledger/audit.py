@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import decisions, key_log, progress, store
+from lakehouse.ledger import decisions, key_log, operations, progress, store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -55,6 +55,8 @@ SCHEMA = pa.schema(
 )
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
 _VALUES = ("original_value", "new_value")
+#: A row by name.
+_SAME = ["source", "audit_id", "audit_ts"]
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -81,7 +83,7 @@ class Cause:
         if key in self.redacted:
             return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
         decision = self.decided.get(key)
-        if decision is None and self.why.get("operation") == "bug_replay":
+        if decision is None and self.why.get("operation") == operations.BUG_REPLAY:
             return Ruling("replay", by, reason)
         if decision is None and not self.ingestions:
             # Under the policies that overwrite, a word about one row brings in the other keys of its day.
@@ -182,6 +184,27 @@ def read(
     return rows.sort_by([(name, "ascending") for name in order])
 
 
+def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
+    """The rows of some versions of silver whose ``notification_sent`` is false: their keys, version and impacted numbers."""
+    columns = [*_SAME, "silver_version", "impacted_kpis"]
+    where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
+    found = store.read(path(settings), columns, where, settings.storage_options) if versions else None
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    return schema.empty_table() if found is None else found.cast(schema)
+
+
+def notified(settings: Settings, rows: pa.Table) -> int:
+    """Say of some rows of :func:`untold` that everybody concerned was told, in one commit; doing it again writes nothing.
+
+    Nothing else of the rows is written: somebody may mask them at this moment.
+
+    :returns: how many rows say so.
+    """
+    told = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
+    store.upsert(path(settings), told, _SAME, options=settings.storage_options, partition_by="source")
+    return len(rows)
+
+
 def parsed(row: dict[str, Any]) -> dict[str, Any]:
     """A row of :func:`read` with its JSON columns as the objects that they describe."""
     return {name: json.loads(value) if name in _AS_JSON and value is not None else value for name, value in row.items()}
@@ -227,9 +250,8 @@ def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -
     rows = read(settings, source, key=key).to_pylist()
     changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
     if changed:
-        table = pa.Table.from_pylist(changed, schema=SCHEMA)
-        same = ["source", "audit_id", "audit_ts"]
-        store.upsert(path(settings), table, same, options=settings.storage_options, partition_by="source")
+        table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # not what others write: see notified
+        store.upsert(path(settings), table, _SAME, options=settings.storage_options, partition_by="source")
     return len(changed)
 
 

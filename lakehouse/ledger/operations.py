@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 PREFIX = "operation:"
+BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
 _SCHEMA = pa.schema(
     [
         ("source", pa.string()),

@@ -82,7 +82,7 @@ def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:
     done = _applied(settings, source) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for one, days in touched.items():
-        for day in days - done.get(one, set()):
+        for day in days.difference(*done.get(one, ())):
             waiting[day].add(one)
     return dict(waiting)
 
@@ -93,7 +93,7 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
     done = _applied(settings, source)
     waiting: dict[date, list[Ingestion]] = defaultdict(list)
     for ingestion_id, entry in known.items():
-        for day in set(entry.touched_days) - done.get(ingestion_id, set()):
+        for day in set(entry.touched_days).difference(*done.get(ingestion_id, ())):
             waiting[day].append(entry)
     return dict(waiting)
 
@@ -103,16 +103,17 @@ def has_any(settings: Settings, source: str) -> bool:
     return bool(_applied(settings, source))
 
 
-def _applied(settings: Settings, source: str) -> dict[str, set[date]]:
-    """Per id the event days of silver that contain what it says."""
+def _applied(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
+    """Per id the event days of silver that contain what it says, application by application."""
     applied = store.read(
         settings.table("ops", "applications"),
         ["days", "ingestion_ids"],
         {"source": [source]},
         settings.storage_options,
     )
-    done: dict[str, set[date]] = defaultdict(set)
+    done: dict[str, list[frozenset[date]]] = defaultdict(list)
     for row in [] if applied is None else applied.to_pylist():
+        days = frozenset(row["days"])  # one for all: a run about many files is about many days
         for one in row["ingestion_ids"]:
-            done[one].update(row["days"])
+            done[one].append(days)
     return dict(done)

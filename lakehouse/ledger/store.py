@@ -30,6 +30,7 @@ _PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.checkpointPolicy": "classic",
     "delta.enableDeletionVectors": "false",
+    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
     "delta.dataSkippingNumIndexedCols": "-1",  # of every column: what is due is found by them, however many measures come before
 }
 _COMPACT_ABOVE_FILES = 64

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.orchestration import check_assets, closing, metric_assets, sensors, source_assets
+from lakehouse.orchestration import (
+    alerting,
+    bronze_sensors,
+    check_assets,
+    closing,
+    metric_assets,
+    notifying,
+    schedules,
+    sensors,
+    source_assets,
+    upkeep,
+)
 from lakehouse.orchestration.resources import LakeSpark, readers
 from lakehouse.tables.series import Series
 
@@ -21,39 +32,45 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     all_checks: list[dg.AssetChecksDefinition] = []
     all_sensors: list[dg.SensorDefinition] = []
-    schedules: list[dg.ScheduleDefinition] = []
+    all_schedules: list[dg.ScheduleDefinition] = []
     with warnings.catch_warnings():
         # Backfill policies (beta) and partitioned checks (preview) are pinned with Dagster's version.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         for contract in catalog.sources.values():
-            bronze = source_assets.bronze_asset(settings, contract)
-            silver = source_assets.silver_asset(settings, contract, catalog.metrics_of(contract.dataset))
+            bronze = source_assets.bronze_asset(settings, catalog, contract)
+            silver = source_assets.silver_asset(settings, catalog, contract)
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
             all_checks += check_assets.source_checks(settings, contract, bronze, silver)
-            all_sensors += [sensors.landing_sensor(settings, contract), sensors.reconciling_sensor(settings, contract)]
+            all_sensors += [
+                bronze_sensors.landing_sensor(settings, contract),
+                bronze_sensors.reconciling_sensor(settings, contract),
+            ]
             all_sensors.append(sensors.steward_sensor(settings, contract))
+            all_schedules += schedules.of_source(settings, contract)
         for metric in catalog.metrics.values():
             gold = metric_assets.gold_asset(settings, catalog, metric)
             assets.append(gold)
             all_checks.append(check_assets.metric_checks(settings, catalog, metric, gold))
             all_sensors.append(sensors.restatement_sensor(settings, catalog, metric))
-            schedules.append(closing.daily_close(settings, catalog, metric))
+            all_schedules.append(closing.daily_close(settings, catalog, metric))
             for rollup in Series(metric).rollups:
                 longer = metric_assets.rollup_asset(settings, catalog, metric, rollup)
                 assets.append(longer)
                 all_checks.append(check_assets.rollup_checks(settings, catalog, metric, rollup, longer))
                 all_sensors.append(sensors.rollup_sensor(settings, catalog, metric, rollup))
-                schedules.append(closing.period_close(settings, rollup))
+                all_schedules.append(closing.period_close(settings, rollup))
         if catalog.sources:
-            all_sensors.append(sensors.automation(catalog))
+            all_sensors += [sensors.automation(settings, catalog), notifying.notices_sensor(settings, catalog)]
+        all_sensors.append(alerting.alerts_sensor(settings, catalog))
+        all_schedules.append(upkeep.schedule(settings, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
         return dg.Definitions(
             assets=assets,
             asset_checks=all_checks,
             sensors=all_sensors,
-            schedules=schedules,
+            schedules=all_schedules,
             # In process: a step in a process of its own would live on when its run is killed.
             executor=dg.in_process_executor,
             resources={"spark": LakeSpark(long_lived=settings.spark_long_lived), **readers(settings, tables)},

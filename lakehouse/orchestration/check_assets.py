@@ -8,12 +8,14 @@ import dagster as dg
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.orchestration.source_assets import keys as source_keys
 from lakehouse.settings import Settings
-from lakehouse.tables import checks, gold_checks, served
+from lakehouse.tables import arrival_checks, checks, gold_checks, reconciliation, served
 from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.series import Series
 
-Judge = Callable[[Collection[date], LakeSpark], list[Outcome]]
+#: What some days say to the wanted checks; it may judge others as well.
+Judge = Callable[[Collection[date], Collection[str], LakeSpark], list[Outcome]]
 
 _NEWEST_WITHOUT_PARTITION = 31
 
@@ -21,15 +23,19 @@ _NEWEST_WITHOUT_PARTITION = 31
 def source_checks(
     settings: Settings, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
 ) -> list[dg.AssetChecksDefinition]:
-    """The checks of a source's bronze and silver."""
+    """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
 
-    def judge_bronze(days: Collection[date], _: LakeSpark) -> list[Outcome]:
+    def judge_bronze(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
         return checks.check_bronze(settings, contract, days)
 
-    def judge_silver(days: Collection[date], _: LakeSpark) -> list[Outcome]:
+    def judge_silver(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
         return checks.check_silver(settings, contract, days)
 
-    return [_checks_of(bronze, checks.bronze_checks(contract), judge_bronze), _checks_of(silver, checks.SILVER, judge_silver)]
+    return [
+        _checks_of(bronze, checks.bronze_checks(contract), judge_bronze),
+        _checks_of(silver, checks.silver_checks(contract), judge_silver),
+        _checks_of_source(settings, contract),
+    ]
 
 
 def metric_checks(
@@ -37,10 +43,14 @@ def metric_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
 
-    def judge(days: Collection[date], spark: LakeSpark) -> list[Outcome]:
-        return checks.check_gold(settings, served.daily(settings, catalog, metric), spark.session, days)
+    def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+        one = served.daily(settings, catalog, metric)
+        found = checks.check_published(settings, one, days)
+        if not reconciliation.GOLD.keys() >= set(names):  # only these are told without computing the number anew
+            found += checks.check_gold(settings, one, spark.session, days)
+        return found
 
-    return _checks_of(gold, gold_checks.names(metric.checks), judge)
+    return _checks_of(gold, checks.gold_checks(Series(metric)), judge)
 
 
 def rollup_checks(
@@ -48,12 +58,14 @@ def rollup_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a longer period's numbers."""
 
-    def judge(starts: Collection[date], spark: LakeSpark) -> list[Outcome]:
+    def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         daily = served.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         return checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
-    return _checks_of(gold, gold_checks.names(rollup.checks), judge)
+    names = gold_checks.names(rollup.checks)
+    del names["totals_equal_silver"]  # it is made from published days
+    return _checks_of(gold, names, judge)
 
 
 def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
@@ -66,14 +78,15 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
     def check(context: dg.AssetCheckExecutionContext, spark: LakeSpark) -> Iterator[dg.AssetCheckResult]:
         op_context = context.op_execution_context
-        if op_context.has_partition_key or op_context.has_partition_key_range:
+        one_day = op_context.has_partition_key
+        if one_day or op_context.has_partition_key_range:
             days = [date.fromisoformat(partition) for partition in op_context.partition_keys]
         else:
             known = sorted(context.instance.get_materialized_partitions(key))
             days = [date.fromisoformat(partition) for partition in known[-_NEWEST_WITHOUT_PARTITION:]]
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        outcomes = [outcome for outcome in judge(days, spark) if outcome.check in wanted]
-        if len(days) > 1:
+        outcomes = [outcome for outcome in judge(days, wanted, spark) if outcome.check in wanted] if days else []
+        if not one_day:  # what is yielded below is then about no partition
             events.checked(context, key, outcomes)
         for name in sorted(wanted):
             own = [outcome for outcome in outcomes if outcome.check == name]
@@ -89,5 +102,30 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
                 description=what or None,
                 severity=events.severity(warns=warns),
             )
+
+    return check
+
+
+def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetChecksDefinition:
+    """The checks that are about now and about no partition; no JVM."""
+    key = source_keys(contract.dataset)[1]
+    specs = [
+        dg.AssetCheckSpec(name, asset=key, description=description)
+        for name, description in arrival_checks.names(contract).items()
+    ]
+
+    @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        wanted = {check_key.name for check_key in context.selected_asset_check_keys}
+        for outcome in checks.check_source(settings, contract):
+            if outcome.check in wanted:
+                yield dg.AssetCheckResult(
+                    passed=outcome.passed,
+                    asset_key=key,
+                    check_name=outcome.check,
+                    metadata=dict(outcome.numbers),
+                    description=outcome.explanation,
+                    severity=events.severity(warns=outcome.warns),
+                )
 
     return check

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse.ledger import store
 from lakehouse.orchestration.metric_assets import gold_key
 from lakehouse.orchestration.partitions import tags_for
 from lakehouse.tables import publish, rollups, served
@@ -52,7 +53,8 @@ def _close(settings: Settings, name: str, due: Callable[[], list[date]]) -> dg.S
         description=f"Publishes what is due of gold/{name} in its next state: live, preliminary, final.",
     )
     def close() -> dg.RunRequest | dg.SkipReason:
-        starts = due()
+        with store.reusing_tables():
+            starts = due()
         if not starts:
             return dg.SkipReason(f"no number of {name} changes its state by now")
         return dg.RunRequest(asset_selection=[key], tags=tags_for(starts))

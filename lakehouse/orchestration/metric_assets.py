@@ -6,11 +6,11 @@ import dagster as dg
 
 from lakehouse.contracts import Catalog, MetricContract
 from lakehouse.domain.publishing import Reason, Step
-from lakehouse.orchestration import events
+from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import publish, rollups, served, terms
+from lakehouse.tables import checks, publish, rollups, served, terms
 from lakehouse.tables.audited import Published, Run
 from lakehouse.tables.series import Series
 
@@ -50,6 +50,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         metadata={"dagster/uri": Series(metric).path(settings)},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
         one = served.daily(settings, catalog, metric)
         follows = publish.pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
@@ -57,7 +58,8 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
         terms.remember(settings, one.metric, contract)
         done = publish.restate(settings, one, spark.session, days, _run(context), follows)
-        yield from events.report(context, key, {day: _told(done, day) for day in days}, done.outcomes)
+        outcomes = [*done.outcomes, *checks.check_published(settings, one, days)]
+        yield from events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
 
     return gold_of_metric
 
@@ -69,7 +71,8 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
 
     @dg.asset(
         key=key,
-        deps=[dg.AssetDep(gold_key(metric.name), partition_mapping=dg.TimeWindowPartitionMapping())],
+        # The first week or year begins before the first day.
+        deps=[dg.AssetDep(gold_key(metric.name), partition_mapping=_covered_days())],
         partitions_def=periods(contract, rollup),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
@@ -80,6 +83,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         metadata={"dagster/uri": rollup.path(settings)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        plan_tags.hold_to_pins(context.run.tags, catalog)
         daily = served.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         wanted = {one.period(start) for start in days_of_run(context)}
@@ -93,10 +97,16 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     return rollup_of_metric
 
 
+def _covered_days() -> dg.TimeWindowPartitionMapping:
+    return dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+
+
 def _run(context: dg.AssetExecutionContext) -> Run:
-    said = Reason.BACKFILL if _BACKFILL_TAG in context.run.tags else None
-    by = context.run.tags.get("user") or context.run.tags.get("dagster/user")
-    return Run(context.run.run_id, context.job_name, said, by)
+    tags = context.run.tags
+    planned = tags.get(plan_tags.PLAN_TAG)
+    said = Reason.BACKFILL if planned or _BACKFILL_TAG in tags else None
+    why = f"{Reason.BACKFILL.value}: {tags.get(plan_tags.REASON_TAG)} ({planned})" if planned else None
+    return Run(context.run.run_id, context.job_name, said, tags.get("user") or tags.get("dagster/user"), why, planned)
 
 
 def _told(done: Published, start: object) -> dict[str, object]:

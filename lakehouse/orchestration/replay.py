@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, time, timezone
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,26 +12,17 @@ import dagster as dg
 
 from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
-from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import landing, publish, rollups, served
+from lakehouse.tables import arriving, landing, publish, rollups, served
 from lakehouse.tables.ingest import news
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
-
-
-#: The events are in Dagster's storage; a terminal has the progress bar.
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-
-
-class RunFailedError(Exception):
-    """A run of a replay failed; its text names the asset, the days and the reason."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +73,7 @@ class Replay:
         self._catalog = catalog
         self._contract: SourceContract = catalog.sources[source]
         self._metrics = catalog.metrics_of(source)
-        self._instance = instance
-        self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
+        self._layers = InProcess(settings, catalog, instance)
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
         """The arrival days with files, in order, and complaints about files whose day is not a partition."""
@@ -117,7 +104,7 @@ class Replay:
         """Take one arrival day through the layers."""
         start = perf_counter()
         if self._has_news(day):
-            self.run(dg.AssetKey(["bronze", self._source]), [day])
+            self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
         after = self.catch_up()
         return replace(
             self._told(day),
@@ -131,12 +118,13 @@ class Replay:
         """What an arrival day brought, as the ledger says."""
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
+        held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
         return DayResult(
             arrival_date=day,
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=[entry.message or entry.source_file for entry in ingestions.still_held(entries)],
+            held=held + arriving.left_of_day(self._settings, self._contract, day),
             touched=[],
         )
 
@@ -149,7 +137,7 @@ class Replay:
         """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
         touched = sorted(progress.pending(self._settings, self._source))
         if touched:
-            self.run(dg.AssetKey(["silver", self._source]), touched)
+            self._layers.run(dg.AssetKey(["silver", self._source]), touched)
         restated: dict[str, list[date]] = {}
         causes: dict[str, dict[str, int]] = {}
         for metric in self._metrics:
@@ -159,7 +147,7 @@ class Replay:
             days = sorted({*pending.days, *publish.due(self._settings, one)})
             if days:
                 tag = {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"}
-                restated[metric.name] = self.run(gold_key(metric.name), days, tag)
+                restated[metric.name] = self._layers.run(gold_key(metric.name), days, tag)
             for rollup in one.rollups:
                 self._follow_days(one, rollup)
         return CaughtUp(touched, restated, causes)
@@ -172,7 +160,7 @@ class Replay:
                 for metric in self._metrics:
                     one = served.daily(self._settings, self._catalog, metric)
                     if due := publish.due(self._settings, one):
-                        self.run(gold_key(metric.name), due)
+                        self._layers.run(gold_key(metric.name), due)
                     for rollup in one.rollups:
                         self._follow_days(one, rollup)
 
@@ -182,34 +170,7 @@ class Replay:
         starts = {period.start for period in (*pending.periods, *rollups.due(self._settings, rollup))}
         if starts:
             tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
-            self.run(gold_key(rollup.name), sorted(starts), tag)
-
-    def run(self, key: dg.AssetKey, days: list[date], tags: Mapping[str, str] | None = None) -> list[date]:
-        """Materialize days of one asset in this process.
-
-        :returns: the days whose content it wrote, where the asset says so.
-        """
-        # The asset evaluates its checks itself: a step of theirs would be skipped for want of an output.
-        job = self._job.get_subset(asset_selection={key}, asset_check_selection=set())
-        result = job.execute_in_process(
-            instance=self._instance,
-            tags={**tags_for(days), **(tags or {})},
-            run_config=_QUIET,
-            raise_on_error=False,
-        )
-        if not result.success:
-            failure = next(event for event in result.all_events if event.is_step_failure)
-            error = failure.step_failure_data.error
-            cause = error.cause if error and error.cause else error
-            reason = (cause.message if cause else "unknown").strip().splitlines()[0]
-            about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {days[0]} to {days[-1]}"
-            msg = f"{key.to_user_string()} failed for {about}: {reason}"
-            raise RunFailedError(msg)
-        return [
-            date.fromisoformat(event.partition or "")
-            for event in result.all_events
-            if event.is_step_materialization and event.asset_key == key and _says_restated(event)
-        ]
+            self._layers.run(gold_key(rollup.name), sorted(starts), tag)
 
     def _has_news(self, day: date) -> bool:
         files, _ = landing.landing_files(self._settings, self._contract)
@@ -222,15 +183,6 @@ def _end_of(day: date) -> datetime:
     return datetime.combine(day, time(23, 59, 59), timezone.utc)
 
 
-def local_instance(home: Path | None = None) -> dg.DagsterInstance:
-    """The instance that the UI shows: DAGSTER_HOME, else ``dagster_home`` here, else one that ends with the process."""
-    logging.getLogger("dagster").setLevel(logging.ERROR)
-    home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
-    if "DAGSTER_HOME" not in os.environ and home is not None:
-        os.environ["DAGSTER_HOME"] = str(home)
-    return dg.DagsterInstance.get() if "DAGSTER_HOME" in os.environ else dg.DagsterInstance.ephemeral()
-
-
 def total_causes(results: Collection[DayResult]) -> Counter[str]:
     """All changed keys of some arrival days, by what happened to them."""
     totals: Counter[str] = Counter()
@@ -238,8 +190,3 @@ def total_causes(results: Collection[DayResult]) -> Counter[str]:
         for what in result.causes.values():
             totals.update(what)
     return totals
-
-
-def _says_restated(event: dg.DagsterEvent) -> bool:
-    restated = event.materialization.metadata.get("restated")
-    return restated is not None and bool(restated.value)

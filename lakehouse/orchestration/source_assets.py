@@ -1,15 +1,17 @@
 """The assets of a source: bronze by arrival day, arrivals (which event days were touched), silver by event day."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
-from lakehouse.contracts import MetricContract, SourceContract
+from lakehouse.contracts import Catalog, SourceContract
+from lakehouse.domain.days import listed
 from lakehouse.ledger import progress
-from lakehouse.orchestration import events
+from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
@@ -17,11 +19,20 @@ from lakehouse.tables import bronze, checks, silver
 from lakehouse.tables.apply import SilverUpdate, update
 from lakehouse.tables.ingest import DayReport, Ingest
 
+_SHOWN = 5
 #: Silver follows exactly the event days that arrivals touched, however old, also when one arrives during a run.
 FOLLOW_ARRIVALS = (
     dg.AutomationCondition.any_deps_updated().since(dg.AutomationCondition.newly_requested())
     & ~dg.AutomationCondition.in_progress()
 ).with_label("an arrival touched the day")
+
+
+class SettledFiles(dg.Config):
+    """What a sensor says of the files that its run is about; somebody who starts a run need not."""
+
+    files: dict[str, str] | None = Field(
+        None, description="The landing files that may be taken, each with its state; by default all of the day that are ready."
+    )
 
 
 def keys(source: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
@@ -41,7 +52,7 @@ def arrivals_spec(contract: SourceContract) -> dg.AssetSpec:
     )
 
 
-def bronze_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefinition:
+def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
     """Bronze by arrival day."""
     source = contract.dataset
     key, arrivals_key, _ = keys(source)
@@ -57,26 +68,29 @@ def bronze_asset(settings: Settings, contract: SourceContract) -> dg.AssetsDefin
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
         metadata={"dagster/uri": bronze.path(settings, source)},
     )
-    def bronze_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+    def bronze_of_source(
+        context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
         ingest = Ingest(settings, contract, spark.session, context.run.run_id)
-        reports = {day: ingest.day(day) for day in days}
+        reports = {day: ingest.day(day, config.files) for day in days}
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
-        # Also what an earlier, killed run brought in and did not announce.
-        events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
+            for left in report.waiting:
+                context.log.warning("left for now: %s", left)
+        if not plan_tags.belongs(context.run.tags):  # a planned backfill brings silver up to date itself
+            # Also what an earlier, killed run brought in and did not announce.
+            events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
         yield from events.report(context, key, metadata, checks.check_bronze(settings, contract, days))
 
     return bronze_of_source
 
 
-def silver_asset(settings: Settings, contract: SourceContract, metrics: Collection[MetricContract] = ()) -> dg.AssetsDefinition:
-    """Silver by event day.
-
-    :param metrics: those that read it.
-    """
+def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
+    """Silver by event day."""
     source = contract.dataset
     _, arrivals_key, key = keys(source)
 
@@ -94,8 +108,9 @@ def silver_asset(settings: Settings, contract: SourceContract, metrics: Collecti
         metadata={"dagster/uri": silver.path(settings, source)},
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
-        result = update(settings, contract, spark.session, days, context.run.run_id, metrics)
+        result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
         outcomes = checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
@@ -108,6 +123,7 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
         "files_ingested": len(report.ingested),
         "files_known_already": len(report.redelivered),
         "files_held": len(report.held),
+        **({"left_for_now": listed(report.waiting, _SHOWN, " files")} if report.waiting else {}),
         "dagster/row_count": sum(entry.rows for entry in report.ingested),
         "malformed_rows": sum(entry.malformed for entry in report.ingested),
         "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),

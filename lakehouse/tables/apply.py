@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from delta.exceptions import DeltaConcurrentModificationException
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
 
 from lakehouse.ledger import ingestions, key_log, operations, progress, store
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: A conflict with another writer is answered by computing everything again from a fresh read: writing the same
 #: DataFrame again would undo what the other one wrote.
 recomputed_on_conflict = retry(
-    retry=retry_if_exception_type(DeltaConcurrentModificationException),
+    retry=retry_if_exception_type(delta.CONFLICTS),
     stop=stop_after_attempt(5),
     wait=wait_random_exponential(multiplier=0.2, max=5),
     reraise=True,

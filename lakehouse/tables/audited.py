@@ -11,13 +11,12 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
-from lakehouse.tables import candidates, gold_checks, revisions, series, versions
+from lakehouse.tables import candidates, delta, gold_checks, revisions, series, versions
 from lakehouse.tables.revisions import Draft, Revision, Signature
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20
 #: A conflict with another writer is answered by making everything again from a fresh read.
 again_on_conflict = retry(
-    retry=retry_if_exception_type((CommitFailedError, DeltaConcurrentModificationException)),
+    retry=retry_if_exception_type((CommitFailedError, *delta.CONFLICTS)),
     stop=stop_after_attempt(_ATTEMPTS),
     wait=wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,
@@ -44,13 +43,22 @@ again_on_conflict = retry(
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is about. ``said`` is the reason that it gives for what it changes, where that is not in the data."""
+    """What a run is about. ``said`` is the reason that it gives for what it changes, where that is not in the data.
+
+    ``backfill`` is the plan that it belongs to.
+    """
 
     run_id: str
     job_name: str = "lakehouse"
     said: Reason | None = None
     by: str | None = None
     explanation: str | None = None
+    backfill: str | None = None
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the trigger of a publication tells of the plan that it belongs to."""
+        return {"backfill": self.backfill} if self.backfill else {}
 
 
 @dataclass(frozen=True)

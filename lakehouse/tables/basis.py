@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import commits, decisions, ingestions, inputs, operations, progress, redactions, store
 from lakehouse.tables import books, silver
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _FILES_SHOWN = 20
+_LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,15 @@ class Basis:
 
 @dataclass(frozen=True)
 class Trigger:
-    """What some commits of silver came from: files, decisions, redactions, operations."""
+    """What some commits of silver came from: files, decisions, redactions, operations.
+
+    ``remade`` are the silver days that an operation made again, with the reason that this gives to their numbers.
+    """
 
     files: list[str] = field(default_factory=list)
     ingestions: list[str] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
-    replayed: frozenset[date] = frozenset()
+    remade: Mapping[date, Reason] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As a publication tells it."""
@@ -69,7 +74,8 @@ def of_silver(settings: Settings, source: str) -> Basis:
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in progress.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
-        why = commits.why(commits.history(table, version - 1)[0])
+        told = (commits.why(commit) for commit in commits.history(table, max(-1, version - _LOOK_BACK)))
+        why = next((one for one in told if "days" in one), {})  # a compaction behind it tells of none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return Basis(frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version)
@@ -100,12 +106,13 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     by_hand = sorted(filter(progress.is_by_hand, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
-    replays = [entry for entry in operations.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    asked = [entry for entry in operations.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    asked.sort(key=lambda entry: entry.operation == operations.BUG_REPLAY)  # the graver reason holds
     return Trigger(
         sorted(known[one].source_file for one in files if one in known),
         sorted(files),
         by_hand,
-        frozenset().union(*(entry.touched_days for entry in replays)),
+        {day: Reason(entry.operation) for entry in asked for day in entry.touched_days},
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from datetime import date  # noqa: TC003 (a NamedTuple's annotation)
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,8 +50,30 @@ def feed_of(table: DeltaTable, first: int, last: int) -> pa.Table:
     if 0 <= first <= min(last, table.version()) and len(commits.history(table, first - 1)) <= table.version() - first:
         msg = f"the log of {table.table_uri} tells of version {first} no more"  # delta-rs would answer that nothing was changed
         raise ForgottenFeedError(msg)
+    return _feed(table, first, last)
+
+
+def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
+    """As much of the change feed from a version on as is there still, and the version with which that begins.
+
+    :param predicate: which rows, in SQL.
+    """
+    behind = table.version() + 1
+    feed = _feed(table, behind, behind, predicate)
+    low, middle = first, first
+    while low < behind:  # from a version on all is there, or not: then it is not from an earlier one either
+        try:
+            feed, behind = _feed(table, middle, table.version(), predicate), middle
+        except ForgottenFeedError:
+            low = middle + 1
+        middle = (low + behind) // 2
+    return feed, behind
+
+
+def _feed(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
+    asked: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate}
     try:
-        feed = pa.table(table.load_cdf(starting_version=first, ending_version=last, allow_out_of_range=True).read_all())
+        feed = pa.table(table.load_cdf(**asked, allow_out_of_range=True).read_all())
     except Exception as error:
         if _GONE.search(f"{error}") is None:
             raise

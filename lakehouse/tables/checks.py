@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.ledger import ingestions, key_log, redactions, store
-from lakehouse.tables import addition, audited, bronze, gold, publish, row_checks, silver
+from lakehouse.tables import (
+    addition,
+    arrival_checks,
+    audited,
+    bronze,
+    gold,
+    publish,
+    reconciliation,
+    row_checks,
+    silver,
+    source_rules,
+)
+from lakehouse.tables import gold_checks as of_new_numbers
 from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import date
 
     from deltalake import DeltaTable
@@ -40,7 +53,22 @@ SILVER = {
 
 def bronze_checks(contract: SourceContract) -> dict[str, str]:
     """The checks of a source's bronze, each with what it says."""
-    return BRONZE | row_checks.names(contract)
+    return BRONZE | row_checks.names(contract) | source_rules.bronze_names(contract)
+
+
+def silver_checks(contract: SourceContract) -> dict[str, str]:
+    """The same of its silver."""
+    return SILVER | reconciliation.SILVER | source_rules.silver_names(contract)
+
+
+def gold_checks(one: Series) -> dict[str, str]:
+    """The same of a metric's days."""
+    return of_new_numbers.names(one.checks) | reconciliation.GOLD
+
+
+def check_source(settings: Settings, contract: SourceContract) -> list[Outcome]:
+    """Every check on a source as a whole, as it is now."""
+    return _shown(contract, arrival_checks.check_source(settings, contract))
 
 
 def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
@@ -57,6 +85,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
     outcomes = [*schema, *row_checks.check_rows(settings, contract, in_bronze, days)]
+    outcomes += source_rules.check_arrival_days(settings, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         malformed = in_bronze[day] - sound[day]
@@ -67,7 +96,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
         outcomes.append(
             Outcome("no_file_held", day, not messages, {"files_held": held[day]}, "; ".join(filter(None, messages)) or None)
         )
-    return outcomes
+    return _shown(contract, outcomes)
 
 
 def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
@@ -97,7 +126,14 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
         advice = _unless(not twice, "a key lives twice: materialize again this day and the others on which the key has been")
         outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(keys), "keys_twice": twice}, advice))
         outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(keys), "missing": missing[day]}))
-    return outcomes
+    outcomes += source_rules.check_event_days(settings, contract, days)
+    return _shown(contract, [*outcomes, *reconciliation.silver_with_bronze(settings, contract, days)])
+
+
+def _shown(contract: SourceContract, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes with the severity that the contract gives their checks."""
+    said = contract.quality.severity
+    return [replace(one, warns=said[one.check] == "warn") if one.check in said else one for one in outcomes]
 
 
 def _lives(
@@ -112,10 +148,16 @@ def _lives(
 
 
 def check_gold(settings: Settings, one: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
-    """Every check on each event day: of what silver says now, and whether it is what readers of gold see."""
-    numbers = gold.numbers(session(), settings, one.metric, days)
+    """Every check of a new number on each event day that has rows: of what silver says now, against what readers see."""
     counted = publish.rows_in_silver(settings, one.metric, days)
+    there = [day for day in sorted(days) if counted.get(day)]
+    numbers = gold.numbers(session(), settings, one.metric, there) if there else {}
     return _against_published(settings, one, numbers, counted)
+
+
+def check_published(settings: Settings, one: Series, days: Collection[date]) -> list[Outcome]:
+    """What readers see of each event day against what silver holds now."""
+    return reconciliation.gold_with_silver(settings, one, days)
 
 
 def check_rollup(
@@ -153,19 +195,6 @@ def _schema_outcomes(table: DeltaTable | None, columns: Columns, days: Collectio
     passed = table is None or not wrong
     note = None if passed else f"not as the contract says: {', '.join(wrong)}"
     return [Outcome("contract_schema", day, passed, {"columns": len(wanted)}, note) for day in sorted(days)]
-
-
-def _by_day(rows: pa.Table | None, keys: Sequence[str], days: Collection[date]) -> dict[date, tuple[int, int]]:
-    """Rows, and distinct values of ``keys``, per day."""
-    if rows is None:
-        return dict.fromkeys(days, (0, 0))
-    total = Counter(rows["event_date"].to_pylist())
-    distinct = Counter(rows.group_by(["event_date", *keys]).aggregate([])["event_date"].to_pylist())
-    return {day: (total[day], distinct[day]) for day in days}
-
-
-def _number(value: Any) -> int | float | None:
-    return value if value is None or isinstance(value, int) else float(value)
 
 
 def _unless(passed: bool, explanation: str) -> str | None:  # noqa: FBT001

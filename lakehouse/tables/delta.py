@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from delta import exceptions
 
 from lakehouse.ledger.store import open_table
 from lakehouse.tables.schema import arrow_schema, ddl
@@ -31,9 +32,21 @@ _PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.checkpointPolicy": "classic",
     "delta.checkpointInterval": "100",
+    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
 }
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+#: What Spark raises where another writer was quicker. In Python these classes do not inherit from the first one.
+CONFLICTS = (
+    exceptions.DeltaConcurrentModificationException,
+    exceptions.ConcurrentWriteException,
+    exceptions.MetadataChangedException,
+    exceptions.ProtocolChangedException,
+    exceptions.ConcurrentAppendException,
+    exceptions.ConcurrentDeleteReadException,
+    exceptions.ConcurrentDeleteDeleteException,
+    exceptions.ConcurrentTransactionException,
+)
 
 
 def version(settings: Settings, path: str) -> int:

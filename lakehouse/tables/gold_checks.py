@@ -6,7 +6,6 @@ contract adds are in ``gold_rules``; checks of tables that readers see already a
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ import pyarrow as pa
 
 from lakehouse.tables import gold_rules
 from lakehouse.tables.gold_rules import Candidate, Finding
-from lakehouse.tables.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakehouse.contracts.gold_checks import GoldChecks
     from lakehouse.domain.drift import Result
+    from lakehouse.tables.outcome import Outcome
 
 __all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "names"]
 
@@ -102,15 +101,7 @@ def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...
 
 
 def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> Outcome:
-    """What the rules of one check found, as one: it is an error where any rule that failed is one."""
-    numbers = {name: value for finding in findings for name, value in finding.numbers.items()}
-    plotted = {name: value if isinstance(value, int) else gold_rules.as_float(value) for name, value in numbers.items()}
-    finite = {name: value for name, value in plotted.items() if math.isfinite(value)}  # Dagster's JSON knows no other
-    failed = [finding for finding in findings if finding.problem]
-    warns = all(finding.severity == "warn" for finding in failed or findings)
-    problems = "; ".join(finding.problem for finding in failed if finding.problem)
-    explanation = f"{problems}. {_way_out(candidate, warns=warns)}." if failed else None
-    return Outcome(check, candidate.period, not failed, finite, explanation, warns)
+    return gold_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
 
 
 def _way_out(candidate: Candidate, *, warns: bool) -> str:

@@ -2,7 +2,8 @@
 
 Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
 ``contracts.gold_checks``, the statistics in ``domain.drift``; what is checked whatever the contract says, and what becomes of
-a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it.
+a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it. Two of the rules
+also judge sources (``source_rules``).
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from datetime import timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.domain import drift
+from lakehouse.tables.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
     from lakehouse.contracts.gold_checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
@@ -103,7 +105,18 @@ class Finding:
     severity: Severity = "error"
 
 
-def row_count(candidate: Candidate, rule: RowCount) -> Iterator[Finding]:
+class Counted(Protocol):
+    """Rows of a period, and of the days before it: a :class:`Candidate`, or an arrival day of a source."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+
+    def trailing_counts(self, days: int) -> list[int]:
+        """How many there were on each of so many days before, as far as they are known."""
+
+
+def row_count(candidate: Counted, rule: RowCount) -> Iterator[Finding]:
     """The row count against its fixed bounds, and against the days before."""
     rows = candidate.row_count
     why = None
@@ -116,7 +129,7 @@ def row_count(candidate: Candidate, rule: RowCount) -> Iterator[Finding]:
         yield _against_median(candidate, rule.trailing, rule.trailing.severity or rule.severity)
 
 
-def _against_median(candidate: Candidate, rule: Trailing, severity: Severity) -> Finding:
+def _against_median(candidate: Counted, rule: Trailing, severity: Severity) -> Finding:
     counts = [Fraction(count) for count in candidate.trailing_counts(rule.days)]
     if len(counts) < rule.needs:
         return Finding({"trailing_days": len(counts)}, severity=severity)
@@ -134,9 +147,13 @@ def _against_median(candidate: Candidate, rule: Trailing, severity: Severity) ->
 def nulls(candidate: Candidate, measure: str, rule: NullShare) -> Finding:
     """The share of grain rows in which a measure is NULL. NaN is a value; a period without rows has no NULL."""
     column = with_content(candidate.rows)[measure]
-    rows, missing = len(column), column.null_count
-    why = f"{measure} is NULL in {missing} of {rows} grain rows; a share of {rule.at_most} is tolerated"
-    numbers: dict[str, Result] = {f"{measure}_nulls": missing, f"{measure}_null_share": Fraction(missing, max(rows, 1))}
+    return null_share(measure, column.null_count, len(column), rule, "grain rows")
+
+
+def null_share(name: str, missing: int, rows: int, rule: NullShare, what: str) -> Finding:
+    """The same from counts; ``what`` the rows are, is told to a person."""
+    why = f"{name} is NULL in {missing} of {rows} {what}; a share of {rule.at_most} is tolerated"
+    numbers: dict[str, Result] = {f"{name}_nulls": missing, f"{name}_null_share": Fraction(missing, max(rows, 1))}
     return Finding(numbers, why if missing > Fraction(rule.at_most) * rows else None, rule.severity)
 
 
@@ -216,6 +233,21 @@ def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
     )
     numbers: dict[str, Result] = {f"{name}_days": len(before), f"{name}_score_{rule.days}d": score}
     return Finding(numbers, why if _beyond(score, Fraction(bound)) else None, rule.severity)
+
+
+def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Callable[[bool], str]) -> Outcome:
+    """What the rules of one check found, as one: it is an error where any rule that failed is one.
+
+    :param way_out: what to do where it failed; asked with whether it is a warning only.
+    """
+    numbers = {name: value for finding in findings for name, value in finding.numbers.items()}
+    plotted = {name: value if isinstance(value, int) else as_float(value) for name, value in numbers.items()}
+    finite = {name: value for name, value in plotted.items() if math.isfinite(value)}  # Dagster's JSON knows no other
+    failed = [finding for finding in findings if finding.problem]
+    warns = all(finding.severity == "warn" for finding in failed or findings)
+    problems = "; ".join(finding.problem for finding in failed if finding.problem)
+    explanation = f"{problems}. {way_out(warns)}." if failed else None
+    return Outcome(check, period, not failed, finite, explanation, warns)
 
 
 def as_float(value: Result) -> float:

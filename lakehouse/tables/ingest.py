@@ -16,12 +16,12 @@ from lakehouse.domain.admission import Standing
 from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import ingestions, key_log, store
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import admission, books, bronze, claims, delta, landing
+from lakehouse.tables import admission, books, bronze, claims, delta, landing, readiness
 from lakehouse.tables.schema import bronze_columns
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
     from lakehouse.tables.landing import Fingerprint, LandingFile
+    from lakehouse.tables.readiness import Readiness
 
 
 @dataclass(frozen=True)
 class DayReport:
-    """What became of the files of one arrival day in this run."""
+    """What became of the files of one arrival day in this run; ``waiting`` tells of those that were left where they are."""
 
     ingested: list[Ingestion] = field(default_factory=list)
     redelivered: list[Ingestion] = field(default_factory=list)
     held: list[Ingestion] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
 
 
 def news(files: list[LandingFile], known: list[Ingestion]) -> list[LandingFile]:
@@ -61,20 +63,33 @@ class Ingest:
         self._run_id = run_id
         self._options = settings.storage_options
 
-    def day(self, day: date) -> DayReport:
-        """Take what landing has for the day and Bronze has not."""
+    def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
+        """Take what landing has for the day and Bronze has not, as far as it is ready.
+
+        :param only: the files that may be taken, each with its state in landing; by default all of the day.
+        """
         known = ingestions.all_of(self._settings, self._source)
         report = DayReport()
-        files, _ = landing.landing_files(self._settings, self._contract)
-        for file in news(files, known):
-            if file.arrival_date != day:
+        ready = self._ready(day, only, known, report)
+        prints, broken = {}, {}
+        if ready.promised:  # all are read before any is taken
+            prints = {file.name: landing.fingerprint(self._settings, self._contract, file) for file in ready.files}
+            broken = readiness.broken_promises(self._settings, self._contract, ready, prints)
+        for file in ready.files:
+            print_ = prints.get(file.name) or landing.fingerprint(self._settings, self._contract, file)
+            done = None if broken else ingestions.ingested(known).get(print_.ingestion_id)
+            if print_.bytes != file.size:
+                report.waiting.append(
+                    f"{file.name} is being written: it has {print_.bytes} bytes, and had {file.size} just before"
+                )
                 continue
-            print_ = landing.fingerprint(self._settings, self._contract, file)
-            done = ingestions.ingested(known).get(print_.ingestion_id)
+            if broken and file.name not in broken:
+                report.waiting.append(f"{file.name} waits, because another file of {day} is not as promised")
+                continue
             if done:
                 entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
                 report.redelivered.append(entry)
-            elif problem := print_.problem or self._misfit():
+            elif problem := broken.get(file.name) or print_.problem or self._misfit():
                 entry = self._entry(file, print_, "held", message=f"{file.name}: {problem}")
                 report.held.append(entry)
             else:
@@ -83,6 +98,16 @@ class Ingest:
             ingestions.record(self._settings, entry)
             known.append(entry)
         return report
+
+    def _ready(self, day: date, only: Mapping[str, str] | None, known: list[Ingestion], report: DayReport) -> Readiness:
+        """The day's files that may be taken; why others may not goes into the report."""
+        listing = landing.listing(self._settings, self._contract)
+        lying = [file for file in news(listing.files, known) if file.arrival_date == day]
+        files = [file for file in lying if only is None or only.get(file.name) == file.state]
+        report.waiting.extend(f"{file.name} is left until it has settled" for file in lying if file not in files)
+        ready = readiness.of_day(self._settings, self._contract, day, files, listing.tellers.get(day, []), known)
+        report.waiting.extend(ready.waiting)
+        return ready
 
     def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
         delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())

@@ -82,7 +82,7 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     if found is None:
         return Measured(contract.dataset, first, last, dispositions=dispositions)
     rows = found.filter(pc.is_null(found["malformed_reason"]))
-    seconds = _seconds(rows, ZoneInfo(contract.clocks.timezone))
+    seconds = _seconds(rows, contract)
     known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "seconds": seconds})
     clocked = known.filter(pc.is_valid(known["seconds"]))
     types = [_of_type(contract, kind, own) for kind, own in sorted(store.split(clocked, "type").items())]
@@ -97,7 +97,7 @@ def by_day(settings: Settings, contract: SourceContract, first: date, last: date
     if found is None:
         return {}
     rows = found.filter(pc.is_null(found["malformed_reason"]))
-    seconds = _seconds(rows, ZoneInfo(contract.clocks.timezone))
+    seconds = _seconds(rows, contract)
     known = pa.table({"day": rows["arrival_date"], "seconds": seconds})
     parts = store.split(known.filter(pc.is_valid(known["seconds"])), "day")
     return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
@@ -110,14 +110,21 @@ def _of_type(contract: SourceContract, kind: str, own: pa.Table) -> OfType:
     return OfType(kind, seconds.to_numpy(), on_time)
 
 
-def _seconds(rows: pa.Table, zone: ZoneInfo) -> Any:
-    """Lateness in begun seconds, as ``domain.admission.lateness`` has it; NULL without an event time."""
-    time = pa.timestamp("us", "UTC")
+def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """Lateness in microseconds, as ``domain.admission.lateness`` has it; NULL without an event time.
+
+    :param rows: of Bronze, with ``event_ts``, ``event_date``, ``arrival_ts``.
+    """
+    time, zone = pa.timestamp("us", "UTC"), ZoneInfo(contract.clocks.timezone)
     days = pc.unique(rows["event_date"])
     ends = pa.array([None if day is None else end_of(day, zone) for day in days.to_pylist()], time)
     event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
-    micros = pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
-    return pc.ceil(pc.divide(micros.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
+    return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
+
+
+def _seconds(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """Lateness in begun seconds; NULL without an event time."""
+    return pc.ceil(pc.divide(lags(rows, contract).cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
 def proposals(contract: SourceContract, measured: Measured) -> dict[str | None, Proposal]:

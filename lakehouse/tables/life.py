@@ -9,8 +9,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import commits, restatements, store
 from lakehouse.tables import changes, silver
@@ -44,16 +42,16 @@ def silver_life(
 ) -> tuple[list[SilverChange], int]:
     """What happened to a key's row in silver, commit by commit, and which published days were written with it.
 
-    :returns: the changes of content, and the oldest version that the table's log still tells of.
+    :returns: the changes of content, and the oldest version that the table's log and files still tell of.
     """
     table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commits.history(table, -1))
     said = [name for name, _ in content_columns(contract)]
-    feed = table.load_cdf(starting_version=oldest, predicate="record_key = '" + key.replace("'", "''") + "'")
+    feed, oldest = changes.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
-    for row in pa.table(feed.read_all()).to_pylist():
+    for row in feed.to_pylist():
         side = "after" if row["_change_type"] in changes.AFTER else "before"
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]

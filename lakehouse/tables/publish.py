@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain import publishing
 from lakehouse.domain.days import reach_ahead
-from lakehouse.domain.publishing import Reason, Step
+from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import audited, basis, changes, delta, gold, patch, series, served, silver
@@ -158,7 +158,8 @@ def lineage(
                 "arrivals_through": f"{arrivals[-1]}" if arrivals else None,
             }
         },
-        "trigger": trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or Reason.MANUAL).value},
+        "trigger": run.about
+        | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or Reason.MANUAL).value}),
         "keys": {
             f"{day}": {"changed": sum(what.values()), "sample": follows.keys.get(day, [])} for day, what in follows.causes.items()
         }
@@ -232,8 +233,9 @@ def _drafts(
         causes: Counter[str] = Counter()
         for other in covered[day]:
             causes.update(follows.causes.get(other, {}) if follows else {})
-        replayed = trigger is not None and not trigger.replayed.isdisjoint(covered[day])
-        reason = publishing.reason_for(step, standings.get(day), Reason.BUG_REPLAY if replayed else run.said, causes)
+        remade = {trigger.remade[other] for other in covered[day] if other in trigger.remade} if trigger else set()
+        said = next((reason for reason in GRAVEST if reason in remade), run.said)
+        reason = publishing.reason_for(step, standings.get(day), said, {} if remade else causes)
         lacking = made_from.without(covered[day])
         drafts.append(
             Draft(

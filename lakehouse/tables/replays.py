@@ -46,10 +46,13 @@ def plan(
     *,
     reason: str,
     runner_id: str,
+    operation: str = operations.BUG_REPLAY,
 ) -> Planned:
     """Record that the days from ``first`` through ``last`` are to be made again, and judge their rows anew.
 
     Days outside of the range are among the planned ones where a row that is judged otherwise reaches them.
+
+    :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
     """
     source = contract.dataset
     delta.align(session, settings, bronze.path(settings, source), bronze_columns(contract))
@@ -63,7 +66,7 @@ def plan(
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = Operation(
         source=source,
-        operation="bug_replay",
+        operation=operation,
         first_day=first,
         last_day=last,
         reason=reason,

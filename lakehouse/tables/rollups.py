@@ -158,7 +158,7 @@ def _publish_periods(
         )
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
-        "trigger": {"series": daily.name, "gold_version": table.version()},
+        "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
         "downstream": list(rollup.metric.consumers),
     }
     return audited.publish(settings, before, drafts, run, why)
@@ -181,10 +181,11 @@ def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[st
 
 def _reason(anew: pa.Table, standing: publishing.Standing | None, run: Run) -> Reason | None:
     """The gravest reason for which one of the days that are others now was published."""
-    if standing is None or run.said is not None or not len(anew):
+    if standing is None or run.said not in (None, Reason.BACKFILL) or not len(anew):
         return run.said
     there = {Reason(text) for text in pc.unique(anew["reason"]).to_pylist()}
-    return next((reason for reason in (*GRAVEST, Reason.INITIAL) if reason in there), Reason.LATE_DATA)
+    graver = next((reason for reason in GRAVEST if reason in there), run.said)
+    return graver or (Reason.INITIAL if Reason.INITIAL in there else Reason.LATE_DATA)
 
 
 def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.logger import PySparkLogger
+
+from lakehouse.tables import server
 from lakehouse.tables.jars import delta_jars, java
 
 if TYPE_CHECKING:
@@ -57,13 +61,23 @@ _LOCAL = {
 def spark_options(settings: Settings) -> dict[str, str]:
     """All options of the session, as dagster-pyspark's resource and Spark's own builder take them.
 
+    :raises SetupProblem: when Java or a JAR is missing, or a Connect server that settings name cannot be reached.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack of what is raised anyway
+    remote = server.remote_of(settings)
+    if remote is None:
+        return local_options(settings)
+    return {"spark.remote": remote, **_of_any_session(settings), **settings.spark_conf}
+
+
+def local_options(settings: Settings) -> dict[str, str]:
+    """All options of a Spark of one's own, whatever settings say of a Connect server.
+
     :raises SetupProblem: when Java or a JAR is missing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
-    session = _SESSION | (_SMALL if settings.spark_profile == "small" else {})
-    if settings.spark_remote:
-        return {"spark.remote": settings.spark_remote, **session, **settings.spark_conf}
-    options = {"spark.master": settings.spark_master, **_DELTA, **session, **_LOCAL}
+    options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_LOCAL}
     options["spark.driver.memory"] = settings.spark_memory
     java()
     jars = delta_jars(settings)
@@ -73,6 +87,10 @@ def spark_options(settings: Settings) -> dict[str, str]:
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
     return options | settings.spark_conf
+
+
+def _of_any_session(settings: Settings) -> dict[str, str]:
+    return _SESSION | (_SMALL if settings.spark_profile == "small" else {})
 
 
 @contextmanager

@@ -31,8 +31,8 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of all that a contract says but what it only tells people."""
-    said = contract.model_dump_json(exclude={"info", "description", "owner", "tags"})
+    """A hash of all that a contract says but what it only tells people, and when they are told."""
+    said = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts"})
     return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 

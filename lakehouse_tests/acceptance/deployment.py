@@ -11,20 +11,22 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: A day that is years away.
+_NEVER = "0 0 29 2 *"
 CHECKOUT = Path(__file__).parents[2]
 
 
 class Deployment:
     """``dagster dev`` as the README starts it; GraphQL is what the UI itself speaks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
         self.root = folder / "lake"
         self.home = folder / "dagster_home"
@@ -38,7 +40,14 @@ class Deployment:
             "LAKEHOUSE_ROOT": str(self.root),
             "LAKEHOUSE_SENSOR_SECONDS": "5",
             "LAKEHOUSE_SETTLE_SECONDS": "1",
+            # What starts at an hour of the day would start runs that no test expects.
+            "LAKEHOUSE_CLOSE_CRON": _NEVER,
+            "LAKEHOUSE_FRESHNESS_CRON": _NEVER,
+            "LAKEHOUSE_MAINTENANCE_CRON": _NEVER,
+            "LAKEHOUSE_WEBSERVER": f"http://127.0.0.1:{self.port}",
+            **environment,
         }
+        self._process: subprocess.Popen[bytes] | None = None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -54,15 +63,30 @@ class Deployment:
             process = subprocess.Popen(
                 command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
+            self._process = process
             try:
-                self.until(lambda: self.graphql("{version}")["version"], 120, "the webserver")
+                self.until(lambda: self.graphql("{version}")["version"], 180, "the webserver")
                 yield
             finally:
-                os.killpg(process.pid, signal.SIGINT)
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGINT)
+                    try:
+                        process.wait(30)
+                    except subprocess.TimeoutExpired:
+                        self.kill()
+
+    def kill(self) -> None:
+        """End webserver, daemon, code server and every run with SIGKILL, at once."""
+        assert self._process is not None
+        family = {self._process.pid}
+        children = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        pairs = [tuple(map(int, line.split())) for line in children.splitlines()]
+        while more := {child for child, parent in pairs if parent in family} - family:
+            family |= more
+        for process in family:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self._process.wait()
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()
@@ -74,7 +98,8 @@ class Deployment:
         return said["data"]
 
     def runs(self) -> list[dict[str, Any]]:
-        query = "{runsOrError(limit: 500) {... on Runs {results {runId status assetSelection {path} tags {key value}}}}}"
+        query = """{runsOrError(limit: 1000) {... on Runs {results {
+            runId status startTime endTime assetSelection {path} tags {key value}}}}}"""
         return self.graphql(query)["runsOrError"]["results"]
 
     def materialized(self, *path: str) -> set[str]:

@@ -1,21 +1,19 @@
-"""A deployment that uses a Spark Connect server gives the same tables as one with a session of its own."""
+"""A deployment that uses a server started by ``lakehouse spark`` gives the same tables as one with a session of its own."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 
 from lakehouse.ledger import store
-from lakehouse.settings import Settings
-from lakehouse.tables.session import spark_options
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
@@ -26,29 +24,38 @@ pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 pytest.importorskip("grpc", reason="the extra 'connect' is not installed")
 
 
+class Machine:
+    """A user's state folder, and the commands that share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"sc://127.0.0.1:{self.port}"
+        self.said = folder / "state" / "lakehouse" / "spark.json"
+
+    def spark(self, command: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run ``lakehouse spark``."""
+        own = {"XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "500", **environment}
+        return lakehouse_command(self.folder, "spark", command, *options, **own)
+
+    def start(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.spark("start", "--port", str(self.port), **environment)
+
+    def pid(self) -> int:
+        return int(json.loads(self.said.read_text())["pid"])
+
+
 @contextmanager
-def connect_server(log: Path) -> Iterator[str]:
-    """A server of this machine's Spark; gives its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(submit), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    for name, value in spark_options(Settings()).items():
-        command += ["--conf", f"{name}={value}"]
-    command += ["--conf", f"spark.connect.grpc.binding.port={port}", "spark-internal"]
-    with log.open("w") as said, subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True) as server:
-        try:
-            for _ in range(120):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.5)
-            else:
-                pytest.fail(f"the server did not start:\n{log.read_text()[-2000:]}")
-            yield f"sc://127.0.0.1:{port}"
-        finally:
-            os.killpg(server.pid, 9)
+def machine(folder: Path) -> Iterator[Machine]:
+    """Whatever happens, no server is left behind."""
+    folder.mkdir()
+    one = Machine(folder)
+    try:
+        yield one
+    finally:
+        one.spark("stop")
 
 
 def rows(home: Path, layer: str, *without: str) -> list[Any]:
@@ -56,17 +63,51 @@ def rows(home: Path, layer: str, *without: str) -> list[Any]:
     return sorted(repr(sorted((name, row[name]) for name in row if name not in without)) for row in found.to_pylist())
 
 
-def test_the_tables_are_the_same(tmp_path: Path) -> None:
-    homes = {name: tmp_path / name for name in ("own session", "connect")}
+def test_the_tables_are_the_same_and_the_server_starts_once(tmp_path: Path) -> None:
+    homes = {name: tmp_path / name for name in ("own session", "named", "auto")}
     for home in homes.values():
         landing = home / "lake" / "landing" / "sales"
         landing.mkdir(parents=True)
         (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
         (landing / "arrival_date=2024-11-06.csv").write_text(LATE)
-    with connect_server(tmp_path / "server.log") as address:
-        done = lakehouse_command(homes["connect"], "replay", "sales", LAKEHOUSE_SPARK_REMOTE=address)
-        assert done.returncode == 0, done.stderr
+    with machine(tmp_path / "machine") as one:
+        export = f"export LAKEHOUSE_SPARK_REMOTE={one.address}\n"
+        started = one.start()
+        assert (started.stdout, started.returncode) == (export, 0), started.stderr
+        pid = one.pid()
+        again = one.start()
+        assert (again.stdout, one.pid()) == (export, pid)
+        assert "It runs already" in again.stderr
+        assert f"{one.address} answers: Spark 4." in one.spark("status").stdout
+        for name, remote in [("named", one.address), ("auto", "auto")]:
+            state = {"XDG_STATE_HOME": str(one.folder / "state"), "PATH": os.environ["PATH"]}
+            if name == "auto":
+                state["JAVA_HOME"] = state["PATH"] = "/nonexistent"  # so no session of its own could start
+            done = lakehouse_command(homes[name], "replay", "sales", LAKEHOUSE_SPARK_REMOTE=remote, **state)
+            assert done.returncode == 0, done.stderr
+            assert "stacktrace" not in done.stderr
+        assert f"{one.address} has ended." in one.spark("stop").stdout
+        assert one.spark("status").returncode == 1
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", one.port)) != 0
     assert lakehouse_command(homes["own session"], "replay", "sales").returncode == 0
     for layer in ("bronze/sales", "silver/sales", "gold/revenue"):
         own = ("published_at", "superseded_at", "restated_on", "run_id", "publication_id") if layer.startswith("gold") else ()
-        assert rows(homes["connect"], layer, *own) == rows(homes["own session"], layer, *own)
+        assert rows(homes["named"], layer, *own) == rows(homes["auto"], layer, *own)
+        assert rows(homes["named"], layer, *own) == rows(homes["own session"], layer, *own)
+
+
+def test_what_a_crash_leaves_is_seen_through_and_a_start_that_fails_shows_the_log(tmp_path: Path) -> None:
+    with machine(tmp_path / "machine") as one:
+        failed = one.start(LAKEHOUSE_SPARK_MASTER="nonsense")
+        assert failed.returncode == 1
+        assert "has ended; its log" in failed.stderr
+        assert "Master must either be" in failed.stderr
+        assert not one.said.exists()
+
+        assert one.start().returncode == 0
+        crashed = one.pid()
+        os.killpg(crashed, signal.SIGKILL)
+        assert "is gone; its log is" in one.spark("status").stdout
+        assert one.start().returncode == 0
+        assert one.pid() != crashed

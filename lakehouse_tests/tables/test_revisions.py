@@ -17,7 +17,10 @@ from deltalake import DeltaTable
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications, store
-from lakehouse.tables import publish, revisions, series
+from lakehouse.tables import publish, revisions, rollups, series
+from lakehouse.tables.audited import Run
+from lakehouse.tables.series import Series
+from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, said_of, without_spark
 
 if TYPE_CHECKING:
@@ -271,3 +274,16 @@ def test_the_reason_that_a_run_gives(settings) -> None:
         desk.say(1, value)
         desk.publish(said=said)
     assert [row[0] for row in said_of(desk, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
+
+
+@pytest.mark.parametrize(("said", "reason"), [(None, "late_data"), (Reason.BACKFILL, "late_data"), (Reason.MANUAL, "manual")])
+def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: Reason, reason: str) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    desk.at(1)
+    for number, of_the_day in ((1, None), (2, Reason.LATE_DATA)):
+        desk.say(1, number)
+        desk.publish(said=of_the_day)
+        weeks = Series(desk.metric, Kind.WEEK)
+        pending = rollups.pending(settings, desk.series, weeks)
+        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.periods, Run("roll", said=said), pending)
+    assert [row["reason"] for row in sorted(rows(settings, weeks), key=lambda row: row["revision"])] == ["initial", reason]

@@ -1,0 +1,148 @@
+"""How plans of backfills, and what became of them, look in a terminal. What they say is in ``domain.backfills``."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from lakehouse.cli.console import counted, errors, out
+from lakehouse.domain.days import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.domain.backfills import Plan, Wave
+    from lakehouse.ledger.backfills import Event
+    from lakehouse.orchestration.costs import Cost
+    from lakehouse.tables.backfill_outcomes import Verdict
+
+_WORDS = {
+    "published": "new",
+    "restated": "restated",
+    "adjusted": "closed, to be adjusted",
+    "final": "final now",
+}
+_SHOWN = 20
+
+
+def print_plan(plan: Plan, cost: Cost) -> None:
+    """Everything that the plan would do, in its order."""
+    kind = "arrival days" if plan.metric is None else "event days"
+    out.print(
+        f"{plan.plan_id}: backfill of {plan.target}, {kind} {plan.first_day} to {plan.last_day}", style="bold", soft_wrap=True
+    )
+    _say(f"reason: {plan.reason} (asked by {plan.runner_id})")
+    _say(
+        f"{plan.write_mode}, {plan.order}, up to {plan.wave_size} partitions a run, up to {plan.max_parallel} tables side by side"
+    )
+    _say(f"pinned: code {plan.code_version}; contracts " + ", ".join(f"{name} {v}" for name, v in sorted(plan.contracts.items())))
+    if plan.metric is None:
+        _files(plan)
+    if not plan.waves:
+        out.print("Nothing would be made: everything is as it would be.", style="green")
+    for table, waves in groupby(plan.waves, lambda wave: wave.table):
+        _wave(plan, table, list(waves))
+    for note in plan.notes:
+        out.print(f"note: {note}", style="yellow", soft_wrap=True)
+    if plan.consumers:
+        out.print(f"Readers of these numbers: {', '.join(plan.consumers)}", soft_wrap=True)
+    if plan.waves:
+        _cost(cost)
+    out.print(f"Start it with: lakehouse backfill run {plan.plan_id}", style="bold", soft_wrap=True)
+
+
+def print_verdict(verdict: Verdict, summary: Mapping[str, Any], plan: Plan) -> None:
+    """The checklist, what was done, and what to tell those who read the numbers."""
+    out.print(
+        f"{plan.plan_id}: {'finished' if not verdict.problems else 'done, but not as it should be'}", style="bold", soft_wrap=True
+    )
+    looked_at = ", ".join(f"{count:,} partitions of {table}" for table, count in verdict.partitions.items()) or "numbers only"
+    _say(f"looked at {looked_at}: {len(verdict.problems)} problems, {len(verdict.warnings)} warnings")
+    for style, lines in (("red", verdict.problems), ("yellow", verdict.warnings)):
+        for line in lines[:_SHOWN]:
+            errors.print(f"  {line}", style=style, soft_wrap=True)
+        if len(lines) > _SHOWN:
+            errors.print(f"  and {len(lines) - _SHOWN:,} more ('lakehouse backfill status {plan.plan_id} --json' has all)")
+    _done(summary, plan)
+
+
+def print_status(plan: Plan, status: str, told: Sequence[Event]) -> None:
+    """How far one plan has come."""
+    out.print(f"{plan.plan_id}: {status}", style="bold", soft_wrap=True)
+    _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (asked by {plan.runner_id})")
+    for entry in told:
+        about = ""
+        if "partitions" in entry.said:
+            partitions = entry.said["partitions"]
+            about = f": {len(partitions)} partitions of {entry.said['table']}, {partitions[0]} to {partitions[-1]}"
+        elif entry.kind == "failed":
+            problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
+            about = f": {listed(problems, _SHOWN, ' problems')}"
+        _say(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}  {entry.kind}{about}")
+    final = next((entry for entry in told if entry.kind == "finished"), None)
+    if final:
+        _done(final.said["summary"], plan)
+
+
+def print_plans(plans: Sequence[tuple[Plan, str, int]]) -> None:
+    """All plans: their state, and the waves that are done."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("plan", "state", "waves done", "target", "from", "to", "reason"):
+        table.add_column(name, overflow="fold")
+    for plan, status, waves in plans:
+        table.add_row(plan.plan_id, status, f"{waves}", plan.target, f"{plan.first_day}", f"{plan.last_day}", plan.reason)
+    out.print(table)
+
+
+def _files(plan: Plan) -> None:
+    new = plan.new_files
+    rows, size = sum(file.rows for file in new), sum(file.bytes for file in new)
+    known = len(plan.files) - len(new)
+    _say(f"{len(new):,} new files with {counted(rows)} ({size / 1e6:,.1f} MB); {known:,} are in Bronze already")
+
+
+def _wave(plan: Plan, table: str, waves: Sequence[Wave]) -> None:
+    partitions = sorted(day for wave in waves for day in wave.partitions)
+    runs = f" in {len(waves)} waves" if len(waves) > 1 else ""
+    span = f"{partitions[0]}" if len(partitions) == 1 else f"{partitions[0]} to {partitions[-1]}"
+    outcomes: dict[str, int] = {}
+    for wave in waves:
+        for name, count in wave.outcomes.items():
+            outcomes[name] = outcomes.get(name, 0) + count
+    there = sum(wave.rows for wave in waves)
+    what = ", ".join(f"{count:,} {_WORDS.get(name, name)}" for name, count in outcomes.items()) or f"{counted(there)} there now"
+    if outcomes and (plan.metric is not None or plan.write_mode == "overwrite"):
+        what = f"at most {what}; a number that comes out equal stays"
+    if waves[0].layer.value == "bronze":
+        what = f"{counted(sum(file.rows for file in plan.new_files))} to come, {what}"
+    out.print(table, style="bold", soft_wrap=True)
+    _say(f"  {len(partitions):,} {'partition' if len(partitions) == 1 else 'partitions'} ({span}){runs}: {what}")
+
+
+def _cost(cost: Cost) -> None:
+    if cost.seconds is None:
+        out.print(f"How long it will take cannot be told: no run is known of {', '.join(cost.unknown)}.", soft_wrap=True)
+    else:
+        minutes, seconds = divmod(round(cost.seconds), 60)
+        out.print(f"Estimated: {minutes} min {seconds} s, from {cost.runs} earlier runs, without the start of Spark.")
+
+
+def _done(summary: Mapping[str, Any], plan: Plan) -> None:
+    if plan.metric is None:
+        _say(
+            f"{summary['files']:,} files with {counted(summary['rows'])} brought in, {summary['event_days']:,} event days touched"
+        )
+    restated: list[str] = []
+    for name, found in summary["published"].items():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in found["reasons"].items())
+        _say(f"gold/{name}: {found['numbers']:,} numbers published ({reasons})")
+        restated += [f"{name} {period}" for period in found["restated"]]
+    if restated and plan.consumers:
+        told = f"restated are {listed(restated, _SHOWN)}, because: {plan.reason}"
+        out.print(f"Tell {', '.join(plan.consumers)}: {told}", soft_wrap=True)
+
+
+def _say(text: str) -> None:
+    out.print(f"  {text}", soft_wrap=True)

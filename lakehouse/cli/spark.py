@@ -1,0 +1,65 @@
+"""``lakehouse spark``: a Spark that stays warm between commands and runs, as a Spark Connect server of this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakehouse.cli.console import errors, out
+
+app = typer.Typer(help="Keep a Spark warm: a Spark Connect server on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Keep a Spark warm: a Spark Connect server on this machine."""
+
+
+@app.command()
+def start(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on 127.0.0.1 alone.")] = 15002,
+    memory: Annotated[str | None, typer.Option(help="Its heap, as in 4g; default: LAKEHOUSE_SPARK_MEMORY.")] = None,
+    wait: Annotated[float, typer.Option(min=1, help="Seconds to wait until it answers.")] = 120,
+) -> None:
+    """Start it, wait until it answers, and print what makes commands and Dagster use it."""
+    from lakehouse.settings import Settings  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.tables import connect, server  # noqa: PLC0415
+    from lakehouse.tables.session import local_options  # noqa: PLC0415
+
+    connect.check_installed()
+    settings = Settings(spark_long_lived=True, spark_memory=memory) if memory else Settings(spark_long_lived=True)
+    found, new = server.start(server.state_folder(), local_options(settings), port, wait)
+    if not new:
+        errors.print(f"It runs already, since {found.started_at}; other options take effect behind 'lakehouse spark stop'.")
+    out.print(f"export LAKEHOUSE_SPARK_REMOTE={found.address}", soft_wrap=True)
+
+
+@app.command()
+def status() -> None:
+    """Say whether it answers; the exit code is 1 where it does not."""
+    from lakehouse.tables import connect, server  # noqa: PLC0415
+
+    found = server.known(server.state_folder())
+    if found is None:
+        out.print("No server was started here: 'lakehouse spark start' starts one.")
+        raise typer.Exit(1)
+    if not found.lives():
+        out.print(f"The server of {found.started_at} is gone; its log is {found.log}.", soft_wrap=True)
+        raise typer.Exit(1)
+    connect.check_installed()
+    about = f"process {found.pid}, since {found.started_at}, log {found.log}"
+    spark = connect.version(found.address)
+    if spark is None:
+        out.print(f"{found.address} does not answer ({about}); 'lakehouse spark stop' ends it.", soft_wrap=True)
+        raise typer.Exit(1)
+    out.print(f"{found.address} answers: Spark {spark} ({about}).", soft_wrap=True)
+
+
+@app.command()
+def stop() -> None:
+    """End it, and wait until it is gone."""
+    from lakehouse.tables import server  # noqa: PLC0415
+
+    ended = server.stop(server.state_folder())
+    out.print(f"{ended.address} has ended." if ended else "No server runs that was started here.")

@@ -1,0 +1,114 @@
+"""When the people behind a source or a metric are told that something is wrong, under the key ``alerts:``.
+
+Only the bounds belong here; what exactly is held against them is in ``domain.alerting``. Bounds are decimals: what lies
+exactly on its bound is within it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from lakehouse.contracts.base import Name, Strict
+from lakehouse.contracts.gold_checks import Share  # noqa: TC001 (pydantic reads it)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+_Value = Annotated[Decimal, Field(max_digits=76, decimal_places=38)]
+_Text = Annotated[str, BeforeValidator(str)]
+
+
+class LateShare(Strict):
+    """Too many rows come beyond the watermark, for so long."""
+
+    above: Share | None = Field(
+        None, description="The tolerated share of rows; default: lateness.alert_above. Neither: no alert."
+    )
+    lasting: timedelta = Field(
+        timedelta(hours=1),
+        ge=timedelta(0),
+        le=timedelta(days=7),
+        description="How long it must be so, and over how long the share is taken; PT0S judges each delivery by itself.",
+    )
+    needs_rows: int = Field(100, ge=1, description="Of fewer rows in that time nothing is judged.")
+
+
+class Lag(Strict):
+    """The 99th percentile of the lag (arrival minus event) lies above its usual value."""
+
+    factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the baseline is too much.")
+    days: int = Field(7, ge=1, le=90, description="How many days of arrivals before the newest one make the baseline.")
+    needs_rows: int = Field(100, ge=1, description="Of fewer rows, in the newest day or in the baseline, nothing is judged.")
+
+
+class SourceAlerts(Strict):
+    """What a source alerts on."""
+
+    late_share: LateShare | None = Field(LateShare(), description="null for none.")
+    lag: Lag | None = Field(Lag(), description="null for none.")
+
+
+class Restatements(Strict):
+    """More days were restated within a week than in the weeks before."""
+
+    sigma: Annotated[Decimal, Field(ge=0)] = Field(
+        Decimal(2), description="How many standard deviations above the mean are too many."
+    )
+    weeks: int = Field(4, ge=2, le=52, description="How many weeks before the newest one make mean and deviation.")
+    needs: int = Field(3, ge=1, description="Fewer restatements than this within a week are never too many.")
+
+
+class ValueBound(Strict):
+    """A measure that must not lie below or above a bound."""
+
+    measure: Name
+    below: _Value | None = Field(None, description="The value should not be smaller.")
+    above: _Value | None = Field(None, description="The value should not be greater.")
+    where: dict[Name, _Text] = Field(
+        default_factory=dict, description="Grain columns and the value to look at; default: all rows."
+    )
+
+    @model_validator(mode="after")
+    def _judges(self) -> ValueBound:
+        if self.below is None and self.above is None:
+            msg = "says nothing; give below, above or both"
+            raise ValueError(msg)
+        if self.below is not None and self.above is not None and self.below > self.above:
+            msg = f"below: {self.below} lies above above: {self.above}, so that every value would alert"
+            raise ValueError(msg)
+        return self
+
+
+class MetricAlerts(Strict):
+    """What a metric alerts on. Held numbers always alert."""
+
+    restatements: Restatements | None = Field(Restatements(), description="null for none.")
+    overdue_after: int = Field(1, ge=0, description="So many days behind its due day, a number that was not finalized alerts.")
+    values: list[ValueBound] = Field(default_factory=list, description="Bounds on the values of days.")
+    live_tolerance: Share = Field(
+        Decimal("0.1"), description="By which share of the bound a number that is not final must lie beyond it to alert."
+    )
+
+
+def misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str]) -> list[str]:
+    """What does not fit the metric, each as ``field: what to do``.
+
+    :param types: the Spark type of each measure.
+    """
+    return list(_misfits(alerts, types, grain))
+
+
+def _misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str]) -> Iterator[str]:
+    for bound in alerts.values:
+        if bound.measure not in types:
+            yield f"alerts.values: no measure is called {bound.measure!r}; there are {', '.join(types)}"
+        elif not types[bound.measure].startswith(("int", "bigint", "double", "decimal")):
+            yield f"alerts.values: {bound.measure!r} is a {types[bound.measure]}; only numbers have bounds"
+        unknown = [name for name in bound.where if name not in grain]
+        if unknown:
+            known = f"there are {', '.join(grain)}" if grain else "the metric has no grain"
+            yield f"alerts.values: where: {', '.join(unknown)} is no grain column; {known}"

@@ -1,0 +1,127 @@
+"""What a manifest promises of the files of an arrival day, and whether they are as promised.
+
+A manifest lies in the folder of the files that it names. In JSON it is a list of objects, or an object that has one under
+``files``; in CSV it has a header. ``file`` names the file, ``bytes``, ``rows`` and ``sha256`` say what it holds, each where it is
+known; other keys are the sender's own. Rows are records without a header, as Bronze counts them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from posixpath import dirname, join
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: What may be said of a file beside its name.
+MEASURES = ("bytes", "rows", "sha256")
+
+
+class ManifestProblem(Exception):  # noqa: N818 (it is reported to people by this name)
+    """A manifest that cannot be used. Its text names the manifest, the entry, the field and the way out."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a manifest says of one file; ``file`` is its name below the landing folder."""
+
+    manifest: str
+    file: str
+    measures: Mapping[str, int | str] = field(default_factory=dict)
+
+    def broken_by(self, found: Mapping[str, int | str]) -> list[str]:
+        """What a file is otherwise than promised, measure by measure, as sentences; none where all that was promised holds.
+
+        :param found: the file's own measures.
+        """
+        return [
+            f"{name} is {found[name]}, and {self.manifest} says {promised}; have the file or the manifest sent again"
+            for name, promised in self.measures.items()
+            if found[name] != promised
+        ]
+
+
+def promises(manifest: str, content: bytes) -> list[Promise]:
+    """The files that a manifest names.
+
+    :param manifest: its name below the landing folder; it ends in .json or .csv.
+    :raises ManifestProblem: where it cannot be read, or names a file twice.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ManifestProblem(f"{manifest}: not valid UTF-8 at byte {error.start + 1}; have it sent again") from None
+    entries = _from_json(manifest, text) if manifest.endswith(".json") else _from_csv(manifest, text)
+    found: dict[str, Promise] = {}
+    for where, entry in entries:
+        one = _promise(manifest, where, entry)
+        if one.file in found:
+            raise ManifestProblem(f"{manifest}: {where}: file: {one.file} is named twice; have it sent again")
+        found[one.file] = one
+    return list(found.values())
+
+
+def _from_json(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ManifestProblem(f"{manifest}: not JSON ({error}); have it sent again") from None
+    entries = said.get("files") if isinstance(said, dict) else said
+    if not isinstance(entries, list):
+        raise ManifestProblem(f"{manifest}: files: a list of files is expected; have it sent again")
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise ManifestProblem(f"{manifest}: files.{number}: an object is expected, not {entry!r}; have it sent again")
+        yield f"files.{number}", entry
+
+
+def _from_csv(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        if "file" not in (reader.fieldnames or ()):
+            raise ManifestProblem(f"{manifest}: line 1: column file is missing; have it sent again")
+        for entry in reader:
+            if None in entry or None in entry.values():
+                raise ManifestProblem(
+                    f"{manifest}: line {reader.line_num}: has not as many fields as the header; have it sent again"
+                )
+            yield f"line {reader.line_num}", {name: value or None for name, value in entry.items()}
+    except csv.Error as error:
+        raise ManifestProblem(f"{manifest}: line {reader.reader.line_num}: not CSV ({error}); have it sent again") from None
+
+
+def _promise(manifest: str, where: str, entry: Mapping[str, Any]) -> Promise:
+    """One entry, as :func:`_from_json` and :func:`_from_csv` found it."""
+    name = entry.get("file")
+    if not isinstance(name, str) or not name:
+        raise ManifestProblem(f"{manifest}: {where}: file: is missing; have the manifest sent again")
+    if name.startswith("/") or ".." in name.split("/"):
+        raise ManifestProblem(f"{manifest}: {where}: file: {name!r} lies outside the manifest's folder; have it sent again")
+    measures: dict[str, int | str] = {}
+    for measure in MEASURES:
+        value = entry.get(measure)
+        if value is not None:
+            measures[measure] = (
+                _digest(manifest, where, value) if measure == "sha256" else _count(manifest, where, measure, value)
+            )
+    return Promise(manifest, join(dirname(manifest), name.removeprefix("./")), measures)
+
+
+def _count(manifest: str, where: str, measure: str, value: Any) -> int:
+    text = value.strip() if isinstance(value, str) else f"{value}"
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit():
+        raise ManifestProblem(f"{manifest}: {where}: {measure}: {value!r} is no count; have the manifest sent again")
+    return int(text)
+
+
+def _digest(manifest: str, where: str, value: Any) -> str:
+    text = f"{value}".strip().lower()
+    if not _SHA256.fullmatch(text):
+        raise ManifestProblem(f"{manifest}: {where}: sha256: {value!r} is no SHA-256 in hex; have the manifest sent again")
+    return text

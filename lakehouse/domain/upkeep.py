@@ -1,0 +1,106 @@
+"""The rules of table maintenance: how long files and log entries stay, and which partitions are worth compacting.
+
+What a table no longer needs stays for readers and writers that are still at work on it, and for those who have yet to
+follow what it changed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+_Partition = TypeVar("_Partition")
+_HOUR = timedelta(hours=1)
+_INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Somebody has yet to follow a table from a version on, which was committed at ``since``."""
+
+    who: str
+    version: int
+    since: datetime
+
+    def __str__(self) -> str:
+        return f"{self.who} has yet to follow it from version {self.version} of {self.since:%Y-%m-%d %H:%M} on"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """For how many hours files stay that a table no longer needs; None where nothing may go now. ``reason`` says why so long."""
+
+    hours: int | None
+    reason: str | None = None
+
+
+def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: timedelta) -> Retention:
+    """How long files stay.
+
+    A file of the change feed is a little older than the commit that names it: whoever has yet to follow a commit gets the
+    same ``minimum`` before it.
+
+    :param minimum: hours for which readers and writers may be at work on files that are no longer part of the table.
+    :param remembered: for how long the table knows when a file was removed; behind that only the age of the file itself is
+        known, which says nothing about who needs it.
+    """
+    if minimum * _HOUR > remembered:
+        hours = math.ceil(remembered / _HOUR)
+        return Retention(
+            None,
+            f"the table forgets after {hours} hours when a file was removed: set its property delta.deletedFileRetentionDuration "
+            f"to 'interval {minimum} hours' to keep files that long",
+        )
+    if not needs:
+        return Retention(minimum)
+    first = min(needs, key=lambda need: need.since)
+    age = max(now - first.since, timedelta(0))
+    if age >= remembered:
+        return Retention(None, f"{first}: nothing is deleted until it does")
+    return Retention(minimum + math.ceil(age / _HOUR) + 1, f"{first}: what changed since stays")
+
+
+def why_log_stays(now: datetime, kept: timedelta, needs: Collection[Need]) -> str | None:
+    """Why entries of a log that are older than ``kept`` may not go now; None where they may."""
+    held = [need for need in needs if now - need.since >= kept]
+    return f"{min(held, key=lambda need: need.since)}: its log stays" if held else None
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The small files of a partition, in number and bytes."""
+
+    files: int
+    size: int
+
+    def files_after(self, target: int) -> int:
+        """About how many files compaction leaves of them."""
+        return math.ceil(self.size / target) or 1
+
+
+def crowded(sizes: Mapping[_Partition, Sequence[int]], target: int, more_than: int) -> dict[_Partition, Crowd]:
+    """The partitions with more than so many small files; small is what at least two of fill a file of the ``target`` size.
+
+    :param sizes: the sizes in bytes of the files of each partition.
+    """
+    small = {partition: [size for size in own if 2 * size <= target] for partition, own in sizes.items()}
+    return {partition: Crowd(len(own), sum(own)) for partition, own in small.items() if len(own) > more_than}
+
+
+def interval(text: str) -> timedelta:
+    """A duration as Delta's table properties have it: ``interval 30 days``.
+
+    :raises ValueError: for another form.
+    """
+    found = _INTERVAL.fullmatch(text.strip())
+    if found is None:
+        msg = f"{text!r} is no interval such as 'interval 30 days'"
+        raise ValueError(msg)
+    number, unit = found.groups()
+    return timedelta(**{f"{unit.lower()}s": int(number)})

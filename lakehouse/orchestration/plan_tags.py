@@ -1,0 +1,50 @@
+"""The tags by which a run belongs to a planned backfill: for which plan and reason it runs, under which code and contracts.
+
+A run of another process may load another checkout than the one that the plan was made with: it refuses then.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lakehouse.domain import backfills
+from lakehouse.tables import backfill_plans, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.domain.backfills import Plan
+
+PLAN_TAG = "lakehouse/backfill"
+REASON_TAG = "lakehouse/reason"
+_PINS_TAG = "lakehouse/pins"
+_SOURCE_TAG = "lakehouse/source"
+
+
+class OtherVersionError(Exception):
+    """The process that runs a part of a backfill has loaded other code or contracts than were planned."""
+
+
+def tags_of(plan: Plan) -> dict[str, str]:
+    """The tags of every run of a plan."""
+    pins = {"code_version": plan.code_version, "contracts": dict(plan.contracts)}
+    return {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
+
+
+def belongs(tags: Mapping[str, str]) -> bool:
+    """Whether a run belongs to a plan."""
+    return PLAN_TAG in tags
+
+
+def hold_to_pins(tags: Mapping[str, str], catalog: Catalog) -> None:
+    """:raises OtherVersionError: where a run of a plan would run under other code or contracts than were planned."""
+    if _PINS_TAG not in tags:
+        return
+    pins = json.loads(tags[_PINS_TAG])
+    now = backfill_plans.contract_versions(catalog, tags[_SOURCE_TAG])
+    told = backfills.moved_pins(pins["code_version"], pins["contracts"], versions.code(), now)
+    if told:
+        msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(told)}; reload the code location, or make a new plan"
+        raise OtherVersionError(msg)

@@ -1,0 +1,77 @@
+"""Whether a Spark Connect server answers, asked in its own words; and what to do where it does not."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from lakehouse.tables.jars import SetupProblem
+
+_PORT = 15002
+_PATIENCE_SECONDS = 5.0
+
+
+def missing() -> list[str]:
+    """What the client of Spark Connect needs and is not installed."""
+    return [name for name in ("grpc", "grpc_status", "google.rpc") if not _found(name)]
+
+
+def check_installed() -> None:
+    """:raises SetupProblem: where the client of Spark Connect cannot be used."""
+    if lacking := missing():
+        msg = f"Spark Connect needs {', '.join(lacking)}, which is not installed: pip install 'lakehouse[connect]'"
+        raise SetupProblem(msg)
+
+
+def check_reachable(address: str) -> None:
+    """Look whether somebody listens, which takes no time; a session would try for ten minutes.
+
+    :param address: as in sc://host:15002.
+    :raises SetupProblem: where nobody does, or the address is none.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or _PORT
+    except ValueError:
+        parts, host, port = None, None, 0
+    if parts is None or parts.scheme != "sc" or not host:
+        msg = f"LAKEHOUSE_SPARK_REMOTE is {address!r}, and not an address such as sc://host:15002, or auto"
+        raise SetupProblem(msg)
+    try:
+        socket.create_connection((host, port), timeout=_PATIENCE_SECONDS).close()
+    except OSError as error:
+        msg = (
+            f"no Spark Connect server can be reached at {address} ({error.strerror or error}): start one with 'lakehouse spark "
+            "start', or unset LAKEHOUSE_SPARK_REMOTE, and each process starts a Spark of its own"
+        )
+        raise SetupProblem(msg) from None
+
+
+def version(address: str, seconds: float = _PATIENCE_SECONDS) -> str | None:
+    """The release of Spark that a server says it is; None where none answers in time.
+
+    :param address: of a server without encryption, as in sc://127.0.0.1:15002.
+    """
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415 (an extra)
+    from pyspark.sql.connect import proto  # noqa: PLC0415
+    from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub  # noqa: PLC0415
+
+    who = proto.UserContext(user_id="lakehouse", user_name="lakehouse")
+    about = {"session_id": str(uuid.uuid4()), "user_context": who}
+    question = proto.AnalyzePlanRequest(**about, spark_version=proto.AnalyzePlanRequest.SparkVersion())
+    with grpc.insecure_channel(urlsplit(address).netloc) as channel:
+        try:
+            answer = SparkConnectServiceStub(channel).AnalyzePlan(question, timeout=seconds)
+            SparkConnectServiceStub(channel).ReleaseSession(proto.ReleaseSessionRequest(**about), timeout=seconds)
+        except grpc.RpcError:
+            return None
+    return str(answer.spark_version.version)
+
+
+def _found(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

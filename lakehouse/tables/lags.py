@@ -1,0 +1,126 @@
+"""How late the newest arrivals of a source came, from Bronze, by the data's own clocks (R5). No JVM.
+
+Only facts are read here; what they mean is in ``domain.alerting``. Read are the arrival days whose files hold arrivals of the
+time that is asked for, as the log tells, and of these a few narrow columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.domain.alerting import Arrived, Percentile, nearest_rank
+from lakehouse.ledger import store
+from lakehouse.tables import bronze, lateness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_TIME = pa.timestamp("us", "UTC")
+_DAY = timedelta(days=1)
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The sound rows of Bronze that arrived in some days through ``newest``.
+
+    :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time; ``late``, beyond the watermark.
+    """
+
+    newest: datetime
+    rows: pa.Table
+
+    def by_time(self) -> Iterator[Arrived]:
+        """The rows by the second in which they arrived, the newest first."""
+        seconds = pc.floor_temporal(self.rows["arrival_ts"], unit="second")
+        counted = pa.table({"at": seconds, "late": self.rows["late"].cast(pa.int64())})
+        found = counted.group_by("at").aggregate([("late", "count"), ("late", "sum")]).sort_by([("at", "descending")])
+        for batch in found.select(["at", "late_count", "late_sum"]).to_batches(_AT_ONCE):
+            yield from map(Arrived, *(column.to_pylist() for column in batch.columns))
+
+    def p99(self, after: datetime, through: datetime) -> Percentile:
+        """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
+        there = self.rows["arrival_ts"]
+        wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
+        lags = self.rows["lag"].filter(wanted).drop_null().combine_chunks()
+        if not len(lags):
+            return Percentile(0, None)
+        place = nearest_rank(len(lags))
+        at_place = pc.partition_nth_indices(lags, pivot=place)[place].as_py()
+        return Percentile(len(lags), timedelta(microseconds=lags[at_place].as_py()))
+
+
+def newest(settings: Settings, contract: SourceContract, days: int) -> Arrivals | None:
+    """The arrivals of so many days before the newest one, and this one; what arrives after the clock's time has not arrived yet.
+
+    None where there is none.
+    """
+    table = store.open_table(bronze.path(settings, contract.dataset), settings.storage_options)
+    now = settings.clock()
+    if table is None:
+        return None
+    columns = ["arrival_date", "arrival_ts", "event_ts", "event_date", "malformed_reason"]
+    columns += [contract.lateness.by.column] if contract.lateness.by else []
+    rows = store.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
+    arrived = rows["arrival_ts"].cast(_TIME)
+    sound = pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now)))
+    rows, arrived = rows.filter(sound), arrived.filter(sound)
+    through = pc.max(arrived).as_py()
+    if through is None:
+        return None
+    lags = lateness.lags(rows, contract)
+    late = pc.fill_null(pc.greater(lags, _watermarks(rows, contract)), False)
+    found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late})
+    return Arrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))
+
+
+def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
+    """The arrival days that have files with arrivals of the time looked at.
+
+    A file without statistics about it is one of them when its arrival day is.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    nothing = pa.nulls(len(files), _TIME)
+    first, last = (
+        files[name].cast(_TIME) if name in files.column_names else nothing for name in ("min.arrival_ts", "max.arrival_ts")
+    )
+    by_day = files["partition.arrival_date"].cast(pa.date32()).cast(pa.timestamp("us")).cast(_TIME)
+    known = files.select([]).append_column("day", files["partition.arrival_date"])
+    known = known.append_column("first", pc.coalesce(first, by_day))
+    # What is cut off in the statistics is less than a day.
+    known = known.append_column("last", pc.add(pc.coalesce(last, by_day), pa.scalar(_DAY, pa.duration("us"))))
+    known = known.filter(pc.less_equal(known["first"], _scalar(now)))
+    if not len(known):
+        return set()
+    newest_day = min(pc.max(known["last"]).as_py(), now)
+    found = known.filter(pc.greater_equal(known["last"], _scalar(newest_day - timedelta(days=days + 2))))
+    return set(found["day"].to_pylist())
+
+
+def _watermarks(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """The watermark of each row in microseconds, by its event type and arrival day; empty where there is none."""
+    bounds = contract.lateness
+    days = pc.unique(rows["arrival_date"])
+    types = rows[bounds.by.column].cast(pa.string()) if bounds.by else pa.chunked_array([pa.nulls(len(rows), pa.string())])
+    words = pc.unique(types)
+    own = [_micros(bounds.as_of(word, day).watermark) for word in words.to_pylist() for day in days.to_pylist()]
+    places = pc.add(pc.multiply(pc.index_in(types, words), len(days)), pc.index_in(rows["arrival_date"], days))
+    return pa.chunked_array([pa.array(own, pa.int64())]).take(places)
+
+
+def _micros(span: timedelta | None) -> int | None:
+    return None if span is None else span // timedelta(microseconds=1)
+
+
+def _scalar(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, _TIME)

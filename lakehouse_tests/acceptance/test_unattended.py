@@ -1,0 +1,115 @@
+"""Ten real arrival days through a deployment that nobody watches, killed in the middle: the truth, and no run too many."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.domain.days import span
+from lakehouse.ledger import ingestions, progress
+from lakehouse.settings import Settings
+from lakehouse.tables import publish, rollups
+from lakehouse.tables.series import Series
+from lakehouse_tests.acceptance.deployment import Deployment
+from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow, needs_earthquakes]
+
+FIRST = date(2018, 1, 1)
+DAILY = Series(load_catalog(None).metrics["earthquakes_daily"])
+
+
+@pytest.mark.timeout(3600)
+def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    settings = Settings(root=str(deployment.root))
+    landing = deployment.root / "landing" / "earthquakes"
+    landing.mkdir(parents=True)
+    truth, daily = true_digests(), true_daily()
+
+    def drop(day: date) -> None:
+        shutil.copyfile(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}.csv.gz")
+
+    def arrived(day: date) -> bool:
+        known = {entry.arrival_date for entry in ingestions.all_of(settings, "earthquakes")}
+        return day in known and not _behind(settings) and silver_digest(settings) == truth[day]
+
+    def quiet() -> bool:
+        return all(run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} for run in deployment.runs())
+
+    with deployment.running():
+        for day in span(FIRST, FIRST + timedelta(days=4)):
+            drop(day)
+            deployment.until(lambda day=day: arrived(day), 1200, f"the numbers after {day}")
+            if day in daily:
+                assert gold_daily(settings) == daily[day]
+        deployment.until(quiet, 120, "quiet")
+        _check_runs(settings, deployment.runs())
+
+        drop(FIRST + timedelta(days=5))
+        deployment.until(lambda: any(run["status"] == "STARTED" for run in deployment.runs()), 120, "a run at work")
+        deployment.kill()
+    with deployment.running():
+        deployment.until(lambda: arrived(FIRST + timedelta(days=5)), 900, "the numbers that the kill held up")
+        for number in (6, 7, 8):
+            drop(FIRST + timedelta(days=number))
+        deployment.until(lambda: arrived(FIRST + timedelta(days=8)), 900, "the numbers of three files at once")
+        deployment.until(lambda: any(run["status"] == "STARTED" for run in deployment.runs()) or quiet(), 120, "anything")
+        deployment.kill()
+    with deployment.running():
+        drop(FIRST + timedelta(days=9))
+        deployment.until(lambda: arrived(FIRST + timedelta(days=9)), 900, "the last numbers")
+        deployment.until(quiet, 300, "quiet")
+    last = max(day for day in daily if day <= FIRST + timedelta(days=9))
+    numbers = gold_daily(settings)
+    assert {day: numbers[day] for day in daily[last] if day < FIRST} == {
+        day: found for day, found in daily[last].items() if day < FIRST
+    }
+    assert silver_digest(settings) == truth[FIRST + timedelta(days=9)]
+
+
+def _behind(settings: Settings) -> bool:
+    """Whether silver, gold or a roll-up has something to do."""
+    if progress.pending(settings, "earthquakes") or publish.pending(settings, DAILY).days:
+        return True
+    return any(rollups.pending(settings, DAILY, rollup).periods for rollup in DAILY.rollups)
+
+
+def _check_runs(settings: Settings, runs: list[dict[str, Any]]) -> None:
+    """Each arrival day once, each touched day once for each file that touched it, gold on silver's days, weeks on gold's."""
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    about: dict[str, Counter[date]] = {}
+    for run in runs:
+        [asset] = run["assetSelection"]
+        about.setdefault("/".join(asset["path"]), Counter()).update(_partitions(run))
+    known = ingestions.all_of(settings, "earthquakes")
+    assert about.pop("bronze/earthquakes") == Counter(entry.arrival_date for entry in known)
+    touched = Counter(day for entry in known for day in entry.touched_days)
+    assert about["silver/earthquakes"] == touched
+    gold = about.pop("gold/earthquakes_daily")
+    assert set(gold) == set(touched)
+    assert all(gold[day] <= touched[day] for day in gold)
+    del about["silver/earthquakes"]
+    for rollup in DAILY.rollups:
+        assert set(about.pop(f"gold/{rollup.name}")) == {rollup.period(day).start for day in gold}
+    assert not about, "something else ran"
+
+
+def _partitions(run: dict[str, Any]) -> list[date]:
+    """The days that a run was asked for, as its tags say."""
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    if "lakehouse/days" in tags:
+        return [date.fromisoformat(day) for day in json.loads(tags["lakehouse/days"])]
+    if "dagster/partition" in tags:
+        return [date.fromisoformat(tags["dagster/partition"])]
+    first, last = (date.fromisoformat(tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
+    return list(span(first, last))

@@ -1,0 +1,32 @@
+"""`lakehouse alerts` as people type it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.domain.alerts import Alert, Kind
+from lakehouse.ledger import alerts
+from lakehouse.settings import Settings
+from lakehouse_tests.cli.test_commands import lakehouse_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
+LATE = Alert(Kind.LATE_SHARE, "sales", "sales", NOW - timedelta(hours=2), "Too many late rows.", ["anna"], {"share": 0.5})
+HELD = Alert(Kind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["anna", "ben"], {}, "2024-01-31")
+
+
+def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:
+    assert lakehouse_command(tmp_path, "alerts").stdout == "No alert is open.\n"
+    lake = Settings(root=str(tmp_path / "lake"), now=NOW)
+    alerts.record(lake, alerts.record(lake, [], [LATE, HELD], (), ["log"]), [HELD], (), ["log"])
+    [line] = lakehouse_command(tmp_path, "alerts", "--json").stdout.splitlines()
+    told = json.loads(line)
+    assert (told["kind"], told["period"], told["addressed_to"]) == ("held", "2024-01-31", ["anna", "ben"])
+    assert told["not_told_yet"] == {"opened": ["log"], "resolved": []}
+    everything = lakehouse_command(tmp_path, "alerts", "--all").stdout
+    for text in ("revenue 2024-01-31", "anna, ben", "2024-02-01 10:00", "Too many late rows."):
+        assert text in everything

@@ -1,0 +1,106 @@
+"""``lakehouse notices`` as people type it: who was told of what, and sending without a daemon. None of these starts Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.settings import Settings
+from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.cli.test_promote import METRIC, SOURCE
+from lakehouse_tests.tables.shop import Shop, added_up, metric, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from subprocess import CompletedProcess
+
+
+@pytest.fixture(autouse=True)
+def _added_up() -> Iterator[None]:
+    with added_up():
+        yield
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    """A folder with a metric that the board reads, and one that nobody does."""
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "events.yaml").write_text(SOURCE)
+    (tmp_path / "contracts" / "total.yaml").write_text(f"{METRIC}consumers: [board]\n")
+    (tmp_path / "contracts" / "unread.yaml").write_text(METRIC.replace("metric: total", "metric: unread"))
+    return tmp_path
+
+
+def lake(folder: Path) -> Settings:
+    return Settings(root=str(folder / "lake"), landing=None)
+
+
+def command(folder: Path, *arguments: str, target: str = "file:told.jsonl") -> CompletedProcess[str]:
+    said = {"LAKEHOUSE_BUNDLED_CONTRACTS": "false", "LAKEHOUSE_NOW": "2024-02-04T12:30:00Z", "JAVA_HOME": "/nonexistent"}
+    return lakehouse_command(folder, "notices", *arguments, **said, LAKEHOUSE_ALERT_TARGETS=json.dumps([target]))
+
+
+def restated(folder: Path) -> Shop:
+    shop = opened(lake(folder), metric("total", "board"), metric("unread"))
+    shop.sell(("late", 1, 5))
+    shop.publish()
+    return shop
+
+
+def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
+    shop = restated(folder)
+    done = command(folder, "--send")
+    assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows that say so now: 1.\n")
+    path = folder / "told.jsonl"
+    assert done.stdout == (
+        "2024-02-04 12:00  total restated for 2024-02-01: late_data\n"
+        f"    board by file:{path}: told 2024-02-04 12:30 UTC\n"
+        "1 notice.\n"
+    )
+    (line,) = path.read_text().splitlines()
+    assert json.loads(line)["data"]["restated"][0]["measures"][0]["difference"] == 5
+    assert shop.notified() == {"late": [True]}
+
+    assert command(folder, "--send").stderr == "every consumer has been told.\n"
+    assert len(path.read_text().splitlines()) == 1
+    (told,) = command(folder, "--json").stdout.splitlines()
+    row = json.loads(told)
+    assert (row["consumer"], row["status"], row["delivered_at"]) == ("board", "audited", "2024-02-04T12:30:00+00:00")
+    assert row["data"]["window"]["periods"] == ["2024-02-01"]
+    assert command(folder, "--pending").stdout == "0 notices.\n"
+    assert command(folder, "--metric", "unread").stdout == "0 notices.\n"
+    assert command(folder, "--metric", "total").stdout.endswith("1 notice.\n")
+    wrong = command(folder, "--metric", "totla")
+    assert (wrong.returncode, wrong.stderr) == (2, "No contract has 'metric: totla'; known are total, unread.\n")
+
+
+def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None:
+    restated(folder)
+    (folder / "full").mkdir()
+    done = command(folder, "--send", target="file:full/../full/.")
+    assert done.returncode == 1
+    assert "did not take message" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[1].endswith(": waits")
+    (told,) = command(folder, "--pending", "--json").stdout.splitlines()
+    assert json.loads(told)["status"] == "waiting"
+
+
+def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
+    shop = Shop(lake(folder), [metric("total", "board")])
+    shop.at(4)
+    for number in range(2):
+        shop.sell((f"{number}", 1, 1))
+        shop.publish()
+    done = command(folder, "--send")
+    assert (done.stderr, done.stdout) == ("Consumers are told of what is published from now on.\n", "0 notices.\n")
+    assert command(folder, "--send").stderr == "every consumer has been told.\n"
+
+
+def test_without_consumers_there_is_nobody_to_tell(folder: Path) -> None:
+    (folder / "contracts" / "total.yaml").write_text(METRIC)
+    done = command(folder, "--send")
+    assert (done.returncode, done.stderr) == (0, "No metric's contract names 'consumers:'; there is nobody to tell.\n")

@@ -1,0 +1,26 @@
+"""What commands say where the Spark that they are to use is not there. None of these starts one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakehouse_tests.acceptance.test_automation import FIRST
+from lakehouse_tests.cli.test_commands import lakehouse_command
+
+
+def test_a_server_that_cannot_be_reached_is_one_line_with_the_way_out(tmp_path: Path) -> None:
+    landing = tmp_path / "lake" / "landing" / "sales"
+    landing.mkdir(parents=True)
+    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
+    done = lakehouse_command(tmp_path, "replay", "sales", LAKEHOUSE_SPARK_REMOTE="sc://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "no Spark Connect server can be reached at sc://127.0.0.1:1 (Connection refused): start one with" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_where_no_server_was_started_its_commands_say_so(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    status = lakehouse_command(tmp_path, "spark", "status", **state)
+    assert (status.returncode, status.stdout) == (1, "No server was started here: 'lakehouse spark start' starts one.\n")
+    stop = lakehouse_command(tmp_path, "spark", "stop", **state)
+    assert (stop.returncode, stop.stdout) == (0, "No server runs that was started here.\n")

@@ -1,0 +1,87 @@
+"""What contracts say under ``alerts:``, and the mistakes that are named."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """\
+dataset: shop
+primary_key: id
+clocks: {event: at}
+model:
+  fields:
+    - {name: id, type: int}
+"""
+METRIC = """\
+metric: turnover
+source: shop
+grain: [store]
+measures:
+  - {name: total, sql: sum(id), type: long}
+  - {name: name, sql: max(name), type: string}
+"""
+
+
+def loaded(tmp_path: Path, text: str) -> SourceContract | MetricContract:
+    file = tmp_path / "contract.yaml"
+    file.write_text(text)
+    return load_contract(file)
+
+
+def test_without_a_word_everything_has_its_usual_bounds(tmp_path: Path) -> None:
+    source = loaded(tmp_path, SOURCE)
+    assert isinstance(source, SourceContract)
+    assert source.alerts.lag is not None
+    assert source.alerts.late_share is not None
+    assert (source.alerts.lag.factor, source.alerts.lag.days) == (2, 7)
+    assert (source.alerts.late_share.above, source.alerts.late_share.lasting) == (None, timedelta(hours=1))
+    metric = loaded(tmp_path, METRIC)
+    assert isinstance(metric, MetricContract)
+    assert metric.alerts.restatements is not None
+    assert (metric.alerts.restatements.sigma, metric.alerts.restatements.weeks) == (2, 4)
+    assert (metric.alerts.values, metric.alerts.live_tolerance) == ([], Decimal("0.1"))
+
+
+def test_what_is_said_is_kept_exactly(tmp_path: Path) -> None:
+    source = loaded(tmp_path, f"{SOURCE}alerts:\n  lag: null\n  late_share: {{above: 0.07, lasting: PT30M, needs_rows: 5}}\n")
+    assert isinstance(source, SourceContract)
+    assert source.alerts.lag is None
+    assert source.alerts.late_share is not None
+    assert (source.alerts.late_share.above, source.alerts.late_share.lasting) == (Decimal("0.07"), timedelta(minutes=30))
+    metric = loaded(tmp_path, f"{METRIC}alerts:\n  values: [{{measure: total, below: 0.1, where: {{store: 5}}}}]\n")
+    assert isinstance(metric, MetricContract)
+    [bound] = metric.alerts.values
+    assert (bound.below, bound.where) == (Decimal("0.1"), {"store": "5"})
+    assert MetricContract.model_validate_json(metric.model_dump_json()) == metric, "it is kept in ops/contracts as JSON"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "where"),
+    [
+        (METRIC, "values: [{measure: totl, below: 1}]", "no measure is called 'totl'; there are total, name"),
+        (METRIC, "values: [{measure: name, below: 1}]", "'name' is a string; only numbers have bounds"),
+        (METRIC, "values: [{measure: total}]", "give below, above or both"),
+        (METRIC, "values: [{measure: total, below: 2, above: 1}]", "every value would alert"),
+        (METRIC, "values: [{measure: total, below: 1, where: {stor: x}}]", "stor is no grain column; there are store"),
+        (METRIC, "live_tolerance: 10", "less than or equal to 1"),
+        (METRIC, "restatements: {weeks: 1}", "greater than or equal to 2"),
+        (SOURCE, "late_share: {above: 2}", "less than or equal to 1"),
+        (SOURCE, "late_share: {lasting: P8D}", "less than or equal to 7 days"),
+        (SOURCE, "lag: {factor: 1}", "greater than 1"),
+        (SOURCE, "lags: {}", "alerts.lags"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, said: str, where: str) -> None:
+    with pytest.raises(ContractError) as problem:
+        loaded(tmp_path, f"{text}alerts: {{{said}}}\n")
+    assert "contract.yaml" in problem.value.mistakes[0]
+    assert where in problem.value.mistakes[0]

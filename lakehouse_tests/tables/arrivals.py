@@ -1,0 +1,42 @@
+"""Bronze rows by hand, in a real table, without Spark; for tests of what arrivals say."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from lakehouse.tables import bronze
+from lakehouse.tables.schema import arrow_schema, bronze_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def row(arrived: datetime, lag: timedelta | None, **said: Any) -> dict[str, Any]:
+    """A row that arrived so long after its event; None: it names no event time."""
+    happened = None if lag is None else arrived - lag
+    known = {"event_ts": happened, "event_date": happened and happened.date(), "change_op": "insert"}
+    return {"arrival_ts": arrived, "arrival_date": arrived.date(), **known, **said}
+
+
+def arrive(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
+    """Append rows to Bronze, in one commit."""
+    table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
+    write_deltalake(bronze.path(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
+
+
+def every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **said: Any) -> list[dict[str, Any]]:
+    """A row every so many minutes from one time through another."""
+    count = (end - begin) // timedelta(minutes=minutes)
+    return [row(begin + number * timedelta(minutes=minutes), lag, **said) for number in range(count + 1)]
+
+
+def at(day: date, hour: int = 0, minute: int = 0) -> datetime:
+    """A time of a day (UTC)."""
+    return datetime(day.year, day.month, day.day, hour, minute, tzinfo=timezone.utc)

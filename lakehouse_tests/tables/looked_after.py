@@ -1,0 +1,75 @@
+"""Helpers of the tests of maintenance: a silver table of many small files without Spark, and looking after one table."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from lakehouse.contracts import Catalog
+from lakehouse.ledger import restatements
+from lakehouse.ledger.restatements import Restatement
+from lakehouse.tables import publish, silver
+from lakehouse.tables.maintenance import Upkeep, maintain
+from lakehouse.tables.series import Series
+from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import metric
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+MONTH = 31 * 86400
+TOTAL = metric()
+CATALOG = Catalog({"events": contract()}, {"total": TOTAL})
+
+
+def upkeep(settings: Settings, name: str, catalog: Catalog = CATALOG, **asked: Any) -> Upkeep:
+    """Look after one table."""
+    [done] = maintain(settings, catalog, [name], **asked)
+    assert done.problem is None
+    return done
+
+
+def grow_old(folder: str | Path, seconds: float = MONTH) -> None:
+    """Make files look as if they had been written long ago."""
+    for path in Path(folder).rglob("*"):
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def files_of(settings: Settings, name: str) -> set[str]:
+    """The data and change files below a table."""
+    root = Path(settings.root, name)
+    return {f"{path.relative_to(root)}" for path in root.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def follow(settings: Settings, version: int, metric_name: str = "total") -> None:
+    """Say that a metric has followed silver up to a version."""
+    restatements.record(settings, Restatement(metric_name, "run", settings.clock(), version, 0, []))
+
+
+def correct_in_silver(settings: Settings, key: str, amount: int) -> None:
+    """One commit that changes a row, with a file of its own in the change feed."""
+    DeltaTable(silver.path(settings, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
+
+
+def changing_silver(settings: Settings) -> None:
+    """Ten arrivals of one day, and two corrections: versions 0 to 11."""
+    for number in range(10):
+        append_to_silver(settings, (f"k{number}", 1, number))
+    correct_in_silver(settings, "k1", 100)
+    correct_in_silver(settings, "k2", 200)
+
+
+def pending(settings: Settings) -> Any:
+    found = publish.pending(settings, Series(TOTAL))
+    return found.causes, found.days
+
+
+def lifted(settings: Settings) -> Settings:
+    """Settings under which nobody is at work on removed files."""
+    settings.retention_hours = 0
+    return settings

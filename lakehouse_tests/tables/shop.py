@@ -1,0 +1,170 @@
+"""A lake whose silver is written by delta-rs and added up by Arrow, with its audit; for tests of who is told of restatements."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import CommitProperties, DeltaTable
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.domain.days import reach_back
+from lakehouse.ledger import audit as log
+from lakehouse.ledger import store
+from lakehouse.orchestration import notifying
+from lakehouse.orchestration.targets import DeliveryError
+from lakehouse.tables import audit, gold, publish, rollups, silver
+from lakehouse.tables.audited import Run
+from lakehouse.tables.series import Series
+from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.tables.lake import contract
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from lakehouse.domain.publishing import Reason
+    from lakehouse.ledger.notices import Entry
+    from lakehouse.orchestration.notifying import Told
+    from lakehouse.orchestration.targets import Message
+    from lakehouse.settings import Settings
+    from lakehouse.tables.audited import Published
+
+TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
+
+
+def metric(name: str = "total", *consumers: str, **said: Any) -> MetricContract:
+    """The sum of all amounts, and who reads it."""
+    told = {"metric": name, "source": "events", "measures": [TOTAL], "consumers": [*consumers]}
+    return MetricContract.model_validate({**told, **said})
+
+
+@contextmanager
+def added_up() -> Iterator[None]:
+    """Numbers are what silver's amounts add up to: by Arrow, and not by Spark."""
+
+    def numbers(_: Any, settings: Settings, one: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+        rows = store.read(silver.path(settings, one.source), ["event_date", "amount"])
+        found = {}
+        for day in days:
+            covered = pa.array(sorted(reach_back([day], one.window)), pa.date32())
+            amounts = rows.filter(pc.is_in(rows["event_date"], covered))["amount"] if rows is not None else []
+            if len(amounts):
+                total = pa.array([pc.sum(amounts).as_py()], pa.int64())
+                found[day] = pa.table({"total": total, "row_count": pa.array([len(amounts)], pa.int64())})
+        return found
+
+    def nothing(*_: Any) -> pa.Table:
+        return pa.table({"total": pa.nulls(1, pa.int64()), "row_count": pa.array([0], pa.int64())})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gold, "numbers", numbers)
+        patched.setattr(gold, "nothing", nothing)
+        yield
+
+
+@dataclass
+class Box:
+    """A target that keeps what it is told, where nothing is wrong with it."""
+
+    name: str = "box"
+    messages: list[Message] = field(default_factory=list)
+    broken: str | None = None
+
+    def send(self, message: Message) -> None:
+        if self.broken and self.broken in message.subject:
+            raise DeliveryError(f"{self.name} is broken")
+        self.messages.append(message)
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """Subject and addressee of each."""
+        return [(message.subject, *message.addressed_to) for message in self.messages]
+
+
+@dataclass
+class Shop:
+    """One source and its metrics, on days of February."""
+
+    settings: Settings
+    metrics: list[MetricContract] = field(default_factory=lambda: [metric("total", "board", "shop")])
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog({"events": contract()}, {one.name: one for one in self.metrics})
+
+    def at(self, day: int, hour: int = 12) -> None:
+        """Set the clock."""
+        self.settings.now = datetime(2024, 2, day, hour, tzinfo=timezone.utc)
+
+    def sell(self, *said: tuple[str, int, int], late: int = 5) -> None:
+        """New rows of silver in one commit, each ``(key, day, amount)``, and their audit."""
+        append_to_silver(self.settings, *said, late=late)
+        self.audit()
+
+    def correct(self, key: str, **values: str) -> None:
+        """Another value for some columns of a row, each as SQL."""
+        table = DeltaTable(silver.path(self.settings, "events"))
+        why = CommitProperties(custom_metadata={"userMetadata": '{"ingestions": ["y"], "run_id": "run"}'})
+        table.update(updates=values, predicate=f"record_key = '{key}'", commit_properties=why)
+        self.audit()
+
+    def audit(self) -> None:
+        audit.follow(self.settings, contract(), self.metrics)
+
+    def publish(self, *names: str, said: Reason | None = None, days: Collection[int] = ()) -> list[Published]:
+        """Let metrics, by default all, follow silver and close what is due, and their longer periods follow."""
+        done = []
+        for one in self.metrics:
+            if names and one.name not in names:
+                continue
+            daily, run = Series(one), Run("run", said=said)
+            pending = publish.pending(self.settings, daily)
+            wanted = {date(2024, 2, day) for day in days} or {*pending.days, *publish.due(self.settings, daily)}
+            done.append(publish.restate(self.settings, daily, no_session, wanted, run, pending))
+            for longer in daily.rollups:
+                news = rollups.pending(self.settings, daily, longer)
+                periods = {*news.periods, *rollups.due(self.settings, longer)}
+                if periods:
+                    done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, periods, run, news))
+        return done
+
+    def tell(self, *boxes: Any) -> Told:
+        """One tick."""
+        return notifying.tell(self.settings, self.catalog, boxes)
+
+    def notified(self) -> dict[str, list[bool]]:
+        """What the audit says of each key, in the order of its changes."""
+        found: dict[str, list[bool]] = {}
+        for row in log.read(self.settings, "events").sort_by([("silver_version", "ascending")]).to_pylist():
+            found.setdefault(row["event_id"], []).append(row["notification_sent"])
+        return found
+
+
+def opened(settings: Settings, *metrics: MetricContract) -> Shop:
+    """Three days are published on the fourth, and somebody has looked: from here on restatements are told."""
+    shop = Shop(settings, [*metrics] or [metric("total", "board", "shop")])
+    shop.at(4)
+    shop.sell(("a", 1, 10), ("b", 2, 20), ("c", 3, 30), late=0)
+    shop.publish()
+    shop.tell()
+    return shop
+
+
+def no_session() -> Any:
+    """There is no Spark here."""
+    return None
+
+
+def figures(entry: Entry | Message) -> list[tuple[Any, ...]]:
+    """What a notice says of each period and measure: period, before, after, difference, percent."""
+    return [
+        (one["period"], *(measure[name] for name in ("before", "after", "difference", "percent")))
+        for one in entry.data["restated"]
+        for measure in one["measures"]
+    ]
