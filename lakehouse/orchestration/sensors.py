@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse.ledger import decisions, progress, redactions, store
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
-from lakehouse.orchestration.attempts import ATTEMPTS, plan
+from lakehouse.orchestration.attempts import ATTEMPTS, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
@@ -129,7 +130,10 @@ def _sensor_of_one_run(
     nothing: str,
     what: str,
 ) -> dg.SensorDefinition:
-    """A sensor that asks for one run of an asset about all that waits, however scattered.
+    """A sensor that asks for one run of an asset about all that waits, however scattered, and for the next when that has ended.
+
+    What comes in meanwhile waits for the next: a run beside the first would have to make the first one's days again, as nobody
+    knows yet what that leaves.
 
     :param state: tells of everything that ``look`` depends on; where it is as it was when nothing waited, nothing waits.
     :param nothing: what it says where nothing waits.
@@ -152,6 +156,8 @@ def _sensor_of_one_run(
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
             return dg.SkipReason(nothing)
+        if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: name}, statuses=RUNNING)):
+            return dg.SkipReason(f"a run for {what} is on its way; the next follows when it has ended")
         (cause,) = waiting.tag.values()
         asked = plan(context.instance, next(iter(waiting.tag)), [cause])
         if asked.on_their_way:

@@ -126,8 +126,7 @@ def test_it_waits_while_a_run_is_at_work(lake: Settings, instance: dg.DagsterIns
 def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance: dg.DagsterInstance) -> None:
     sensor = Ticking(lake, CATALOG, "stewards_sales", instance)
     assert sensor.says() == "no decision waits for silver"
-    at = lake.clock()
-    decision_id = decisions.record(lake, "sales", [Decision("abc", 2, "s1", "accept", "anna", "true", at, touched_days=TOUCHED)])
+    decision_id, at = decide(lake, "s1", TOUCHED), lake.clock()
     (request,) = sensor.asks()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
@@ -137,3 +136,23 @@ def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance:
         lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver_version=1, now=at
     )
     assert sensor.says() == "no decision waits for silver"
+
+
+def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_what_that_left(
+    lake: Settings, instance: dg.DagsterInstance
+) -> None:
+    sensor = Ticking(lake, CATALOG, "stewards_sales", instance)
+    decide(lake, "s1", TOUCHED)
+    (request,) = sensor.asks()
+    asked = {**request.tags, "dagster/sensor_name": "stewards_sales"}  # as the daemon does
+    run = instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=asked, status=dg.DagsterRunStatus.STARTED))
+    decide(lake, "s2", [date(2024, 11, 3)])
+    assert sensor.says() == "a run for decisions is on its way; the next follows when it has ended"
+    instance.report_run_failed(run)
+    (both,) = sensor.asks()
+    assert both.tags["lakehouse/days"] == '["2024-11-02", "2024-11-03", "2024-11-04"]'
+
+
+def decide(lake: Settings, key: str, days: list[date]) -> str:
+    said = Decision("abc", int(key[1:]), key, "accept", "anna", "true", lake.clock(), touched_days=days)
+    return decisions.record(lake, "sales", [said])

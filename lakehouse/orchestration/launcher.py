@@ -1,0 +1,53 @@
+"""Starts runs as Dagster's own launcher does, and can tell whether the process of a run still lives.
+
+Without that, a run whose machine lost power stays *started* for ever and keeps the pool of its table: nothing writes there again until
+a person looks. ``dagster.yaml`` names this launcher, and Dagster's run monitoring asks it. It is for runs on the machine of the
+daemon; those of clusters (Kubernetes, Docker, ECS) look after their runs themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import psutil
+from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Clocks of the log and of the kernel differ by less.
+_SECOND = 1.0
+
+
+class LocalRunLauncher(dg.DefaultRunLauncher):
+    """Dagster's default launcher, whose runs are given up when their process has gone."""
+
+    @property
+    def supports_check_run_worker_health(self) -> bool:
+        """Run monitoring may ask."""
+        return True
+
+    def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
+        """Whether one of the processes lives that have reported to work on a run; before any has, it counts as alive."""
+        workers = dict(self._workers(run))
+        if not workers or any(_lives(pid, reported) for pid, reported in workers.items()):
+            return CheckRunHealthResult(WorkerStatus.RUNNING)
+        gone = ", ".join(map(str, workers))
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"its process ({gone}) has gone without a word")
+
+    def _workers(self, run: dg.DagsterRun) -> Iterator[tuple[int, float]]:
+        """The processes that have reported to work on a run, each with when it last did (seconds since 1970)."""
+        for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+            said = entry.get_dagster_event().engine_event_data.metadata.get("pid")
+            if said is not None:
+                yield int(str(said.value)), entry.timestamp
+
+
+def _lives(pid: int, reported: float) -> bool:
+    """Whether the process is there that reported, and not a later one of the same number."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= reported + _SECOND
+    except psutil.NoSuchProcess:
+        return False
