@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,6 +25,8 @@ RUNNING = [
 ]
 #: How many runs there are for one cause.
 ATTEMPTS = 3
+#: Set on the runs that are asked for: Dagster itself tries none of them again, whoever asked does.
+NO_RETRIES = {MAX_RETRIES_TAG: "0"}
 #: So many runs of a sensor may be on their way: what a tick costs, it and the daemon, must not grow with what waits.
 AT_ONCE = 100
 

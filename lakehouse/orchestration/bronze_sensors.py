@@ -17,7 +17,7 @@ from lakehouse.domain.days import listed
 from lakehouse.ledger import progress
 from lakehouse.orchestration import events
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
-from lakehouse.orchestration.attempts import ATTEMPTS, RUNNING, Plan, plan
+from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
 from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.tables import arriving, landing
@@ -152,7 +152,7 @@ def _bronze_run(key: dg.AssetKey, day: date, tag: str, cause: str, asked: Plan, 
         run_key=asked.run_keys[cause],
         partition_key=day.isoformat(),
         asset_selection=[key],
-        tags={tag: cause},
+        tags={tag: cause, **NO_RETRIES},
         run_config={"ops": {key.to_python_identifier(): {"config": {"files": dict(files)}}}},
     )
 

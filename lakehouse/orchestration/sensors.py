@@ -15,7 +15,7 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse.ledger import decisions, progress, redactions, store
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
-from lakehouse.orchestration.attempts import ATTEMPTS, RUNNING, plan
+from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
@@ -164,7 +164,7 @@ def _sensor_of_one_run(
             return dg.SkipReason(f"a run for {cause} is on its way")
         if asked.given_up:
             return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {what}; look at the newest and start it again")
-        tags = {**tags_for(waiting.starts), **waiting.tag}
+        tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
         return dg.RunRequest(run_key=asked.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
 
     return sense

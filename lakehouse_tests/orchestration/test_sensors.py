@@ -130,6 +130,7 @@ def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance:
     (request,) = sensor.asks()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
+    assert request.tags["dagster/max_retries"] == "0", "its sensor tries it again, nobody else"
     (again,) = sensor.asks()
     assert again.run_key == request.run_key
     progress.record(
