@@ -74,15 +74,13 @@ def routes(lake: Lake) -> APIRouter:
         head, note = asked.chosen(shown, period, kept, version)
         found = kept.version(shown.series, head)
         body = window(shown, period) | answers.version(found)
-        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found))
+        behind = await lake.behind(shown, found, period)
+        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found, behind=behind))
         body |= {"adjustments": _adjustments(kept, head, version), "note": note, "history": None}
         if wanted.include_history:
             body["history"] = (await run_in_threadpool(_history, shown, kept))[-_HISTORY:]
         arrivals = await lake.arrivals(metric.source)
-        staleness: dict[str, Any] = {
-            "behind": await lake.behind(shown, found, period),
-            "newest_arrival": arrivals.newest if arrivals else None,
-        }
+        staleness: dict[str, Any] = {"behind": behind, "newest_arrival": arrivals.newest if arrivals else None}
         seconds = max(int((lake.settings.clock() - found.published_at).total_seconds()), 0)
         body["staleness"] = staleness
         return answers.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)

@@ -44,8 +44,7 @@ async def _card(lake: Lake, metric: MetricContract) -> dict[str, Any]:
     found = await run_in_threadpool(_told, shown)
     newest = found["newest"]
     if newest is not None:
-        found["behind"] = await lake.behind(shown, newest.version, newest.period)
-        found["complete"] = numbers.completeness(await lake.complete(shown.series, newest.period, newest.version))
+        found |= await numbers.doubts(lake, shown, newest.period, newest.version)
     return {"name": metric.name, "contract": shown.series.metric, "shown": shown} | found
 
 
