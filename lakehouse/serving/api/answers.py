@@ -93,12 +93,13 @@ def value(one: Any) -> Any:
 
 
 def sides(one: Sides) -> Values:
-    """Both sides of a number, the difference, and it in percent: None where the first is 0 or one is missing."""
+    """Both sides of a number, the difference, and it in percent: None where there is none, or no double holds it."""
+    percent = None if one.percent is None else float(one.percent)
     return {
         "before": value(one.before),
         "after": value(one.after),
         "difference": value(one.difference),
-        "percent": None if one.percent is None else float(one.percent),
+        "percent": percent if percent is None or isfinite(percent) else None,
     }
 
 

@@ -77,12 +77,10 @@ def routes(lake: Lake) -> APIRouter:
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
         sides = [
-            _known(shown, then.date(), then, Asked(By.AS_OF, "", at=then)),
-            _known(shown, then.date(), now, Asked(By.AS_OF, "", at=now)),
-            _known(shown, today, now, Asked(By.AS_OF, "", at=now)),
+            _known(shown, then.date(), then, By.LATEST),
+            _known(shown, then.date(), now, By.FINAL),
+            _known(shown, today, now, By.LATEST),
         ]
-        if wanted.at is None:  # now: the final number where there is one, with a word where there is none
-            sides[1] = _known(shown, then.date(), now, Asked(By.FINAL, "final"))
         names = ("yesterday_at_this_time", "yesterday", "today")
         body: dict[str, Any] = {"metric": one.metric.metric, "series": one.name}
         told = {name: known for name, (known, _) in zip(names, sides)}
@@ -134,10 +132,10 @@ def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int
     return paged | {"totals": totals, "reason": reason, "changed_rows": counted}
 
 
-def _known(shown: Shown, day: date, at: datetime, wanted: Asked) -> tuple[dict[str, Any], Version | None]:
-    """A day's number as the answer has it, and as it is."""
+def _known(shown: Shown, day: date, at: datetime, by: By) -> tuple[dict[str, Any], Version | None]:
+    """A day's number as it was known at a time: as the answer has it, and as it is."""
     kept = shown.numbers.periods.get(day)
-    found = None if kept is None else choose(kept.heads, wanted)
+    found = None if kept is None else choose([head for head in kept.heads if head.published_at <= at], Asked(by, by.value))
     if kept is None or found is None:
         return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
     version = kept.version(shown.series, found[0])

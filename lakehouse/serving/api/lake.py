@@ -22,7 +22,7 @@ from lakehouse.tables import arrivals, served
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -118,6 +118,12 @@ class Lake:
         one = Series(daily.metric, kind, daily.called)
         return Shown(one, await self._snapshot(one))
 
+    async def every(self, metrics: Iterable[str], by: Kind | None = None) -> list[Shown]:
+        """The published numbers of some metrics for every kind of period, or for one, where they are published for it."""
+        wanted = [self.metric(name) for name in metrics]
+        kinds = [(metric, Kind(kind)) for metric in wanted for kind in ("day", *metric.publication.rollups)]
+        return [await self.shown(metric, kind) for metric, kind in kinds if by in (None, kind)]
+
     async def waiting(self, source: str) -> Waiting:
         """What waits to be taken into silver and into numbers."""
         if source not in self._waiting:
@@ -210,6 +216,9 @@ def _read_came(settings: Settings, contract: SourceContract, known: _Came | None
     return known if known is not None and known.version == version else _Came(version, arrivals.read(settings, contract))
 
 
-def _estimate(came: Arrivals, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int) -> Estimate | Unknown:
+def _estimate(
+    came: Arrivals | None, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int
+) -> Estimate | Unknown:
+    assert came is not None  # noqa: S101 (told apart by the caller)
     every = [first.fromordinal(first.toordinal() + offset) for offset in range(days)]
     return completeness.estimate(every, cutoff, came, zone, follow_days)

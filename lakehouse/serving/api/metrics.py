@@ -12,6 +12,7 @@ from lakehouse.domain.asked import Asked, choose
 from lakehouse.domain.periods import Kind
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
+from lakehouse.serving.api.problems import Problem
 from lakehouse.tables import reading
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ def routes(lake: Lake) -> APIRouter:
         start, end = asked.span(wanted.start, wanted.end)
         version = asked.version_of(wanted.version)
         shown = await lake.shown(metric, wanted.by)
+        if version.series not in (None, shown.series.name):
+            detail = f"{version.text} is a version of {version.series}, and not of {shown.series.name}"
+            raise Problem(404, "unknown-version", detail)
         points, more = await run_in_threadpool(_points, shown, (start, end), version, wanted.limit)
         body = {"metric": shown.series.metric.metric, "series": shown.series.name, "version": wanted.version}
         return answers.respond(request, body | {"points": points, "next_start": more})

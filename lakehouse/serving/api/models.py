@@ -14,6 +14,10 @@ Value = Annotated[
     int | float | str | bool | None,
     Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are no number, as text."),
 ]
+Percent = Annotated[
+    float | None,
+    Field(description="Of the size of before, to two places; null where before is 0 or missing, or no double holds it."),
+]
 Row = dict[str, Value]
 
 
@@ -29,7 +33,7 @@ class Sides(Shape):
     before: Value
     after: Value
     difference: Value
-    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+    percent: Percent
 
 
 class Version(Shape):
@@ -164,7 +168,7 @@ class Change(Shape):
     before: Value
     after: Value
     difference: Value
-    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+    percent: Percent
 
 
 class Side(Shape):

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain import lateness as judging
+from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
@@ -47,6 +48,7 @@ class ForRestatements(Parameters):
     start_date: Day
     end_date: Day
     metric: Annotated[str | None, Field(pattern=asked.NAME, description="One metric; default: all.")] = None
+    by: Annotated[Kind | None, Field(description="One length of period; default: all.")] = None
     limit: Limit = 100
     offset: Offset = 0
 
@@ -80,7 +82,7 @@ def routes(lake: Lake) -> APIRouter:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = asked.span(wanted.start_date, wanted.end_date)
         names = [lake.metric(wanted.metric).name] if wanted.metric else sorted(lake.catalog.metrics)
-        shown = [await lake.shown(lake.metric(name)) for name in names]
+        shown = await lake.every(names, wanted.by)
         page = (wanted.offset, wanted.limit)
         body = await run_in_threadpool(_restated, shown, start, end, page)
         return answers.respond(request, {"start_date": start, "end_date": end} | body)

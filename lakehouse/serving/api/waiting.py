@@ -1,4 +1,4 @@
-"""What is known and not in the numbers yet: event days that wait for silver, periods that are to be made anew, and what is held."""
+"""What is known and not in the numbers yet: event days that wait for silver, periods to be made anew, and what is held."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         cards = [await _card(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
         cards.sort(key=lambda card: card["newest"] is None)  # what says nothing yet comes last
         today = lake.settings.clock().date()
-        every = [card["shown"] for card in cards]
+        every = await lake.every(sorted(lake.catalog.metrics))
         restated = await run_in_threadpool(restatements, every, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, lake)
         return respond(request, "overview", "overview", {"cards": cards, "restated": len(restated), "waiting": waiting})

@@ -38,7 +38,7 @@ def add(router: APIRouter, lake: Lake) -> None:
     async def restated(request: Request, wanted: Annotated[ForRestated, Query()]) -> Response:
         today = lake.settings.clock().date()
         _, end = asked.span(wanted.through or today, wanted.through or today)
-        shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        shown = await lake.every(sorted(lake.catalog.metrics))
         told = await run_in_threadpool(_told, shown, end - _WEEK + timedelta(days=1), end)
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}
         return respond(request, "restated", "restated", told | around)

@@ -1,4 +1,4 @@
-"""Whether more is known than a number says, and how complete it is then: silver moves on, checks hold back, periods lag. No JVM."""
+"""Whether more is known than a number says, and how complete it is then: silver moves on, checks hold, periods lag. No JVM."""
 
 from __future__ import annotations
 

@@ -78,6 +78,8 @@ def test_a_number_says_what_it_is(client: TestClient) -> None:
         ("2024-01-01T06:00:00Z", 1, "Live (updating)"),
         ("2024-01-01T19:00:00+01:00", 2, "Live (updating)"),
         ("2024-01-01T18:00:00.000000+00:00", 2, "Live (updating)"),
+        ("2024-01-01T18:00:00.000Z", 2, "Live (updating)"),
+        ("2024-01-01T17:59:59.9Z", 1, "Live (updating)"),
         ("2024-01-01", 2, "Live (updating)"),
         ("v1", 3, "Final"),
         (f"total_v{on(1)}.r1", 1, "Live (updating)"),
@@ -133,6 +135,10 @@ def test_a_series(client: TestClient) -> None:
     assert got(client, "/metrics/total/series", start=on(1), end=on(9), limit=1)["next_start"] == on(2)
     assert got(client, "/metrics/total/series", start=on(2), end=on(9), limit=1)["next_start"] is None
     assert got(client, "/metrics/total/series", start="0001-01-01", end="9999-12-31")["points"]
+    assert points(version=f"total_v{on(1)}.r2") == [(on(1), 5)], "a name is of one period"
+    assert points(version="total_weekly_v2024-W01.r1", by="week") == [("2024-W01", 12)]
+    other = got(client, "/metrics/total/series", 404, start=on(1), end=on(9), version="other_v2030-01-01.r2")
+    assert other["type"] == "urn:lakehouse:unknown-version"
     assert got(client, "/metrics/total/series", 400, start=on(2), end=on(1))["type"] == "urn:lakehouse:makes-no-sense"
 
 
@@ -145,6 +151,8 @@ def test_two_versions_side_by_side(client: TestClient) -> None:
     assert got(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
     same = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
     assert [(one["difference"], one["percent"]) for one in same] == [(0, 0.0)]
+    itself = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="total_v2024-01-01.r2")
+    assert (itself["reason"], itself["changed_rows"]) == (None, None)
 
 
 def test_the_catalogue(client: TestClient) -> None:
@@ -235,6 +243,8 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
         assert found["today_against_yesterday"]["total"]["percent"] == -25.0
         early = got(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
         assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
+        assert early["yesterday"]["number"]["version"] == "r3"
+        assert early["yesterday"]["note"].startswith("not final: "), "it is live"
         assert (early["today"]["number"], early["today"]["note"]) == (None, "nothing had been published")
         assert early["today_against_yesterday"]["total"] == {"before": 10, "after": None, "difference": None, "percent": None}
 
@@ -258,6 +268,11 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         assert number(client, on(1), version="2024-01-09T04:00:00Z")["adjustments"] == ["r2.a1"], "not what came later"
         booked = number(client, on(1), version="r2.a1")
         assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
+        beside = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
+        compared = got(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
+        assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
+        back = got(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
+        assert (back["before"], back["after"]) == (13, 10)
         moved = got(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
         assert (moved["before"], moved["after"]) == (10, 13)
         restated = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
