@@ -148,9 +148,21 @@ class Lake:
         return (
             not waits.days.isdisjoint(days_behind(one, period))
             or waits.concerns(_days_of(one).name, period.days)
-            or (one.kind is not Kind.DAY and waits.concerns(one.name, [period.start]))
+            or (one.kind is not Kind.DAY and waits.concerns(one.name, [period.start]) and await self._made_of_others(one, version, period))
             or bool(await self.held(shown, period))
         )
+
+    async def _made_of_others(self, one: Series, version: Version, period: Period) -> bool:
+        """Whether the newest numbers of its days are others than a longer period's was made from.
+
+        A run by hand makes it without being remembered as following. Which adjustments are booked in it is not looked for.
+        """
+        if one.metric.publication.after_close == "adjust":
+            return True
+        days = (await self._snapshot(_days_of(one))).periods
+        newest = {f"{day}": f"r{kept.heads[-1].revision}" for day in period.days if (kept := days.get(day)) is not None}
+        made_from = version.made_from
+        return any(made_from.get(day) != revision for day, revision in newest.items())
 
     async def held(self, shown: Shown, period: Period) -> list[str]:
         """The checks that hold a newer number of a period back, or one of its days."""

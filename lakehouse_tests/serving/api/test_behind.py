@@ -12,14 +12,15 @@ from deltalake import DeltaTable
 
 from lakehouse.domain.periods import Kind, containing
 from lakehouse.serving.api import lake, waiting
-from lakehouse.tables import publish, silver
+from lakehouse.tables import publish, rollups, silver
 from lakehouse.tables.audited import Run
+from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import correct_in_silver, follow
-from lakehouse_tests.tables.published import FIRST, without_spark
+from lakehouse_tests.tables.published import FIRST, day, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,18 @@ def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> Non
     with asked(told.settings, catalog(told.metric)) as client:
         assert behind(client, week_of(told)), "what the days came to is not known before it is looked at"
         told.roll()
+        assert not behind(client, week_of(told))
+
+
+def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
+    told = two_followed_days(tmp_path)
+    correct_in_silver(told.settings, "a", 2)
+    told.say(THEN, 2)
+    restate(told)
+    week = Series(told.metric, Kind.WEEK)
+    with asked(told.settings, catalog(told.metric)) as client:
+        assert behind(client, week_of(told))
+        rollups.restate(told.settings, contract(), told.series, week, told.session, [week.period(day(THEN))], Run("by hand"))
         assert not behind(client, week_of(told))
 
 
