@@ -148,7 +148,11 @@ class Lake:
         return (
             not waits.days.isdisjoint(days_behind(one, period))
             or waits.concerns(_days_of(one).name, period.days)
-            or (one.kind is not Kind.DAY and waits.concerns(one.name, [period.start]) and await self._made_of_others(one, version, period))
+            or (
+                one.kind is not Kind.DAY
+                and waits.concerns(one.name, [period.start])
+                and await self._made_of_others(one, version, period)
+            )
             or bool(await self.held(shown, period))
         )
 

@@ -47,7 +47,10 @@ class Version(Shape):
     label: Label
     is_final: bool
     is_latest: bool
-    result: list[Row] = Field(examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]])
+    result: list[Row] = Field(
+        description="By row of the grain; 10,000 at most.", examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]]
+    )
+    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
     event_count: int = Field(description="How many rows of silver are behind it.")
     undecided_rows: int = Field(description="How many rows waited for a steward then.")
     changed_rows: int | None
@@ -110,9 +113,12 @@ class Number(Window, Version):
 
     staleness: Staleness
     completeness: Completeness
+    next_row_offset: int | None = Field(description="Ask with this row_offset for more of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
-    history: list[Revision] | None = Field(None, description="The newest hundred versions, oldest first, where it was asked for.")
+    history: list[Revision] | None = Field(
+        None, description="The newest hundred versions, or as many as fit, oldest first, where it was asked for."
+    )
 
 
 class Measure(Shape):
@@ -209,7 +215,8 @@ class Point(Shape):
     revision: int
     event_count: int
     computed_at: datetime
-    result: list[Row]
+    result: list[Row] = Field(description="By row of the grain; 10,000 at most.")
+    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
 
 
 class Points(Shape):

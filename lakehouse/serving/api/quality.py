@@ -18,7 +18,7 @@ from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import books, lateness, reading
+from lakehouse.tables import books, lateness
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
@@ -171,10 +171,9 @@ def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int])
 
 def _told(shown: Shown, day: date, head: Head) -> dict[str, Any]:
     kept = shown.numbers.periods[day]
-    versions = kept.versions(shown.series)
     place = kept.heads.index(head)
-    moved = reading.moved(shown.series, versions)[place]
-    said = answers.version(versions[place])
+    ((version, moved),) = kept.moved(shown.series, place, place + 1)
+    said = answers.version(version)
     names = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
     which = window(shown, shown.series.period(day)) | {name: said[name] for name in names}
     return which | {"restated_on": head.published_at, "moved": answers.moves(moved)}

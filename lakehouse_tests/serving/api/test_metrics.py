@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.domain.periods import Kind
-from lakehouse.serving.api import snapshot
+from lakehouse.serving.api import answers, snapshot
 from lakehouse.serving.api.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
@@ -305,6 +305,56 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
         assert compared["totals"]["total"] == {"before": "12.50", "after": "15.60", "difference": "3.10", "percent": 24.8}
         emptied = number(client, on(2))
         assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)
+
+
+def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_ROWS", 2)
+    told = desk(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
+    for hour, value in ((1, 1), (2, 2)):
+        told.at(4, hour)
+        told.say(1, dict.fromkeys("abc", value))
+        told.say(2, {"a": value})
+        told.say(3, {"a": value})
+        told.publish()
+    with asked(told.settings, catalog(told.metric)) as client:
+        first = number(client, on(1))
+        assert ([row["store"] for row in first["result"]], first["total_rows"], first["next_row_offset"]) == (["a", "b"], 3, 2)
+        rest = number(client, on(1), row_offset=2)
+        assert ([row["store"] for row in rest["result"]], rest["next_row_offset"], rest["event_count"]) == (["c"], None, 3)
+        assert (number(client, on(1), row_offset=9)["result"], number(client, on(2))["next_row_offset"]) == ([], None)
+
+        points, start, pages = [], on(1), 0
+        while start:
+            page = got(client, "/metrics/total/series", start=start, end=on(9))
+            points, start, pages = [*points, *page["points"]], page["next_start"], pages + 1
+            assert sum(len(one["result"]) for one in page["points"]) <= 2
+        assert [(one["window"], len(one["result"]), one["total_rows"]) for one in points] == [
+            (on(1), 2, 3),
+            (on(2), 1, 1),
+            (on(3), 1, 1),
+        ]
+        assert pages == 2
+
+        page = got(client, "/metrics/total/history", window=on(1))
+        assert ([one["version"] for one in page["versions"]], page["next_offset"], page["total"]) == (["r1"], 1, 2)
+        (second,) = got(client, "/metrics/total/history", window=on(1), offset=1)["versions"]
+        assert second["moved"]["total"] == {"before": 3, "after": 6, "difference": 3, "percent": 100.0}, "over all rows"
+        assert [one["version"] for one in number(client, on(1), include_history="true")["history"]] == ["r2"]
+        assert len(number(client, on(2), include_history="true")["history"]) == 2
+
+
+def test_pages_of_a_history_say_what_moved_as_the_whole_does(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
+        told.at(number_)
+        told.say(1, value)
+        told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        whole = got(client, "/metrics/total/history", window=on(1))["versions"]
+        assert [one["moved"]["total"]["after"] for one in whole] == [10, 11, 11, 13, 16, 12]
+        for limit in (1, 2, 4):
+            pages = [got(client, "/metrics/total/history", window=on(1), limit=limit, offset=at_) for at_ in range(0, 6, limit)]
+            assert [one for page in pages for one in page["versions"]] == whole
 
 
 def test_an_empty_lake(tmp_path: Any) -> None:
