@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KNOWN = "latest, final, first, r3, 2024-11-08, 2024-11-08T06:00:00Z, v2, or a name such as revenue_v2024-11-07.r2"
 _REVISION = re.compile(r"r?(\d{1,9})(?:\.a(\d{1,9}))?")
 _DATASET = re.compile(r"v(\d{1,9})")
+_FRACTION = re.compile(r"(?<=[.])\d{1,6}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].+)?")  # newer Pythons would read 2024-W45 as the Monday of that week
 
 
@@ -122,5 +123,6 @@ def _moment(word: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(word), time.max, timezone.utc)
     except ValueError:
-        moment = datetime.fromisoformat(word.replace("Z", "+00:00"))
+        whole = _FRACTION.sub(lambda found: found[0].ljust(6, "0"), word)  # Python 3.10 reads no other fractions
+        moment = datetime.fromisoformat(whole.replace("Z", "+00:00"))
         return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

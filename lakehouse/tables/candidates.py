@@ -162,6 +162,14 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
     return result
 
 
+def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
+    """By period the checks that hold its candidate back; one that is being checked is not among them."""
+    found = store.read(path(settings, series), [series.by, "failed"], None, settings.storage_options)
+    told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
+    checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}
+    return {start: names for start, names in checks.items() if names}
+
+
 _CARRIED = (*MADE_FROM, "explanation", "changed_rows", "booked_on")
 
 

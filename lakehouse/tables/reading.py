@@ -6,7 +6,7 @@ Only reading. Which version is meant is parsed in ``domain.asked``; how differen
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.asked import UnknownVersionError, choose
@@ -135,14 +135,15 @@ def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
 def changes(one: Series, before: Version | None, after: Version | None, known: Sequence[Version] = ()) -> list[Change]:
     """Every measure of one period in two versions, by grain.
 
-    :param known: the history of the period: reasons and rows are then of all revisions from one version to the other.
+    :param known: the history of the period: reasons and rows are then of all revisions from one version to the other, and an
+        adjustment is what the closed number comes to with it.
     """
     told = after or before
     if told is None:
         return []
     reason, count = _behind(before, after, known)
     grain = one.metric.grain
-    old, new = (_by_grain(one, version) for version in (before, after))
+    old, new = (_by_grain(one, version and in_whole(one, version, known)) for version in (before, after))
     return [
         Change(
             period=told.period,
@@ -195,7 +196,7 @@ def comparison(
 
 def _behind(before: Version | None, after: Version | None, known: Sequence[Version]) -> tuple[str | None, int | None]:
     """Why a number is another one than an older one, and how many changed rows that was."""
-    if after is None or after is before:
+    if after is None or (before is not None and after.name == before.name):
         return None, None
     first = before.revision if before else 0
     passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
@@ -204,6 +205,20 @@ def _behind(before: Version | None, after: Version | None, known: Sequence[Versi
     reasons = {one.reason for one in restated if one.revision > 1}
     gravest = next((reason for reason in GRAVEST if reason in reasons), after.reason)
     return gravest.value, sum(counts) if counts else None
+
+
+def in_whole(one: Series, version_: Version, known: Sequence[Version]) -> Version:
+    """A version; of an adjustment what the closed number comes to with it and those before it, as far as they are known."""
+    last = version_.adjustment or 0
+    parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
+    if len(parts) < 2:  # noqa: PLR2004 (nothing to add up)
+        return version_
+    sums: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (row for part in parts for row in part.rows):
+        key = tuple(row[name] for name in one.metric.grain)
+        before = sums.get(key, {})
+        sums[key] = row | {name: added([before.get(name), row[name]]) for name in one.numbers}
+    return replace(version_, rows=[*sums.values()])
 
 
 def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:

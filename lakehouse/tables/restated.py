@@ -5,11 +5,9 @@ Only reading, without a JVM. When it is told, and to whom, is in ``notices``; th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakehouse.domain.comparison import added
 from lakehouse.domain.notices import Notice, Restated, restates
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import parse_version_name
@@ -91,21 +89,8 @@ def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[Ve
         explanation=after.restatement_reason,
         changed_rows=_rows_behind(settings, daily, before, after) if one.kind is not Kind.DAY else after.said["changed_rows"],
         booked_on=after.said["booked_on"],
-        changes=tuple(reading.changes(one, _in_whole(one, known[:place]), _in_whole(one, known[: place + 1]))),
+        changes=tuple(reading.changes(one, reading.in_whole(one, before, known), reading.in_whole(one, after, known))),
     )
-
-
-def _in_whole(one: Series, known: Sequence[Version]) -> Version:
-    """The newest of some versions of a period; a closed one with the adjustments that are among them."""
-    parts = [version for version in known if version.revision == known[-1].revision]
-    if len(parts) == 1:
-        return parts[0]
-    sums: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in (row for version in parts for row in version.rows):
-        key = tuple(row[name] for name in one.metric.grain)
-        before = sums.get(key, {})
-        sums[key] = row | {name: added([before.get(name), row[name]]) for name in one.numbers}
-    return replace(parts[-1], rows=[*sums.values()])
 
 
 def _rows_behind(settings: Settings, daily: Series, before: Version, after: Version) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from lakehouse.domain.publishing import State
 from lakehouse.serving.figures import LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fastapi import Request
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from lakehouse.tables.series import Series
 
 Values = dict[str, Any]
+#: So many rows of the grain an answer carries: of one number, or of all those on a page.
+MOST_ROWS = 10_000
 
 
 def respond(request: Request, body: Values, ticking: Values | None = None, tag: str = "") -> Response:
@@ -48,8 +52,17 @@ def respond(request: Request, body: Values, ticking: Values | None = None, tag: 
     return Response(text, headers=headers, media_type="application/json")
 
 
-def version(found: Version) -> Values:
-    """A version of a number: what it says, how sure it is, and how it came to be."""
+def fitting(sizes: Iterable[int]) -> int:
+    """How many numbers of so many rows fit on a page, from the first one on: that one does, as far as it goes."""
+    total = list(accumulate(sizes))
+    return max(bisect_right(total, MOST_ROWS), min(len(total), 1))
+
+
+def version(found: Version, first: int = 0) -> Values:
+    """A version of a number: what it says, how sure it is, and how it came to be.
+
+    :param first: the row of the grain with which ``result`` begins.
+    """
     said = found.said
     return {
         "version_name": found.name,
@@ -60,7 +73,8 @@ def version(found: Version) -> Values:
         "label": LABELS[found.state.value],
         "is_final": found.state is State.FINAL,
         "is_latest": found.is_latest,
-        "result": rows(found),
+        "result": [{name: value(one) for name, one in row.items()} for row in found.rows[first : first + MOST_ROWS]],
+        "total_rows": len(found.rows),
         "event_count": sum(row["row_count"] or 0 for row in found.rows),
         "undecided_rows": said["undecided_rows"] or 0,
         "changed_rows": said["changed_rows"],
@@ -78,11 +92,6 @@ def version(found: Version) -> Values:
     }
 
 
-def rows(found: Version) -> list[Values]:
-    """What a version says: per row of the grain its measures."""
-    return [{name: value(one) for name, one in row.items()} for row in found.rows]
-
-
 def value(one: Any) -> Any:
     """As JSON has it: decimals as text, so that none is rounded on the way; what is no number as text, too."""
     if isinstance(one, Decimal):
@@ -93,12 +102,13 @@ def value(one: Any) -> Any:
 
 
 def sides(one: Sides) -> Values:
-    """Both sides of a number, the difference, and it in percent: None where the first is 0 or one is missing."""
+    """Both sides of a number, the difference, and it in percent: None where there is none, or no double holds it."""
+    percent = None if one.percent is None else float(one.percent)
     return {
         "before": value(one.before),
         "after": value(one.after),
         "difference": value(one.difference),
-        "percent": None if one.percent is None else float(one.percent),
+        "percent": percent if percent is None or isfinite(percent) else None,
     }
 
 

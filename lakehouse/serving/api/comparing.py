@@ -56,7 +56,7 @@ def routes(lake: Lake) -> APIRouter:
         kept = shown.kept(period)
         texts = (wanted.version_a, wanted.version_b)
         heads = [asked.chosen(shown, period, kept, asked.version_of(text)) for text in texts]
-        versions = [kept.version(shown.series, head) for head, _ in heads]
+        versions = [await run_in_threadpool(kept.version, shown.series, head) for head, _ in heads]
         compared = await run_in_threadpool(_compared, shown, kept, versions, (wanted.offset, wanted.limit))
         told = zip(("version_a", "version_b"), texts, versions, heads)
         told_of = {side: _side(text, version, note) for side, text, version, (_, note) in told}
@@ -76,13 +76,8 @@ def routes(lake: Lake) -> APIRouter:
             today, then = now.date(), now - timedelta(days=1)  # the same time by the wall, also where clocks were changed
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
-        sides = [
-            _known(shown, then.date(), then, Asked(By.AS_OF, "", at=then)),
-            _known(shown, then.date(), now, Asked(By.AS_OF, "", at=now)),
-            _known(shown, today, now, Asked(By.AS_OF, "", at=now)),
-        ]
-        if wanted.at is None:  # now: the final number where there is one, with a word where there is none
-            sides[1] = _known(shown, then.date(), now, Asked(By.FINAL, "final"))
+        wanted_sides = ((then.date(), then, By.LATEST), (then.date(), now, By.FINAL), (today, now, By.LATEST))
+        sides = [await run_in_threadpool(_known, shown, *side) for side in wanted_sides]
         names = ("yesterday_at_this_time", "yesterday", "today")
         body: dict[str, Any] = {"metric": one.metric.metric, "series": one.name}
         told = {name: known for name, (known, _) in zip(names, sides)}
@@ -118,7 +113,8 @@ def _side(text: str, version: Version, note: str | None) -> dict[str, Any]:
 
 def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int, int]) -> dict[str, Any]:
     one, (before, after) = shown.series, versions
-    known = kept.versions(one)
+    first, last = sorted((before.revision, after.revision))
+    known = [kept.version(one, head) for head in kept.heads if first <= head.revision <= last]
     start, names = before.start, (before.name, after.name)
     found = reading.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
     offset, limit = page
@@ -134,10 +130,10 @@ def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int
     return paged | {"totals": totals, "reason": reason, "changed_rows": counted}
 
 
-def _known(shown: Shown, day: date, at: datetime, wanted: Asked) -> tuple[dict[str, Any], Version | None]:
-    """A day's number as the answer has it, and as it is."""
+def _known(shown: Shown, day: date, at: datetime, by: By) -> tuple[dict[str, Any], Version | None]:
+    """A day's number as it was known at a time: as the answer has it, and as it is."""
     kept = shown.numbers.periods.get(day)
-    found = None if kept is None else choose(kept.heads, wanted)
+    found = None if kept is None else choose([head for head in kept.heads if head.published_at <= at], Asked(by, by.value))
     if kept is None or found is None:
         return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
     version = kept.version(shown.series, found[0])

@@ -21,6 +21,7 @@ _VERSION: dict[str, Any] = {
     "is_final": False,
     "is_latest": True,
     "result": [{"revenue": "1204.50", "sales": 61, "customers": 40, "row_count": 61}],
+    "total_rows": 1,
     "event_count": 61,
     "undecided_rows": 0,
     "changed_rows": 3,
@@ -47,6 +48,7 @@ _SIDE: dict[str, Any] = {
     "note": None,
 }
 _POINT = ("window", "first_day", "last_day", "version", "state", "label", "is_final", "revision", "event_count", "computed_at")
+_CHANGED = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
 _NUMBER: dict[str, Any] = _WINDOW | _VERSION
 _KNOWN: dict[str, Any] = {"window": "2024-11-07", "at": "2024-11-08T13:00:00Z", "number": _VERSION, "note": None}
 _ADVICE: dict[str, Any] = {
@@ -82,6 +84,7 @@ ANSWERS: dict[str, Any] = {
             "age_hours": 6,
             "horizon_hours": 174,
         },
+        "next_row_offset": None,
         "adjustments": [],
         "note": None,
         "history": None,
@@ -101,7 +104,7 @@ ANSWERS: dict[str, Any] = {
         "metric": "revenue",
         "series": "revenue",
         "version": "latest",
-        "points": [{name: _NUMBER[name] for name in (*_POINT, "result")}],
+        "points": [{name: _NUMBER[name] for name in (*_POINT, "result", "total_rows")}],
         "next_start": None,
     },
     "/metrics/{name}/history": _WINDOW | {"versions": [_VERSION | {"moved": _MOVED}], "total": 1, "next_offset": None},
@@ -134,6 +137,97 @@ ANSWERS: dict[str, Any] = {
                 "event_types": [_OF_TYPE],
             }
         ],
+    },
+    "/metrics": {
+        "metrics": [
+            {
+                "name": "revenue",
+                "description": "Revenue per day.",
+                "owner": "finance",
+                "source": "sales",
+                "grain": [],
+                "measures": [{"name": "revenue", "type": "decimal(18,2)", "additive": True, "description": None}],
+                "windows": ["day", "week", "month"],
+                "terms": {
+                    "start_delay": 0,
+                    "preliminary_after": 1,
+                    "final_after": 7,
+                    "after_close": "restate",
+                    "timezone": "UTC",
+                },
+                "consumers": ["the daily report"],
+                "dataset_version": 1,
+                "deprecated_on": None,
+                "published": 366,
+                "first_day": "2023-11-08",
+                "last_day": "2024-11-07",
+            }
+        ],
+        "total": 1,
+    },
+    "/data-quality/restatements": {
+        "start_date": "2024-11-02",
+        "end_date": "2024-11-08",
+        "restatements": [
+            _WINDOW | {name: _VERSION[name] for name in _CHANGED} | {"restated_on": "2024-11-08T06:00:00Z", "moved": _MOVED}
+        ],
+        "total": 1,
+        "by_reason": {"late_data": 1},
+        "by_state": {"preliminary": 1},
+        "next_offset": None,
+    },
+    "/lineage/{name}/{window_name}": _WINDOW
+    | {name: _VERSION[name] for name in ("version", "version_name", "state", "known_through", "signed_off_by", "sign_off_reason")}
+    | {
+        "source": "sales",
+        "inputs": "3f1c0b9a7d2e4f60",
+        "inputs_without": None,
+        "silver_version": 412,
+        "made_from": {},
+        "code_version": "0.1.0",
+        "contract_version": "b2a4c9e01d77",
+        "run_id": "5d0c8f6e",
+        "publication": {
+            "publication_id": "8e1f6d2ab3904c57",
+            "gold_version": 730,
+            "recorded_at": "2024-11-08T06:00:01Z",
+            "job_name": "follow_silver",
+            "trigger": {"run": "5d0c8f6e", "reason": "late_data"},
+            "input_versions": {"silver/sales": {"version": 412, "arrivals_from": "2023-11-08", "arrivals_through": "2024-11-08"}},
+            "validation": {"checks": 4, "failed": 0, "held": 0},
+            "keys": {"2024-11-07": {"changed": 3, "sample": ["s-1", "s-2", "s-3"]}},
+            "downstream": ["gold/revenue_weekly", "the daily report"],
+        },
+    },
+    "/quarantine": {
+        "rows": [
+            {
+                "id": "sales:3f1c0b9a7d2e4f60:17",
+                "source": "sales",
+                "record_key": "s-17",
+                "event_date": "2024-11-07",
+                "arrival_date": "2024-11-15",
+                "source_file": "sales-2024-11-15.csv",
+                "line_number": 17,
+                "reason": "beyond_watermark",
+                "detail": "7 d 3 h behind the event; the watermark is 7 d",
+                "status": "open",
+                "since": "2024-11-15T06:00:00Z",
+                "review_by": "2024-11-22T06:00:00Z",
+                "overdue": False,
+                "decided_by": None,
+                "decided_at": None,
+                "decision": None,
+            }
+        ],
+        "total": 1,
+        "next_offset": None,
+    },
+    "/health": {
+        "status": "ok",
+        "version": "0.1.0",
+        "now": "2024-11-08T13:00:00Z",
+        "metrics": [{"metric": "revenue", "table_version": 730, "periods": 366}],
     },
     "/quarantine/{row_id}/decision": {
         "id": "sales:3f1c0b9a7d2e4f60:17",

@@ -22,7 +22,7 @@ from lakehouse.tables import arrivals, served
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -58,12 +58,12 @@ class Shown:
         return found
 
 
-@dataclass(frozen=True, eq=False)
 class _Came:
-    """How rows came in, as of a version of the key log."""
+    """How rows came in, as of a version of the key log; what is estimated from it goes with it."""
 
-    version: int
-    arrivals: Arrivals | None
+    def __init__(self, version: int, arrivals: Arrivals | None) -> None:
+        self.version, self.arrivals = version, arrivals
+        self.estimate = lru_cache(_ESTIMATES)(partial(_estimate, arrivals))
 
 
 class Lake:
@@ -73,6 +73,7 @@ class Lake:
         self.settings, self.catalog = settings, catalog
         self._numbers: dict[str, Fresh[Snapshot]] = {}
         self._waiting: dict[str, Fresh[Waiting]] = {}
+        self._held: dict[str, Fresh[Mapping[date, list[str]]]] = {}
         self._came: dict[str, Fresh[_Came]] = {}
         self._tokens = Fresh(lambda _: tokens.all_of(settings), *_TOKENS)
 
@@ -117,10 +118,17 @@ class Lake:
         one = Series(daily.metric, kind, daily.called)
         return Shown(one, await self._snapshot(one))
 
+    async def every(self, metrics: Iterable[str], by: Kind | None = None) -> list[Shown]:
+        """The published numbers of some metrics for every kind of period, or for one, where they are published for it."""
+        wanted = [self.metric(name) for name in metrics]
+        kinds = [(metric, Kind(kind)) for metric in wanted for kind in ("day", *metric.publication.rollups)]
+        return [await self.shown(metric, kind) for metric, kind in kinds if by in (None, kind)]
+
     async def waiting(self, source: str) -> Waiting:
         """What waits to be taken into silver and into numbers."""
         if source not in self._waiting:
-            self._waiting[source] = Fresh(partial(waiting.read, self.settings, source, store.Reused()), *_WAITING)
+            look = partial(waiting.read, self.settings, self.catalog, source, store.Reused())
+            self._waiting[source] = Fresh(look, *_WAITING)
         return await _got(self._waiting[source])
 
     async def arrivals(self, source: str) -> Arrivals | None:
@@ -131,32 +139,61 @@ class Lake:
         """Every token by its id."""
         return await _got(self._tokens)
 
-    async def complete(self, one: Series, period: Period, version: Version) -> Estimate | Unknown:
-        """How much of a period's rows a version has in it."""
+    async def behind(self, shown: Shown, version: Version, period: Period) -> bool:
+        """Whether something is known that this number does not say: a newer one, held or not, arrivals, changed days below it."""
+        if not version.is_latest and version.adjustment is None:
+            return True
+        one = shown.series
+        waits = await self.waiting(one.metric.source)
+        return (
+            not waits.days.isdisjoint(days_behind(one, period))
+            or waits.concerns(_days_of(one).name, period.days)
+            or (
+                one.kind is not Kind.DAY
+                and waits.concerns(one.name, [period.start])
+                and await self._made_of_others(one, version, period)
+            )
+            or bool(await self.held(shown, period))
+        )
+
+    async def _made_of_others(self, one: Series, version: Version, period: Period) -> bool:
+        """Whether the newest numbers of its days are others than a longer period's was made from.
+
+        A run by hand makes it without being remembered as following. Which adjustments are booked in it is not looked for.
+        """
+        if one.metric.publication.after_close == "adjust":
+            return True
+        days = (await self._snapshot(_days_of(one))).periods
+        newest = {f"{day}": f"r{kept.heads[-1].revision}" for day in period.days if (kept := days.get(day)) is not None}
+        made_from = version.made_from
+        return any(made_from.get(day) != revision for day, revision in newest.items())
+
+    async def held(self, shown: Shown, period: Period) -> list[str]:
+        """The checks that hold a newer number of a period back, or one of its days."""
+        one = shown.series
+        own, days = await self._held_of(one), await self._held_of(_days_of(one))
+        return sorted({*own.get(period.start, ()), *(check for day in days.keys() & period.days for check in days[day])})
+
+    async def complete(self, one: Series, period: Period, version: Version, *, behind: bool) -> Estimate | Unknown:
+        """How much of a period's rows a version has in it.
+
+        :param behind: whether more is known than it says; then it has what there was when it was published.
+        """
         metric = one.metric
         came = await self._how_it_came(metric.source)
         if came.arrivals is None:
             return Unknown("nothing is known of how the rows of this source come in")
         days = days_behind(one, period)
-        waits = (await self.waiting(metric.source)).days
-        current = version.is_latest and waits.isdisjoint(days)
+        current = version.is_latest and not behind
         cutoff = min(self.settings.clock() if current else version.published_at, came.arrivals.newest)
         zone = ZoneInfo(self.source(metric.source).clocks.timezone)
         hour = cutoff.replace(minute=0, second=0, microsecond=0)
-        return _estimate(came, days[0], len(days), hour, zone, metric.publication.final_after)
+        return came.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
 
-    async def behind(self, shown: Shown, version: Version, period: Period) -> bool:
-        """Whether something is known that this number does not say yet: arrivals, a new silver, other days of a longer period."""
-        one = shown.series
-        waits = await self.waiting(one.metric.source)
-        if not waits.days.isdisjoint(days_behind(one, period)):
-            return True
-        if one.kind is Kind.DAY:
-            return 0 <= waits.followed.get(served.follower(one), -1) < waits.silver_version
-        days = (await self.shown(self.metric(one.called or one.metric.name))).numbers.periods
-        made_from = version.made_from
-        newest = {day: kept.heads[-1].revision for day in period.days if (kept := days.get(day)) is not None}
-        return any(made_from.get(f"{day}") != f"r{revision}" for day, revision in newest.items())
+    async def _held_of(self, one: Series) -> Mapping[date, list[str]]:
+        if one.name not in self._held:
+            self._held[one.name] = Fresh(partial(waiting.held, self.settings, one, store.Reused()), *_WAITING)
+        return await _got(self._held[one.name])
 
     async def _snapshot(self, one: Series) -> Snapshot:
         if one.name not in self._numbers:
@@ -175,6 +212,11 @@ def days_behind(one: Series, period: Period) -> Sequence[date]:
     return period.days if one.metric.window == 1 else sorted(reach_back(period.days, one.metric.window))
 
 
+def _days_of(one: Series) -> Series:
+    """The days that a series is, or is made from."""
+    return Series(one.metric, Kind.DAY, one.called)
+
+
 async def _got(fresh: Fresh[T]) -> T:
     """:raises Problem: where the tables cannot be read."""
     try:
@@ -190,8 +232,9 @@ def _read_came(settings: Settings, contract: SourceContract, known: _Came | None
     return known if known is not None and known.version == version else _Came(version, arrivals.read(settings, contract))
 
 
-@lru_cache(_ESTIMATES)
-def _estimate(came: _Came, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int) -> Estimate | Unknown:
-    assert came.arrivals is not None  # noqa: S101 (told apart by the caller)
+def _estimate(
+    came: Arrivals | None, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int
+) -> Estimate | Unknown:
+    assert came is not None  # noqa: S101 (told apart by the caller)
     every = [first.fromordinal(first.toordinal() + offset) for offset in range(days)]
-    return completeness.estimate(every, cutoff, came.arrivals, zone, follow_days)
+    return completeness.estimate(every, cutoff, came, zone, follow_days)

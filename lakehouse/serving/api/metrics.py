@@ -6,22 +6,24 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain.asked import Asked, choose
 from lakehouse.domain.periods import Kind
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
-from lakehouse.tables import reading
+from lakehouse.serving.api.problems import Problem
 
 if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
     from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Head, Kept
+    from lakehouse.tables.reading import Version
 
-#: So many versions are told beside a number; all are in its history.
-_HISTORY = 100
+#: So many versions are told beside a number; all are in its history. Numbers of more rows are told beside the event loop.
+_HISTORY, _FEW_ROWS = 100, 100
 
 
 class ForNumber(Parameters):
@@ -30,6 +32,7 @@ class ForNumber(Parameters):
     window: asked.Window
     version: asked.Version = "latest"
     include_history: Flag = False
+    row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="So many rows of the grain are left out first.")] = 0
 
 
 class ForHistory(Parameters):
@@ -72,17 +75,23 @@ def routes(lake: Lake) -> APIRouter:
         kept = shown.kept(period)
         version = asked.version_of(wanted.version)
         head, note = asked.chosen(shown, period, kept, version)
-        found = kept.version(shown.series, head)
-        body = window(shown, period) | answers.version(found)
-        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found))
+
+        def told() -> tuple[Version, dict[str, Any]]:
+            version = kept.version(shown.series, head)
+            return version, window(shown, period) | answers.version(version, wanted.row_offset)
+
+        found, body = told() if head.rows <= _FEW_ROWS else await run_in_threadpool(told)
+        more = wanted.row_offset + answers.MOST_ROWS
+        behind = await lake.behind(shown, found, period)
+        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found, behind=behind))
         body |= {"adjustments": _adjustments(kept, head, version), "note": note, "history": None}
+        body["next_row_offset"] = more if more < head.rows else None
         if wanted.include_history:
-            body["history"] = (await run_in_threadpool(_history, shown, kept))[-_HISTORY:]
+            fit = answers.fitting(head.rows for head in kept.heads[: -_HISTORY - 1 : -1])
+            last = len(kept.heads)
+            body["history"] = await run_in_threadpool(_history, shown, kept, last - fit, last)
         arrivals = await lake.arrivals(metric.source)
-        staleness: dict[str, Any] = {
-            "behind": await lake.behind(shown, found, period),
-            "newest_arrival": arrivals.newest if arrivals else None,
-        }
+        staleness: dict[str, Any] = {"behind": behind, "newest_arrival": arrivals.newest if arrivals else None}
         seconds = max(int((lake.settings.clock() - found.published_at).total_seconds()), 0)
         body["staleness"] = staleness
         return answers.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
@@ -93,10 +102,10 @@ def routes(lake: Lake) -> APIRouter:
         metric = lake.metric(name)
         period = asked.period_of(metric, wanted.window)
         shown = await lake.shown(metric, period.kind)
-        told = await run_in_threadpool(_history, shown, shown.kept(period))
-        page = told[wanted.offset : wanted.offset + wanted.limit]
-        more = wanted.offset + len(page)
-        following = {"total": len(told), "next_offset": more if more < len(told) else None}
+        kept, first = shown.kept(period), wanted.offset
+        more = first + answers.fitting(head.rows for head in kept.heads[first : first + wanted.limit])
+        page = await run_in_threadpool(_history, shown, kept, first, more) if more > first else []
+        following = {"total": len(kept.heads), "next_offset": more if more < len(kept.heads) else None}
         return answers.respond(request, window(shown, period) | {"versions": page} | following)
 
     @router.get("/{name}/series", response_model=models.Points, summary="A number of many periods in a row")
@@ -106,6 +115,9 @@ def routes(lake: Lake) -> APIRouter:
         start, end = asked.span(wanted.start, wanted.end)
         version = asked.version_of(wanted.version)
         shown = await lake.shown(metric, wanted.by)
+        if version.series not in (None, shown.series.name):
+            detail = f"{version.text} is a version of {version.series}, and not of {shown.series.name}"
+            raise Problem(404, "unknown-version", detail)
         points, more = await run_in_threadpool(_points, shown, (start, end), version, wanted.limit)
         body = {"metric": shown.series.metric.metric, "series": shown.series.name, "version": wanted.version}
         return answers.respond(request, body | {"points": points, "next_start": more})
@@ -126,28 +138,29 @@ def _adjustments(kept: Kept, head: Head, version: Asked) -> list[str]:
     return [f"r{one.revision}.a{one.adjustment}" for one in own if version.at is None or one.published_at <= version.at]
 
 
-def _history(shown: Shown, kept: Kept) -> list[dict[str, Any]]:
-    versions = kept.versions(shown.series)
-    moved = reading.moved(shown.series, versions)
-    return [answers.version(one) | {"moved": answers.moves(told)} for one, told in zip(versions, moved)]
+def _history(shown: Shown, kept: Kept, first: int, behind: int) -> list[dict[str, Any]]:
+    found = kept.moved(shown.series, first, behind)
+    return [answers.version(one) | {"moved": answers.moves(told)} for one, told in found]
 
 
 def _points(shown: Shown, span: tuple[date, date], version: Asked, limit: int) -> tuple[list[dict[str, Any]], date | None]:
     one = shown.series
     first = one.period(span[0]).start
     starts = [start for start in shown.numbers.starts if first <= start <= span[1]]
+    asked_for = [start for start in starts[:limit] if version.period in (None, one.period(start).name)]
+    known = {start: choose(shown.numbers.periods[start].heads, version) for start in asked_for}
+    heads = {start: chosen[0] for start, chosen in known.items() if chosen is not None}
+    fit = answers.fitting(head.rows for head in heads.values())
     points = []
-    for start in starts[:limit]:
-        kept = shown.numbers.periods[start]
-        chosen = choose(kept.heads, version)
-        if chosen is not None:
-            said, period = answers.version(kept.version(one, chosen[0])), one.period(start)
-            days = {"window": period.name, "first_day": start, "last_day": period.last}
-            points.append(days | {name: said[name] for name in _OF_POINT})
-    return points, starts[limit] if limit < len(starts) else None
+    for start, head in list(heads.items())[:fit]:
+        said, period = answers.version(shown.numbers.periods[start].version(one, head)), one.period(start)
+        days = {"window": period.name, "first_day": start, "last_day": period.last}
+        points.append(days | {name: said[name] for name in _OF_POINT})
+    following = [*list(heads)[fit:], *starts[limit:]]
+    return points, following[0] if following else None
 
 
-_OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result")
+_OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result", "total_rows")
 
 
 async def _described(lake: Lake, metric: MetricContract) -> dict[str, Any]:

@@ -14,6 +14,10 @@ Value = Annotated[
     int | float | str | bool | None,
     Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are no number, as text."),
 ]
+Percent = Annotated[
+    float | None,
+    Field(description="Of the size of before, to two places; null where before is 0 or missing, or no double holds it."),
+]
 Row = dict[str, Value]
 
 
@@ -29,7 +33,7 @@ class Sides(Shape):
     before: Value
     after: Value
     difference: Value
-    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+    percent: Percent
 
 
 class Version(Shape):
@@ -43,7 +47,10 @@ class Version(Shape):
     label: Label
     is_final: bool
     is_latest: bool
-    result: list[Row] = Field(examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]])
+    result: list[Row] = Field(
+        description="By row of the grain; 10,000 at most.", examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]]
+    )
+    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
     event_count: int = Field(description="How many rows of silver are behind it.")
     undecided_rows: int = Field(description="How many rows waited for a steward then.")
     changed_rows: int | None
@@ -106,9 +113,12 @@ class Number(Window, Version):
 
     staleness: Staleness
     completeness: Completeness
+    next_row_offset: int | None = Field(description="Ask with this row_offset for more of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
-    history: list[Revision] | None = Field(None, description="The newest hundred versions, oldest first, where it was asked for.")
+    history: list[Revision] | None = Field(
+        None, description="The newest hundred versions, or as many as fit, oldest first, where it was asked for."
+    )
 
 
 class Measure(Shape):
@@ -164,7 +174,7 @@ class Change(Shape):
     before: Value
     after: Value
     difference: Value
-    percent: float | None = Field(description="Of the size of before, to two places; null where before is 0 or missing.")
+    percent: Percent
 
 
 class Side(Shape):
@@ -205,7 +215,8 @@ class Point(Shape):
     revision: int
     event_count: int
     computed_at: datetime
-    result: list[Row]
+    result: list[Row] = Field(description="By row of the grain; 10,000 at most.")
+    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
 
 
 class Points(Shape):

@@ -12,12 +12,13 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain import lateness as judging
+from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import books, lateness, reading
+from lakehouse.tables import books, lateness
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
@@ -47,6 +48,7 @@ class ForRestatements(Parameters):
     start_date: Day
     end_date: Day
     metric: Annotated[str | None, Field(pattern=asked.NAME, description="One metric; default: all.")] = None
+    by: Annotated[Kind | None, Field(description="One length of period; default: all.")] = None
     limit: Limit = 100
     offset: Offset = 0
 
@@ -80,7 +82,7 @@ def routes(lake: Lake) -> APIRouter:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = asked.span(wanted.start_date, wanted.end_date)
         names = [lake.metric(wanted.metric).name] if wanted.metric else sorted(lake.catalog.metrics)
-        shown = [await lake.shown(lake.metric(name)) for name in names]
+        shown = await lake.every(names, wanted.by)
         page = (wanted.offset, wanted.limit)
         body = await run_in_threadpool(_restated, shown, start, end, page)
         return answers.respond(request, {"start_date": start, "end_date": end} | body)
@@ -169,10 +171,9 @@ def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int])
 
 def _told(shown: Shown, day: date, head: Head) -> dict[str, Any]:
     kept = shown.numbers.periods[day]
-    versions = kept.versions(shown.series)
     place = kept.heads.index(head)
-    moved = reading.moved(shown.series, versions)[place]
-    said = answers.version(versions[place])
+    ((version, moved),) = kept.moved(shown.series, place, place + 1)
+    said = answers.version(version)
     names = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
     which = window(shown, shown.series.period(day)) | {name: said[name] for name in names}
     return which | {"restated_on": head.published_at, "moved": answers.moves(moved)}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.domain.comparison import Sides
     from lakehouse.settings import Settings
     from lakehouse.tables.reading import Version
     from lakehouse.tables.series import Series
@@ -82,6 +83,14 @@ class Kept:
         """All versions, whole."""
         (found,) = reading.versions_in(series, self._rows).values()
         return found
+
+    def moved(self, series: Series, first: int, behind: int) -> list[tuple[Version, dict[str, Sides]]]:
+        """The versions from one place to before another, each with what it moved."""
+        start = max(first - 1, 0)
+        while self.heads[start].adjustment is not None:  # it comes on top of the revision and of those before it
+            start -= 1
+        versions = [self.version(series, head) for head in self.heads[start:behind]]
+        return list(zip(versions, reading.moved(series, versions)))[first - start :]
 
 
 @dataclass(frozen=True)

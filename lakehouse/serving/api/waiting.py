@@ -1,31 +1,50 @@
-"""What has come and is not in the numbers yet: event days that wait for silver, and how far metrics have followed it."""
+"""What is known and not in the numbers yet: event days that wait for silver, periods to be made anew, and what is held."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from lakehouse.domain.periods import Kind
 from lakehouse.ledger import decisions, progress, redactions, restatements, store
-from lakehouse.tables import silver
+from lakehouse.tables import candidates, publish, rollups, served, silver
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import date
 
+    from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
+class Anew:
+    """The first days of a series' periods that the layer below has changed since the series followed it.
+
+    ``as_of`` is what that depends on: the version below, who follows, and how far.
+    """
+
+    as_of: tuple[Any, ...]
+    starts: frozenset[date]
+
+
+@dataclass(frozen=True)
 class Waiting:
-    """As of some versions of the tables that tell it: ``followed`` is the version of silver that each series is at."""
+    """As of some versions of the tables that tell it: event days that wait for silver, and per series what it has to follow."""
 
     days: frozenset[date] = frozenset()
-    silver_version: int = -1
-    followed: Mapping[str, int] = field(default_factory=dict)
+    anew: Mapping[str, Anew] = field(default_factory=dict)
     versions: tuple[int, ...] = ()
 
+    def concerns(self, series: str, starts: Collection[date]) -> bool:
+        """Whether one of these periods of a series is to be made anew."""
+        return series in self.anew and not self.anew[series].starts.isdisjoint(starts)
 
-def read(settings: Settings, source: str, opened: store.Reused, known: Waiting | None) -> Waiting:
+
+def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused, known: Waiting | None) -> Waiting:
     """What waits now.
 
     :param opened: the tables, kept open from one look to the next.
@@ -34,9 +53,52 @@ def read(settings: Settings, source: str, opened: store.Reused, known: Waiting |
     ledger = ("ingestions", "applications", "operations", "restatements")
     paths = [settings.table("ops", name) for name in ledger]
     paths += [decisions.path(settings, source), redactions.path(settings, source), silver.path(settings, source)]
+    paths += [Series(metric).path(settings) for metric in catalog.metrics_of(source)]
     with store.reusing_tables(opened):
-        tables = [store.open_table(path, settings.storage_options) for path in paths]
-        versions = tuple(-1 if table is None else table.version() for table in tables)
-        if known is not None and known.versions == versions:
+        versions = {path: _version(settings, path) for path in paths}
+        if known is not None and known.versions == tuple(versions.values()):
             return known
-        return Waiting(frozenset(progress.pending(settings, source)), versions[-1], restatements.followed(settings), versions)
+        days = frozenset(progress.pending(settings, source))  # first: what leaves it is among the others then
+        before = {} if known is None else known.anew
+        anew = {name: told(before.get(name)) for name, told in _followers(settings, catalog, source, versions)}
+        return Waiting(days, anew, tuple(versions.values()))
+
+
+def held(settings: Settings, one: Series, opened: store.Reused, _: Mapping[date, list[str]] | None) -> Mapping[date, list[str]]:
+    """By period the checks that hold a newer number of it back."""
+    with store.reusing_tables(opened):
+        return candidates.failing(settings, one)
+
+
+def _followers(
+    settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
+) -> Iterator[tuple[str, Callable[[Anew | None], Anew]]]:
+    """Every series that follows a source, and how to tell what it has to follow; days before what is made of them."""
+    followed = restatements.followed(settings)
+    for metric in catalog.metrics_of(source):
+        with suppress(served.UnservedVersionError):
+            daily = served.daily(settings, catalog, metric)
+            name = served.follower(daily)
+            key = (versions[silver.path(settings, source)], name, followed.get(name))
+            yield daily.name, partial(_anew, key, partial(_days, settings, daily))
+            for kind in metric.publication.rollups:
+                rollup = Series(daily.metric, Kind(kind), daily.called)
+                key = (versions[daily.path(settings)], rollup.name, followed.get(rollup.name))
+                yield rollup.name, partial(_anew, key, partial(_starts, settings, daily, rollup))
+
+
+def _anew(as_of: tuple[Any, ...], read_anew: Callable[[], Iterable[date]], known: Anew | None) -> Anew:
+    return known if known is not None and known.as_of == as_of else Anew(as_of, frozenset(read_anew()))
+
+
+def _days(settings: Settings, daily: Series) -> Iterable[date]:
+    return publish.pending(settings, daily).days
+
+
+def _starts(settings: Settings, daily: Series, rollup: Series) -> Iterable[date]:
+    return [period.start for period in rollups.pending(settings, daily, rollup).periods]
+
+
+def _version(settings: Settings, path: str) -> int:
+    table = store.open_table(path, settings.storage_options)
+    return -1 if table is None else table.version()

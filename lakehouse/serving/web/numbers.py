@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.asked import Asked, By, choose
 from lakehouse.domain.comparison import Sides
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakehouse.domain.comparison import Number
     from lakehouse.domain.periods import Period
-    from lakehouse.serving.api.lake import Shown
+    from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Kept
     from lakehouse.tables.reading import Version
     from lakehouse.tables.series import Series
@@ -91,6 +91,13 @@ def drawn(one: Series, most: int) -> list[str]:
     """The measures that charts show: the first few that are numbers, and over a grain those that add up."""
     fit = [measure for measure in one.metric.measures if measure.is_number and (measure.additive or not one.metric.grain)]
     return [measure.name for measure in fit][:most]
+
+
+async def doubts(lake: Lake, shown: Shown, period: Period, version: Version) -> dict[str, Any]:
+    """What else is to be known of a number: whether more has come, which checks hold a newer one back, how complete it is."""
+    behind = await lake.behind(shown, version, period)
+    complete = await lake.complete(shown.series, period, version, behind=behind)
+    return {"behind": behind, "held": await lake.held(shown, period), "complete": completeness(complete)}
 
 
 def completeness(found: Estimate | Unknown) -> str:

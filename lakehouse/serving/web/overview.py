@@ -33,7 +33,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         cards = [await _card(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
         cards.sort(key=lambda card: card["newest"] is None)  # what says nothing yet comes last
         today = lake.settings.clock().date()
-        every = [card["shown"] for card in cards]
+        every = await lake.every(sorted(lake.catalog.metrics))
         restated = await run_in_threadpool(restatements, every, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, lake)
         return respond(request, "overview", "overview", {"cards": cards, "restated": len(restated), "waiting": waiting})
@@ -44,8 +44,7 @@ async def _card(lake: Lake, metric: MetricContract) -> dict[str, Any]:
     found = await run_in_threadpool(_told, shown)
     newest = found["newest"]
     if newest is not None:
-        found["behind"] = await lake.behind(shown, newest.version, newest.period)
-        found["complete"] = numbers.completeness(await lake.complete(shown.series, newest.period, newest.version))
+        found |= await numbers.doubts(lake, shown, newest.period, newest.version)
     return {"name": metric.name, "contract": shown.series.metric, "shown": shown} | found
 
 

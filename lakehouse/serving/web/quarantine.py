@@ -19,7 +19,7 @@ from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.api.quarantine import ID, READ, Decision, Status, decide
 from lakehouse.serving.web import numbers, sessions
 from lakehouse.serving.web.page import PREFIX, goto, respond
-from lakehouse.tables import books, quarantine, served
+from lakehouse.tables import books, quarantine
 from lakehouse.tables.quarantine import STATUSES, Wanted
 
 if TYPE_CHECKING:
@@ -107,15 +107,15 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
 async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
-    waits = await run_in_threadpool(waiting.read, lake.settings, source, store.Reused(), None)
+    waits = await run_in_threadpool(waiting.read, lake.settings, lake.catalog, source, store.Reused(), None)
     metrics = lake.catalog.metrics_of(source)
     found, behind = [], []
     for metric in metrics:
         shown = await lake.shown(metric)
-        if 0 <= waits.followed.get(served.follower(shown.series), -1) < waits.silver_version:
+        starts = sorted(reach_ahead(days, shown.series.metric.window))
+        if waits.concerns(shown.series.name, starts):
             behind.append(metric.name)
-        starts = sorted(reach_ahead(days, shown.series.metric.window))[:_NUMBERS]
-        found += [(metric.name, one) for one in await run_in_threadpool(numbers.glances, shown, starts)]
+        found += [(metric.name, one) for one in await run_in_threadpool(numbers.glances, shown, starts[:_NUMBERS])]
     command = ["lakehouse", "quarantine", said.verdict, source, quarantine.written(row), "--by", said.by, "--reason", said.reason]
     told = {"days": sorted(days), "command": shlex.join(command)}
     return told | {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS]}

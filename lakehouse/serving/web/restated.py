@@ -14,7 +14,6 @@ from lakehouse.serving.api.asked import Day, Parameters
 from lakehouse.serving.api.quality import restatements
 from lakehouse.serving.figures import LABELS
 from lakehouse.serving.web.page import PREFIX, respond
-from lakehouse.tables import reading
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -38,7 +37,7 @@ def add(router: APIRouter, lake: Lake) -> None:
     async def restated(request: Request, wanted: Annotated[ForRestated, Query()]) -> Response:
         today = lake.settings.clock().date()
         _, end = asked.span(wanted.through or today, wanted.through or today)
-        shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        shown = await lake.every(sorted(lake.catalog.metrics))
         told = await run_in_threadpool(_told, shown, end - _WEEK + timedelta(days=1), end)
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}
         return respond(request, "restated", "restated", told | around)
@@ -59,13 +58,14 @@ def _told(shown: list[Shown], start: date, end: date) -> dict[str, Any]:
 
 def _change(shown: Shown, day: date, head: Head) -> dict[str, Any]:
     kept = shown.numbers.periods[day]
-    versions, at = kept.versions(shown.series), kept.heads.index(head)
+    at = kept.heads.index(head)
+    ((version, moved),) = kept.moved(shown.series, at, at + 1)
     return {
         "metric": shown.series.metric.name if shown.series.called is None else shown.series.called,
         "period": shown.series.period(day),
-        "version": versions[at],
+        "version": version,
         "label": LABELS[head.state.value],
-        "moved": {name: sides for name, sides in reading.moved(shown.series, versions)[at].items() if sides.changed},
+        "moved": {name: sides for name, sides in moved.items() if sides.changed},
     }
 
 

@@ -67,8 +67,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         shown, period = await _found(lake, name, window)
         told = await run_in_threadpool(_told, lake, shown, period)
         newest: Version = told["newest"].version
-        told["behind"] = await lake.behind(shown, newest, period)
-        told["complete"] = numbers.completeness(await lake.complete(shown.series, period, newest))
+        told |= await numbers.doubts(lake, shown, period, newest)
         return respond(request, "story", "metrics", _about(name, period) | told)
 
     @router.get(PREFIX + "/metrics/{name}/{window}/{label}")

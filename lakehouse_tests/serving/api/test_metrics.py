@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.domain.periods import Kind
-from lakehouse.serving.api import snapshot
+from lakehouse.serving.api import answers, snapshot
 from lakehouse.serving.api.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
@@ -78,6 +78,8 @@ def test_a_number_says_what_it_is(client: TestClient) -> None:
         ("2024-01-01T06:00:00Z", 1, "Live (updating)"),
         ("2024-01-01T19:00:00+01:00", 2, "Live (updating)"),
         ("2024-01-01T18:00:00.000000+00:00", 2, "Live (updating)"),
+        ("2024-01-01T18:00:00.000Z", 2, "Live (updating)"),
+        ("2024-01-01T17:59:59.9Z", 1, "Live (updating)"),
         ("2024-01-01", 2, "Live (updating)"),
         ("v1", 3, "Final"),
         (f"total_v{on(1)}.r1", 1, "Live (updating)"),
@@ -133,6 +135,10 @@ def test_a_series(client: TestClient) -> None:
     assert got(client, "/metrics/total/series", start=on(1), end=on(9), limit=1)["next_start"] == on(2)
     assert got(client, "/metrics/total/series", start=on(2), end=on(9), limit=1)["next_start"] is None
     assert got(client, "/metrics/total/series", start="0001-01-01", end="9999-12-31")["points"]
+    assert points(version=f"total_v{on(1)}.r2") == [(on(1), 5)], "a name is of one period"
+    assert points(version="total_weekly_v2024-W01.r1", by="week") == [("2024-W01", 12)]
+    other = got(client, "/metrics/total/series", 404, start=on(1), end=on(9), version="other_v2030-01-01.r2")
+    assert other["type"] == "urn:lakehouse:unknown-version"
     assert got(client, "/metrics/total/series", 400, start=on(2), end=on(1))["type"] == "urn:lakehouse:makes-no-sense"
 
 
@@ -145,6 +151,8 @@ def test_two_versions_side_by_side(client: TestClient) -> None:
     assert got(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
     same = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
     assert [(one["difference"], one["percent"]) for one in same] == [(0, 0.0)]
+    itself = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="total_v2024-01-01.r2")
+    assert (itself["reason"], itself["changed_rows"]) == (None, None)
 
 
 def test_the_catalogue(client: TestClient) -> None:
@@ -235,6 +243,8 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
         assert found["today_against_yesterday"]["total"]["percent"] == -25.0
         early = got(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
         assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
+        assert early["yesterday"]["number"]["version"] == "r3"
+        assert early["yesterday"]["note"].startswith("not final: "), "it is live"
         assert (early["today"]["number"], early["today"]["note"]) == (None, "nothing had been published")
         assert early["today_against_yesterday"]["total"] == {"before": 10, "after": None, "difference": None, "percent": None}
 
@@ -258,6 +268,11 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
         assert number(client, on(1), version="2024-01-09T04:00:00Z")["adjustments"] == ["r2.a1"], "not what came later"
         booked = number(client, on(1), version="r2.a1")
         assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
+        beside = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
+        compared = got(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
+        assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
+        back = got(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
+        assert (back["before"], back["after"]) == (13, 10)
         moved = got(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
         assert (moved["before"], moved["after"]) == (10, 13)
         restated = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
@@ -290,6 +305,56 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
         assert compared["totals"]["total"] == {"before": "12.50", "after": "15.60", "difference": "3.10", "percent": 24.8}
         emptied = number(client, on(2))
         assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)
+
+
+def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_ROWS", 2)
+    told = desk(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
+    for hour, value in ((1, 1), (2, 2)):
+        told.at(4, hour)
+        told.say(1, dict.fromkeys("abc", value))
+        told.say(2, {"a": value})
+        told.say(3, {"a": value})
+        told.publish()
+    with asked(told.settings, catalog(told.metric)) as client:
+        first = number(client, on(1))
+        assert ([row["store"] for row in first["result"]], first["total_rows"], first["next_row_offset"]) == (["a", "b"], 3, 2)
+        rest = number(client, on(1), row_offset=2)
+        assert ([row["store"] for row in rest["result"]], rest["next_row_offset"], rest["event_count"]) == (["c"], None, 3)
+        assert (number(client, on(1), row_offset=9)["result"], number(client, on(2))["next_row_offset"]) == ([], None)
+
+        points, start, pages = [], on(1), 0
+        while start:
+            page = got(client, "/metrics/total/series", start=start, end=on(9))
+            points, start, pages = [*points, *page["points"]], page["next_start"], pages + 1
+            assert sum(len(one["result"]) for one in page["points"]) <= 2
+        assert [(one["window"], len(one["result"]), one["total_rows"]) for one in points] == [
+            (on(1), 2, 3),
+            (on(2), 1, 1),
+            (on(3), 1, 1),
+        ]
+        assert pages == 2
+
+        page = got(client, "/metrics/total/history", window=on(1))
+        assert ([one["version"] for one in page["versions"]], page["next_offset"], page["total"]) == (["r1"], 1, 2)
+        (second,) = got(client, "/metrics/total/history", window=on(1), offset=1)["versions"]
+        assert second["moved"]["total"] == {"before": 3, "after": 6, "difference": 3, "percent": 100.0}, "over all rows"
+        assert [one["version"] for one in number(client, on(1), include_history="true")["history"]] == ["r2"]
+        assert len(number(client, on(2), include_history="true")["history"]) == 2
+
+
+def test_pages_of_a_history_say_what_moved_as_the_whole_does(tmp_path: Any) -> None:
+    told = desk(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
+        told.at(number_)
+        told.say(1, value)
+        told.publish(1)
+    with asked(told.settings, catalog(told.metric)) as client:
+        whole = got(client, "/metrics/total/history", window=on(1))["versions"]
+        assert [one["moved"]["total"]["after"] for one in whole] == [10, 11, 11, 13, 16, 12]
+        for limit in (1, 2, 4):
+            pages = [got(client, "/metrics/total/history", window=on(1), limit=limit, offset=at_) for at_ in range(0, 6, limit)]
+            assert [one for page in pages for one in page["versions"]] == whole
 
 
 def test_an_empty_lake(tmp_path: Any) -> None:

@@ -137,6 +137,25 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
         assert wrong["type"] == "urn:lakehouse:unknown-metric"
 
 
+def test_longer_periods_change_too(tmp_path: Path) -> None:
+    told = desk(lake_settings(tmp_path))
+    for number in (1, 2):
+        told.at(number)
+        told.say(number, 5)
+        told.publish(number)
+        told.roll()
+    with asked(told.settings, catalog(told.metric)) as client:
+
+        def restated(**more: Any) -> Any:
+            found = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), **more)
+            return [(one["series"], one["window"], one["moved"]["total"]["after"]) for one in found["restatements"]]
+
+        assert restated() == restated(by="week") == restated(metric="total") == [("total_weekly", "2024-W01", 10)]
+        assert restated(by="day") == []
+        assert got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), by="month")["total"] == 0
+        assert "2024-W01" in client.get(f"/page/restated?through={on(3)}").text
+
+
 def test_where_a_number_comes_from(tmp_path: Path) -> None:
     told = desk(lake_settings(tmp_path))
     told.at(1)

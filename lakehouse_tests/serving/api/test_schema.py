@@ -159,6 +159,11 @@ def test_examples_are_as_documented(tmp_path: Path, path: str) -> None:
     assert list(jsonschema_rs.validator_for(schema).iter_errors(told["example"])) == []
 
 
+def test_every_answer_has_an_example(tmp_path: Path) -> None:
+    paths = app.create(lake_settings(tmp_path), catalog(metric())).openapi()["paths"]
+    assert sorted(paths) == sorted(examples_of.ANSWERS)
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_other_methods_are_refused(tmp_path: Path, method: str) -> None:
     with server(tmp_path) as (url, _):
