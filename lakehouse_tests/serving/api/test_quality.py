@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from lakehouse.domain.completeness import Estimate, Unknown, estimate
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications
+from lakehouse.tables import arrivals
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, days, desk, got, on, tell
 from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric, without_spark
+from lakehouse_tests.tables.published import day, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +99,27 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
         assert week["type"] == "urn:lakehouse:not-published"
         arrived = got(client, "/metrics/total", window=on(30))["staleness"]["newest_arrival"]
         assert arrived == "2024-01-30T13:00:00Z"
+
+
+def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Path) -> None:
+    """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
+    settings, source = lake_settings(tmp_path), contract()
+    rows: list[Row] = []
+    for number in range(1, 501):
+        for key, later in enumerate((1, 240)):
+            if (arrival := at(number, 12 + later)) < at(501):
+                rows.append((f"{number}:{key}", at(number, 12), arrival, "insert", "admitted"))
+    tell(settings, source, rows)
+    came = arrivals.read(settings, source)
+    assert came is not None
+    assert came.first == day(501 - 401), "the oldest day of which all rows are known, and not the first arrival"
+    assert min(came.days) == came.first
+    found = estimate(days(471, 500), at(501), came, ZoneInfo("UTC"), 1)
+    assert isinstance(found, Estimate)
+    assert (found.periods, found.low, found.high) == (12, found.share, found.share), "whole periods are alike"
+    assert estimate([day(50)], at(501), came, ZoneInfo("UTC"), 1) == Unknown(
+        f"how rows came in is known of event days from {came.first} on"
+    )
 
 
 def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_numbers_are_those_of_the_tables(client: TestClient, told: Desk) -> None
     assert f'data-measure="total">{told.shown(2):,}<' in newest
 
 
+def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> None:
+    """Both revisions were made from the same version of silver: the numbers were said by hand."""
+    for path in (f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r2"):
+        shown = client.get(path).text
+        assert "No change of a row led to it: the logic, the state or a person's decision did." in shown
+        assert "does not reach back" not in shown
+
+
 def test_what_was_restated_in_a_week(client: TestClient, told: Desk) -> None:
     every = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}").json()
     assert every["total"] > 0
