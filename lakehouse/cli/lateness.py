@@ -73,7 +73,7 @@ def propose(source: Source, start_date: Start = None, end_date: End = None, as_j
     from lakehouse.tables import lateness  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
-    for kind, found in lateness.proposals(of.contract, of.measured).items():
+    for kind, found in lateness.proposals(of.contract, of.measured, _since(of, None)).items():
         if as_json:
             out.print(json.dumps({"source": source, "event_type": kind, **_as_json(found)}), soft_wrap=True)
             continue
@@ -105,7 +105,8 @@ def apply(
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise typer.BadParameter(msg)
     of = _measured(source, None, None)
-    proposals = lateness.proposals(of.contract, of.measured)
+    day = _since(of, since)
+    proposals = lateness.proposals(of.contract, of.measured, day)
     if event_type not in proposals:
         known = ", ".join(kind for kind in proposals if kind) or "none"
         msg = f"the contract has no bounds of its own for {event_type!r} (it has them for {known})"
@@ -123,7 +124,6 @@ def apply(
             soft_wrap=True,
         )
         raise typer.Exit(1)
-    day = _since(of, since)
     try:
         text = patching.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
     except patching.PatchError as problem:
@@ -134,11 +134,16 @@ def apply(
     moved = watermarks.Moved(
         source, event_type, before, int(wanted.total_seconds()), day, by, reason, found.because, evidence, of.settings.clock()
     )
-    watermarks.record(of.settings, moved)
     if print_only:
+        watermarks.record(of.settings, moved)
         out.print(text, end="", soft_wrap=True)
         return
-    patching.write(path, text)
+    try:
+        with patching.replacing(path, text):
+            watermarks.record(of.settings, moved)
+    except OSError as problem:
+        errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
+        raise typer.Exit(1) from None
     which = f" of {event_type}" if event_type else ""
     moved_to = f"the watermark{which} is {_told(wanted.total_seconds())} for rows that arrive from {day} on"
     out.print(f"{path}: {moved_to}. Dagster and the API read it when they start again.", soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -12,7 +13,7 @@ from lakehouse.contracts.loader import ContractError, load_contract
 from lakehouse.contracts.source import SourceContract
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date, timedelta
     from pathlib import Path
 
@@ -66,11 +67,19 @@ def with_watermark(text: str, watermark: timedelta, since: date, event_type: str
     return patched
 
 
-def write(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whole."""
+@contextmanager
+def replacing(path: Path, text: str) -> Iterator[None]:
+    """Put a text in the place of a file, whole; what is done inside comes between the writing of the text and its taking effect.
+
+    :raises OSError: where it cannot be written; then nothing inside is done.
+    """
     beside = path.with_suffix(".new")
     beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)  # noqa: PTH105 (says that it replaces)
+    try:
+        yield
+        os.replace(beside, path)  # noqa: PTH105 (says that it replaces)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _content(text: str) -> object:

@@ -54,8 +54,9 @@ NO_ROWS = Ages((), ())
 class Arrivals:
     """How the rows of a source came in, by event day.
 
-    ``first`` is the first arrival day: earlier event days came as a backlog, and tell nothing about ages. ``newest`` is the
-    newest arrival: beyond it nothing is known, whatever the wall clock says.
+    ``first`` is the first event day that is told of: what came before the first arrival day came as a backlog, which tells
+    nothing about ages, and what is long past is kept in mind no more. ``newest`` is the newest arrival: beyond it nothing is
+    known, whatever the wall clock says.
     """
 
     first: date
@@ -103,6 +104,8 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
     age = floor((min(cutoff, arrivals.newest) - end).total_seconds() / 3600)
     if age <= -_HOURS * length:
         return Unknown("nothing of the period has come yet")
+    if days[0] < arrivals.first:
+        return Unknown(f"how rows came in is known of event days from {arrivals.first} on")
     horizon = age + _HOURS * max(follow_days, 1)
     shares = _shares(_earlier(days[0], length, horizon, arrivals, zone), age, horizon, arrivals)
     if len(shares) < FEWEST:

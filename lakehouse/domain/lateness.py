@@ -71,7 +71,12 @@ def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
 
     :param seconds: how late each row came, sorted; parts of a second count as a whole one.
     """
-    return bisect_right(seconds, int(watermark.total_seconds())) / len(seconds) if len(seconds) else 0.0
+    return rows_within(seconds, watermark) / len(seconds) if len(seconds) else 0.0
+
+
+def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
+    """How many rows came within a watermark; see :func:`share_within`."""
+    return bisect_right(seconds, int(watermark.total_seconds()))
 
 
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:

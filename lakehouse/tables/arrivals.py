@@ -45,7 +45,7 @@ def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
     recent = pc.greater_equal(found["event_date"], pa.scalar(oldest, pa.date32()))
     rows = found.filter(pc.fill_null(pc.and_kleene(lives, recent), False))
     heard = rows.group_by(["record_key", "event_date"]).aggregate([("arrival_ts", "min")])
-    return Arrivals(first, newest, _ages(heard, ZoneInfo(contract.clocks.timezone)))
+    return Arrivals(oldest, newest, _ages(heard, ZoneInfo(contract.clocks.timezone)))
 
 
 def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:

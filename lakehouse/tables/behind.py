@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.ledger import audit, redactions, store
 from lakehouse.tables import changes, silver
@@ -19,6 +23,13 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.tables.changes import Move
+
+    #: A table: which one, where, and how it is reached.
+    _Place = tuple[str, str, tuple[tuple[str, str], ...]]
+
+#: So many answers of feeds are remembered, each with the rows that are shown.
+_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,10 @@ class RowMove:
 
 @dataclass(frozen=True)
 class Behind:
-    """The first rows by event day, and how many there are; ``known`` is false where the feed does not reach back so far."""
+    """The first rows by event day, and how many there are; ``known`` is false where the feed does not reach back so far.
+
+    No rows and ``known``: no change of a row is behind the move.
+    """
 
     rows: list[RowMove] = field(default_factory=list)
     total: int = 0
@@ -50,25 +64,38 @@ class Behind:
 
 
 def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
-    """What versions ``first`` through ``last`` of silver did to the rows of some event days.
+    """What versions ``first`` through ``last`` of silver did to the rows of some event days; nothing where ``last`` is behind.
 
     :param most: so many rows are told, all are counted.
     """
+    if first > last:
+        return Behind()
     table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
+    place = (table.metadata().id, silver.path(settings, contract.dataset), tuple(settings.storage_options.items()))
     try:
-        moved = [one for one in changes.moves(table, first, last) if one.day in days]
-        feed = changes.feed_of(table, first, last)
+        shown, feed, total = _read(place, frozenset(days), first, last, most)
     except changes.ForgottenFeedError:
         return Behind(known=False)
-    shown = moved[:most]
     sides = _sides(feed.to_pylist(), {(one.key, one.day) for one in shown})
     said = _audited(settings, contract.dataset, range(first, last + 1), {one.key for one in shown})
     hidden = redactions.keys_by_field(settings, contract.dataset)
     own = {"record_key", "event_date", "source_system", *contract.primary_key}
     names = [name for name, _ in content_columns(contract) if name not in own]
-    return Behind([_told(one, *sides[one.key, one.day], names, said.get(one.key, {}), hidden) for one in shown], len(moved))
+    return Behind([_told(one, *sides[one.key, one.day], names, said.get(one.key, {}), hidden) for one in shown], total)
+
+
+@lru_cache(_KEPT)
+def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[Move], pa.Table, int]:
+    """The first moves, what the feed says of their keys, and how many moves there are: what was committed stays as it is."""
+    _, path, options = place
+    table = store.open_table(path, dict(options))
+    assert table is not None  # noqa: S101 (the caller has opened it)
+    moved, feed = changes.moves_on(table, days, first, last)
+    shown = moved[:most]
+    keys = pa.array({one.key for one in shown}, pa.string())
+    return shown, feed.filter(pc.is_in(feed["record_key"], keys)), len(moved)
 
 
 def _sides(

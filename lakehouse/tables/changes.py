@@ -17,6 +17,8 @@ from lakehouse.ledger import commits
 from lakehouse.tables.schema import PROVENANCE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from deltalake import DeltaTable
 
 #: What delta-rs says of a file that is not there; it has no class of its own for it.
@@ -24,6 +26,7 @@ _GONE = re.compile("not found|no such file", re.IGNORECASE)
 #: The feed's words for a row as a commit left it; the others tell of it as it was.
 AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+_PLACE = ["record_key", "event_date"]
 #: Columns of the feed that are no content of a row.
 NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
 
@@ -33,24 +36,23 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
 
     ``_net`` is below zero for rows that are gone and above for rows that are new; provenance columns are left out.
     """
-    feed = feed_of(table, first, last)
-    sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(AFTER)), 1, -1)
-    return _net(feed.select([name for name in feed.column_names if name not in NO_CONTENT]), sign)
+    return _content(feed_of(table, first, last))
 
 
 class ForgottenFeedError(Exception):
     """The log, or the files that it names, do not reach back to the versions that were asked for."""
 
 
-def feed_of(table: DeltaTable, first: int, last: int) -> pa.Table:
+def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
     """The change feed of some versions; it is empty where they lie ahead of the table.
 
+    :param predicate: which rows, in SQL; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
     if 0 <= first <= min(last, table.version()) and len(commits.history(table, first - 1)) <= table.version() - first:
         msg = f"the log of {table.table_uri} tells of version {first} no more"  # delta-rs would answer that nothing was changed
         raise ForgottenFeedError(msg)
-    return _feed(table, first, last)
+    return _feed(table, first, last, predicate)
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
@@ -70,8 +72,10 @@ def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Tabl
     return feed, behind
 
 
-def _feed(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
-    asked: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate}
+def _feed(
+    table: DeltaTable, first: int, last: int, predicate: str | None = None, columns: Sequence[str] | None = None
+) -> pa.Table:
+    asked: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": columns}
     try:
         feed = pa.table(table.load_cdf(**asked, allow_out_of_range=True).read_all())
     except Exception as error:
@@ -103,9 +107,28 @@ def moves(table: DeltaTable, first: int, last: int) -> list[Move]:
 
     The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count.
     """
-    if first > last:
-        return []
-    net = net_changes(table, first, last).select(["record_key", "event_date", "_net"])
+    return [] if first > last else _moves(net_changes(table, first, last))
+
+
+def moves_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[list[Move], pa.Table]:
+    """As :func:`moves`, of some event days, and the rows of the feed that tell of them.
+
+    Of other days only the keys are read, and only where one came or went: it may have moved.
+
+    :raises ForgottenFeedError: see :func:`feed_of`.
+    """
+    named = ", ".join(f"DATE '{day}'" for day in sorted(days))
+    these = f"event_date IN ({named})"
+    feed = feed_of(table, first, last, these)
+    net, strays = _content(feed).select([*_PLACE, "_net"]), _presence(feed)["record_key"].unique()
+    if len(strays):
+        elsewhere = _presence(_feed(table, first, last, f"NOT ({these})", [*_PLACE, "_change_type"]))
+        net = pa.concat_tables([net, elsewhere.filter(pc.is_in(elsewhere["record_key"], strays))])
+    return [move for move in _moves(net) if move.day in days], feed
+
+
+def _moves(net: pa.Table) -> list[Move]:
+    net = net.select([*_PLACE, "_net"])
     before: dict[str, set[date]] = defaultdict(set)  # a key is on two days where only one day of a move was updated
     after: dict[str, set[date]] = defaultdict(set)
     for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
@@ -119,9 +142,19 @@ def moves(table: DeltaTable, first: int, last: int) -> list[Move]:
     return sorted(found)
 
 
-def _net(rows: pa.Table, sign: pa.Array) -> pa.Table:
-    names = rows.column_names
-    signed = rows.append_column("_sign", sign)
+def _content(feed: pa.Table) -> pa.Table:
+    """The rows that are others, see :func:`net_changes`."""
+    return _net(feed, [name for name in feed.column_names if name not in NO_CONTENT])
+
+
+def _presence(feed: pa.Table) -> pa.Table:
+    """The keys that came to a day or went, whatever they said."""
+    return _net(feed, _PLACE)
+
+
+def _net(feed: pa.Table, names: Sequence[str]) -> pa.Table:
+    sign = pc.if_else(pc.is_in(feed["_change_type"], pa.array(AFTER)), 1, -1)
+    signed = feed.select(names).append_column("_sign", sign)
     net = signed.group_by(names).aggregate([("_sign", "sum")]).rename_columns([*names, "_net"])
     return net.filter(pc.not_equal(net["_net"], 0))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from lakehouse.domain.completeness import end_of
 from lakehouse.domain.days import span
 from lakehouse.domain.lateness import propose
-from lakehouse.ledger import store
+from lakehouse.ledger import files, store
 from lakehouse.tables import books, bronze
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -57,6 +57,11 @@ class Measured:
     unclocked: int = 0
     dispositions: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def next_day(self) -> date:
+        """The arrival day behind those measured: the watermark of that day is called the one in force."""
+        return self.last + timedelta(days=1)
+
 
 def typed_by(contract: SourceContract) -> str:
     """The column that tells a row's event type."""
@@ -64,9 +69,9 @@ def typed_by(contract: SourceContract) -> str:
 
 
 def newest_arrival(settings: Settings, source: str) -> date | None:
-    """The newest arrival day of which Bronze has rows."""
-    found = store.read(books.dispositions_path(settings, source), ["arrival_date"], None, settings.storage_options)
-    return None if found is None or not len(found) else pc.max(found["arrival_date"]).as_py()
+    """The newest arrival day of which Bronze has rows, as the log of the account names it."""
+    table = store.open_table(books.dispositions_path(settings, source), settings.storage_options)
+    return None if table is None else max(files.by_partition(table, "arrival_date"), default=None)
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> Measured:
@@ -127,18 +132,29 @@ def _seconds(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     return pc.ceil(pc.divide(lags(rows, contract).cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
-def proposals(contract: SourceContract, measured: Measured) -> dict[str | None, Proposal]:
-    """The watermarks that rows ask for: of each event type that has bounds of its own, and (None) of all others together."""
-    own = set(contract.lateness.by.values) if contract.lateness.by else set()
-    pools: dict[str | None, list[Any]] = {None: [], **{kind: [] for kind in sorted(own)}}
-    for one in measured.types:
-        pools[one.event_type if one.event_type in own else None].append(one.seconds)
-    behind, tuning = measured.last + timedelta(days=1), contract.lateness.tuning
-    found = {}
-    for kind, parts in pools.items():
-        seconds: Any = np.sort(np.concatenate(parts)) if parts else []
-        found[kind] = propose(seconds, contract.lateness.as_of(kind, behind).watermark, tuning)
-    return found
+def together(types: Iterable[OfType]) -> Sequence[int]:
+    """How late the rows of some event types were, sorted."""
+    parts: list[Any] = [one.seconds for one in types]
+    return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
+
+
+def pools(contract: SourceContract, measured: Measured) -> dict[str | None, Sequence[int]]:
+    """How late rows were, sorted: those of each event type that has bounds of its own, and (None) of all others together."""
+    own = sorted(contract.lateness.by.values) if contract.lateness.by else []
+    found: dict[str | None, Sequence[int]] = {None: together(one for one in measured.types if one.event_type not in own)}
+    return found | {kind: together(one for one in measured.types if one.event_type == kind) for kind in own}
+
+
+def proposals(contract: SourceContract, measured: Measured, on: date | None = None) -> dict[str | None, Proposal]:
+    """The watermarks that the rows of each of the :func:`pools` ask for.
+
+    :param on: the arrival day whose watermark they are held against; default: the one behind those measured.
+    """
+    terms, day = contract.lateness, on or measured.next_day
+    return {
+        kind: propose(seconds, terms.as_of(kind, day).watermark, terms.tuning)
+        for kind, seconds in pools(contract, measured).items()
+    }
 
 
 def window(newest: date, days: int) -> tuple[date, date]:

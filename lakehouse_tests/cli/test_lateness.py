@@ -82,6 +82,30 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert "anna: watermark 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told
 
 
+def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(folder: Path) -> None:
+    """It holds from tomorrow on, which is long behind the newest arrival."""
+    assert apply(folder)[0] == 0
+    text = (folder / "contracts" / "events.yaml").read_text()
+    again, said = apply(folder)
+    assert (again, "watermark 4 d 3 h stays; nothing was changed" in said) == (0, True), said
+    assert (folder / "contracts" / "events.yaml").read_text() == text
+    assert len(watermarks.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert "events: watermark 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
+
+
+def test_a_contract_that_cannot_be_written_leaves_no_decision_behind(folder: Path) -> None:
+    in_the_way = folder / "contracts" / "events.new"
+    in_the_way.mkdir()
+    code, said = apply(folder)
+    assert code == 1
+    assert "events.yaml cannot be written" in " ".join(said.split())
+    assert watermarks.of(Settings(root=str(folder / "lake")), "events") == []
+    in_the_way.rmdir()
+    assert apply(folder)[0] == 0
+    assert len(watermarks.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert [one.name for one in (folder / "contracts").iterdir()] == ["events.yaml"]
+
+
 def test_rows_that_have_been_judged_stay_as_they_are(folder: Path) -> None:
     code, said = apply(folder, "--since", "2024-02-05")
     assert code == 2

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from lakehouse.contracts.patching import PatchError, duration, file_of, with_watermark, write
+from lakehouse.contracts.patching import PatchError, duration, file_of, replacing, with_watermark
 from lakehouse.contracts.source import SourceContract
 
 if TYPE_CHECKING:
@@ -103,6 +103,10 @@ def test_the_file_is_found_and_replaced_whole(tmp_path: Path) -> None:
     assert file_of(tmp_path, "events") == tmp_path / "b.yml"
     assert file_of(tmp_path, "sales") is None
     assert file_of(tmp_path / "none", "events") is None
-    write(tmp_path / "b.yml", "x")
+    with pytest.raises(KeyError), replacing(tmp_path / "b.yml", "y"):
+        raise KeyError
+    assert (tmp_path / "b.yml").read_text() == HEAD + CLOCKS
+    with replacing(tmp_path / "b.yml", "x"):
+        assert (tmp_path / "b.yml").read_text() == HEAD + CLOCKS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.yaml", "b.yml"]
     assert (tmp_path / "b.yml").read_text() == "x"

@@ -59,6 +59,8 @@ def test_the_backlog_of_the_first_file_is_no_history() -> None:
     found = estimate([day(3)], end_of(day(3), UTC), arrivals(backlog, end_of(day(3), UTC)), UTC, 1)
     assert isinstance(found, Unknown)
     assert found.because.startswith("only 0 earlier days have been watched")
+    before = estimate([day(-1)], end_of(day(3), UTC), arrivals(backlog, end_of(day(3), UTC)), UTC, 1)
+    assert before == Unknown("how rows came in is known of event days from 2024-01-01 on")
 
 
 def test_what_has_not_begun_and_what_is_too_young() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from lakehouse.ledger import audit, redactions, store
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import behind, silver
+from lakehouse.tables import behind, changes, silver
+from lakehouse.tables.behind import Behind
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import contract
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
 SOURCE = contract()
 ONE, TWO = date(2024, 1, 1), date(2024, 1, 2)
+FEED = {"delta.enableChangeDataFeed": "true"}
 WHEN = datetime(2024, 1, 3, 8, tzinfo=timezone.utc)
 
 
@@ -44,9 +50,8 @@ def _settings(tmp_path: Path) -> Settings:
     """Version 0 has four rows; 1 corrects one twice over with 2, moves one, ends one and brings one."""
     settings = lake_settings(tmp_path)
     path = silver.path(settings, "events")
-    feed = {"delta.enableChangeDataFeed": "true"}
     first = table(row("a", 1), row("b", 2), row("c", 3), row("d", 4))
-    write_deltalake(path, first, partition_by=["event_date"], configuration=feed)
+    write_deltalake(path, first, partition_by=["event_date"], configuration=FEED)
     DeltaTable(path).delete("record_key = 'c'")
     merged(path, row("a", 10, line=5), row("b", 2), row("e", 7, line=6))
     DeltaTable(path).delete("record_key = 'd'")
@@ -104,11 +109,55 @@ def test_the_audit_says_why(settings: Settings) -> None:
 
 def test_what_the_feed_tells_no_more(settings: Settings, tmp_path: Path) -> None:
     assert not behind.rows(settings, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
-    assert not behind.rows(settings, SOURCE, {ONE}, 3, 2, 9).known
     assert not behind.rows(lake_settings_beside(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()
     assert not behind.rows(settings, SOURCE, {ONE}, 1, 5, 9).known
+
+
+def test_where_silver_did_not_move_no_row_did(settings: Settings) -> None:
+    assert behind.rows(settings, SOURCE, {ONE}, 6, 5, 9) == Behind(), "the same version twice: a replay, a promotion"
+    assert behind.rows(settings, SOURCE, {ONE}, 6, 2, 9) == Behind(), "back to an earlier one"
+
+
+def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
+    """A correction is told also where the feed of all other days is gone."""
+    path = silver.path(settings, "events")
+    write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
+    merged(path, row("a", 12, line=9))
+    for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):
+        file.unlink()
+    assert told(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
+
+
+def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings, tmp_path: Path) -> None:
+    before = told(settings, {ONE})
+    for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
+        file.unlink()
+    assert told(settings, {ONE}) == before
+    redactions.record(settings, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
+    assert told(settings, {ONE})[0][3] == {"amount": (audit.REDACTED, audit.REDACTED)}
+
+
+@examples(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0, 1, 2]), st.integers(1, 2)), min_size=1, max_size=8
+    ),
+    asked=st.sets(st.integers(0, 2), min_size=1),
+)
+def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | None, int]], asked: set[int]) -> None:
+    """Each step puts a key on a day with an amount, or takes it away."""
+    with TemporaryDirectory() as folder:
+        write_deltalake(folder, table(row("z", 1)), partition_by=["event_date"], configuration=FEED)
+        for key, offset, amount in steps:
+            DeltaTable(folder).delete(f"record_key = '{key}'")
+            if offset is not None:
+                write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
+        silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in asked}
+        found, feed = changes.moves_on(silver_table, days, 1, silver_table.version())
+        assert found == [one for one in changes.moves(silver_table, 1, silver_table.version()) if one.day in days]
+        assert set(feed["event_date"].to_pylist()) <= days
 
 
 def lake_settings_beside(folder: Path) -> Settings:

@@ -128,6 +128,7 @@ ANSWERS: dict[str, Any] = {
                 "rows": 12_060,
                 "on_time_share": 0.9,
                 "late_share": 0.1,
+                "seconds": _OF_TYPE["seconds"],
                 "without_event_time": 0,
                 "accepted": 12_050,
                 "quarantined": 10,

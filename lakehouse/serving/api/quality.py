@@ -21,6 +21,8 @@ from lakehouse.serving.api.problems import Problem
 from lakehouse.tables import books, lateness
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.contracts import SourceContract
     from lakehouse.domain.lateness import Proposal
     from lakehouse.serving.api.lake import Lake, Shown
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _DAYS, _TYPES = 92, 50
 _ACCEPTED = ("applied", "superseded", "duplicate")
 _NAMES = ("p50", "p90", "p95", "p99", "p99_9")
-_MEASURED = 64
+_ANSWERS = 64
 
 
 class ForLateness(Parameters):
@@ -57,13 +59,14 @@ def routes(lake: Lake) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/data-quality", tags=["data quality"])
 
-    @lru_cache(_MEASURED)
-    def measured(source: str, start: date, end: date, _version: int) -> Measured:
-        return lateness.measure(lake.settings, lake.source(source), start, end)
+    @lru_cache(_ANSWERS)
+    def measured(source: str, start: date, end: date, _version: int) -> dict[str, Any]:
+        contract = lake.source(source)
+        return _source(contract, lateness.measure(lake.settings, contract, start, end))
 
     def source_told(source: str, start: date, end: date) -> dict[str, Any]:
         table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
-        return _source(lake.source(source), measured(source, start, end, -1 if table is None else table.version()))
+        return measured(source, start, end, -1 if table is None else table.version())
 
     @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")
     async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
@@ -99,13 +102,14 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
         "rows": rows,
         "on_time_share": round(on_time / rows, 6) if rows else None,
         "late_share": round(1 - on_time / rows, 6) if rows else None,
+        "seconds": _quantiles(lateness.together(measured.types)),
         "without_event_time": measured.unclocked,
         "accepted": sum(said[one] for one in _ACCEPTED),
         "quarantined": said["quarantined"],
         "dropped": said["dropped"],
         "dispositions": dict(said),
         "recommendation": recommendation(lateness.proposals(contract, measured)[None], contract.lateness.tuning.catch),
-        "event_types": [_type(contract, one, measured.last) for one in _largest(measured.types)],
+        "event_types": [_type(contract, one, measured.next_day) for one in _largest(measured.types)],
     }
 
 
@@ -116,15 +120,23 @@ def _largest(types: list[OfType]) -> list[OfType]:
 def _type(contract: SourceContract, one: OfType, on: date) -> dict[str, Any]:
     bounds = contract.lateness.as_of(one.event_type, on)
     proposal = judging.propose(one.seconds, bounds.watermark, contract.lateness.tuning)
-    quantiles = {name: judging.percentile(one.seconds, share) for name, share in zip(_NAMES, judging.PERCENTILES)}
     return {
         "event_type": one.event_type,
         "rows": one.rows,
         "on_time": one.on_time,
         "on_time_share": round(one.on_time / one.rows, 6),
         "late_share": round(1 - one.on_time / one.rows, 6),
-        "seconds": quantiles | {"max": int(one.seconds[-1])},
+        "seconds": _quantiles(one.seconds),
         "recommendation": recommendation(proposal, contract.lateness.tuning.catch),
+    }
+
+
+def _quantiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
+    """None of no rows."""
+    if not len(seconds):
+        return None
+    return {name: judging.percentile(seconds, share) for name, share in zip(_NAMES, judging.PERCENTILES)} | {
+        "max": int(seconds[-1])
     }
 
 

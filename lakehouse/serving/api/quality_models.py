@@ -60,6 +60,7 @@ class SourceLateness(Shape):
     rows: int
     on_time_share: float | None
     late_share: float | None
+    seconds: Quantiles | None = Field(description="Of all event types together; null where no row has an event time.")
     without_event_time: int
     accepted: int = Field(description="Applied, superseded or duplicate.")
     quarantined: int

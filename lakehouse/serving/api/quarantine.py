@@ -34,7 +34,7 @@ _ONE_AT_A_TIME = Lock()
 ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
 #: What lists read of each row.
-READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
+_READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
 Status = Literal["open", "accepted", "rejected", "duplicate", "released", "any"]
 Cause = Literal["beyond_watermark", "rule_failed", "shrunken_partition"]
 
@@ -62,26 +62,30 @@ def reading(lake: Lake) -> APIRouter:
     """The route that lists."""
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
-    @lru_cache(_LISTS)
-    def listed(source: str, status: str | None, cause: str | None, _version: int) -> list[dict[str, Any]]:
-        return quarantine.entries(lake.settings, lake.source(source), Wanted(status, cause), READ)
-
-    def rows(source: str, status: str | None, cause: str | None) -> list[dict[str, Any]]:
-        table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
-        return listed(source, status, cause, -1 if table is None else table.version())
-
     @router.get("", response_model=quality_models.Quarantine, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
         """Which rows wait, why, and until when somebody should have looked; not what they say."""
         names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
-        status = None if wanted.status == "any" else wanted.status
-        found = [(name, row) for name in names for row in await run_in_threadpool(rows, name, status, wanted.cause)]
+        found = [(name, row) for name in names for row in await run_in_threadpool(listed, lake, name, wanted.status)]
+        if wanted.cause:
+            found = [(name, row) for name, row in found if row["quarantine_reason"] == wanted.cause]
         now, page = lake.settings.clock(), found[wanted.offset : wanted.offset + wanted.limit]
         more = wanted.offset + len(page)
         following = {"total": len(found), "next_offset": more if more < len(found) else None}
         return answers.respond(request, {"rows": [_told(name, row, now) for name, row in page]} | following)
 
     return router
+
+
+def listed(lake: Lake, source: str, status: Status) -> list[dict[str, Any]]:
+    """The rows of a source's quarantine that are in a state, for the API and for the pages."""
+    table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
+    return _listed(lake, source, None if status == "any" else status, -1 if table is None else table.version())
+
+
+@lru_cache(_LISTS)
+def _listed(lake: Lake, source: str, status: str | None, _version: int) -> list[dict[str, Any]]:
+    return quarantine.entries(lake.settings, lake.source(source), Wanted(status), _READ)
 
 
 def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:

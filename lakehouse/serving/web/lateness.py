@@ -6,7 +6,6 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from fastapi import Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.serving.api.lake import Lake
-    from lakehouse.tables.lateness import Measured
+    from lakehouse.tables.lateness import Measured, OfType
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
@@ -70,34 +69,46 @@ def add(router: APIRouter, lake: Lake) -> None:
 
 
 def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
-    rows, on_time = sum(one.rows for one in found.types), sum(one.on_time for one in found.types)
-    seconds: Any = np.sort(np.concatenate([np.asarray(one.seconds) for one in found.types])) if found.types else np.array([], int)
-    proposal = lateness.proposals(contract, found)[None]
-    behind = found.last + timedelta(days=1)
-    types = [
-        {"type": one.event_type, "rows": one.rows, "late": one.rows - one.on_time, "most": int(one.seconds[-1])}
-        | {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
-        | {"watermark": contract.lateness.as_of(one.event_type, behind).watermark}
-        for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))
-    ]
-    bounds = [charts.Bound("expected", f"on time: {told(contract.lateness.expected)}", _whole(contract.lateness.expected))]
+    types = [_type(contract, one, found.next_day) for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))]
+    rows = sum(one["rows"] for one in types)
+    beyond = [one["beyond"] for one in types if one["beyond"] is not None]
+    return {
+        "rows": rows,
+        "late": sum(one["late"] for one in types),
+        "beyond": sum(beyond) / rows if beyond else None,
+        "unclocked": found.unclocked,
+        "contract": contract.lateness,
+        "types": types,
+        "dispositions": found.dispositions.most_common(),
+        **_without_own(contract, found),
+    }
+
+
+def _type(contract: SourceContract, one: OfType, day: date) -> dict[str, Any]:
+    watermark = contract.lateness.as_of(one.event_type, day).watermark
+    told = {"type": one.event_type, "rows": one.rows, "late": one.rows - one.on_time, "most": int(one.seconds[-1])}
+    told |= {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
+    beyond = None if watermark is None else one.rows - judging.rows_within(one.seconds, watermark)
+    return told | {"watermark": watermark, "beyond": beyond}
+
+
+def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
+    """The rows that the source's own bounds are for: those of the event types without others, which ``own`` names."""
+    seconds, expected = lateness.pools(contract, found)[None], contract.lateness.expected
+    proposals = lateness.proposals(contract, found)
+    proposal = proposals.pop(None)
     watermark = proposal.current
+    bounds = [charts.Bound("expected", f"on time: {told(expected)}", _whole(expected))]
     if watermark is not None:
         bounds.append(charts.Bound("watermark", f"watermark: {told(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:
         bounds.append(charts.Bound("asked", f"asked for: {told(proposal.watermark)}", _whole(proposal.watermark)))
     return {
-        "rows": rows,
-        "late": rows - on_time,
-        "unclocked": found.unclocked,
-        "contract": contract.lateness,
+        "own": {kind: one for kind, one in proposals.items() if one.rows},
         "watermark": watermark,
-        "beyond": None if watermark is None or not rows else 1 - judging.share_within(seconds, watermark),
         "proposal": proposal,
-        "types": types,
-        "dispositions": found.dispositions.most_common(),
-        "evidence": judging.evidence(seconds, [watermark, proposal.watermark, contract.lateness.expected]) if rows else (),
-        "distribution": charts.distribution(tuple(int(one) for one in seconds), tuple(bounds)) if rows else None,
+        "evidence": judging.evidence(seconds, [watermark, proposal.watermark, expected]),
+        "distribution": charts.distribution(tuple(int(one) for one in seconds), tuple(bounds)) if len(seconds) else None,
         "bounds": bounds,
     }
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.asked import NoParameters
 from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.api.quality import restatements
-from lakehouse.serving.web import charts, numbers, quarantine
+from lakehouse.serving.web import charts, numbers
 from lakehouse.serving.web.page import respond
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -16,10 +15,10 @@ from lakehouse.ledger import decisions, store
 from lakehouse.serving.api import asked, waiting
 from lakehouse.serving.api.asked import NoParameters, Offset, Parameters
 from lakehouse.serving.api.problems import Problem
-from lakehouse.serving.api.quarantine import ID, READ, Decision, Status, decide
+from lakehouse.serving.api.quarantine import ID, Decision, Status, decide, listed
 from lakehouse.serving.web import numbers, sessions
 from lakehouse.serving.web.page import PREFIX, goto, respond
-from lakehouse.tables import books, quarantine
+from lakehouse.tables import quarantine
 from lakehouse.tables.quarantine import STATUSES, Wanted
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 #: Rows on a page, and numbers that are named behind a decision.
 _SHOWN, _NUMBERS = 50, 12
-#: So many lists are remembered, each as of a version of its table.
-_KEPT = 32
 Row = Annotated[str, Path(pattern=ID)]
 
 
@@ -77,17 +74,6 @@ def add(router: APIRouter, lake: Lake) -> None:
         await run_in_threadpool(decide, lake, source, given, decision, found.token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, found.token.name, found.token.token_id)
         return goto(f"{PREFIX}/quarantine/{row_id}")
-
-
-def listed(lake: Lake, source: str, status: str) -> list[dict[str, Any]]:
-    """The rows of a source's quarantine that are in a state."""
-    table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
-    return _listed(lake, source, None if status == "any" else status, -1 if table is None else table.version())
-
-
-@lru_cache(_KEPT)
-def _listed(lake: Lake, source: str, status: str | None, _version: int) -> list[dict[str, Any]]:
-    return quarantine.entries(lake.settings, lake.source(source), Wanted(status), READ)
 
 
 async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | None = None, status: int = 200) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain.asked import Asked, By
 from lakehouse.domain.periods import Kind
-from lakehouse.ledger import publications
+from lakehouse.ledger import publications, store
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
 from lakehouse.serving.api.lake import days_behind
@@ -21,7 +21,7 @@ from lakehouse.tables import behind, reading
 from lakehouse.tables.behind import Behind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from fastapi import APIRouter
 
@@ -43,6 +43,7 @@ class Step:
 
     version: Version
     moved: Mapping[str, Sides]
+    restates: bool
     before: Version | None = None
     behind: Behind | None = None
     days: list[tuple[str, str | None, str]] = field(default_factory=list)
@@ -51,12 +52,6 @@ class Step:
     def label(self) -> str:
         """How sure it was, in words."""
         return LABELS[self.version.state.value]
-
-    @property
-    def restates(self) -> bool:
-        """Whether it says something else than the version before it."""
-        one = self.version
-        return one.adjustment is not None or (self.before is not None and one.restated_on == one.published_at)
 
 
 def add(router: APIRouter, lake: Lake) -> None:
@@ -101,12 +96,11 @@ def _about(name: str, period: Period) -> dict[str, Any]:
 
 
 def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
-    versions = shown.kept(period).versions(shown.series)
-    moved = reading.moved(shown.series, versions)
-    left = max(len(versions) - _VERSIONS, 0)
-    steps = [_step(versions, moved, at) for at in range(left, len(versions))]
+    steps = _steps(shown, period)
+    left = max(len(steps) - _VERSIONS, 0)
     restating = [step for step in steps if step.restates][-_MOVES:]
-    steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps]
+    with store.reusing_tables():
+        steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
     newest = numbers.glance(shown, period.start)
     names = numbers.drawn(shown.series, _DRAWN)
     return {
@@ -120,26 +114,28 @@ def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
 
 
 def _one(lake: Lake, shown: Shown, period: Period, at: int) -> Step:
-    versions = shown.kept(period).versions(shown.series)
-    step = _step(versions, reading.moved(shown.series, versions), at)
+    step = _steps(shown, period)[at]
     return _with_rows(lake, shown, period, step, _ROWS) if step.restates else step
 
 
-def _step(versions: Sequence[Version], moved: Sequence[Mapping[str, Sides]], at: int) -> Step:
-    return Step(versions[at], moved[at], versions[at - 1] if at else None)
+def _steps(shown: Shown, period: Period) -> list[Step]:
+    kept = shown.kept(period)
+    versions = kept.versions(shown.series)
+    told = zip(versions, reading.moved(shown.series, versions), kept.heads, [None, *versions])
+    return [Step(version, moved, head.restates, before) for version, moved, head, before in told]
 
 
 def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) -> Step:
     """The same, with the rows or the days that it took in."""
     one, before = shown.series, step.before
     if one.kind is not Kind.DAY:
-        return Step(step.version, step.moved, before, days=_days(before, step.version))
+        return replace(step, days=_days(before, step.version))
     first, last = (None if side is None else side.said["silver_version"] for side in (before, step.version))
     contract = lake.source(one.metric.source)
     if first is None or last is None:
-        return Step(step.version, step.moved, before, Behind(known=False))
+        return replace(step, behind=Behind(known=False))
     found = behind.rows(lake.settings, contract, set(days_behind(one, period)), first + 1, last, most)
-    return Step(step.version, step.moved, before, found)
+    return replace(step, behind=found)
 
 
 def _days(before: Version | None, after: Version) -> list[tuple[str, str | None, str]]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from lakehouse.domain.completeness import Estimate, Unknown, estimate
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications
+from lakehouse.tables import arrivals, bronze
+from lakehouse.tables.lateness import Measured, newest_arrival
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric, without_spark
+from lakehouse_tests.tables.published import day, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +71,45 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
         assert unknown["type"] == "urn:lakehouse:unknown-source"
 
 
+def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
+    """The change holds from the day behind those asked for on: that is the one to be held against the rows."""
+    settings, changes = lake_settings(tmp_path), [{"since": on(6), "watermark": "P7D"}]
+    source = contract(lateness=LATENESS | {"changes": changes})
+    tell(settings, source, hundred(1))
+    with asked(settings, catalog(metric(), source=source)) as client:
+
+        def current(end: int) -> set[int]:
+            (found,) = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(end))["sources"]
+            return {one["recommendation"]["current_seconds"] for one in (found, *found["event_types"])}
+
+        assert current(4) == {2 * 86_400}
+        assert current(5) == {7 * 86_400}
+
+
+def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> None:
+    settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
+    tell(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
+    with asked(settings, catalog(metric(), source=source)) as client:
+        asks = {"start_date": on(1), "end_date": on(9)}
+        (found,) = told = got(client, "/data-quality/lateness", **asks)["sources"]
+        hours = {name: seconds / 3600 for name, seconds in found["seconds"].items()}
+        assert hours == {"p50": 38, "p90": 85, "p95": 93, "p99": 99, "p99_9": 100, "max": 100}
+        assert not [one for one in gc.get_objects() if isinstance(one, Measured)], "what is remembered is the answer alone"
+        shutil.rmtree(bronze.path(settings, "events"))
+        assert got(client, "/data-quality/lateness", **asks)["sources"] == told
+        nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
+        assert nothing["seconds"] is None
+
+
+def test_the_newest_arrival_is_told_by_the_log(tmp_path: Path) -> None:
+    settings = lake_settings(tmp_path)
+    assert newest_arrival(settings, "events") is None
+    tell(settings, contract(), hundred(1))
+    for file in (tmp_path / "lake" / "ops" / "events_dispositions").rglob("*.parquet"):
+        file.unlink()
+    assert newest_arrival(settings, "events") == day(5)
+
+
 def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
     """Of each day half comes at once, a quarter on the next day, a quarter on the one behind it."""
     told = desk(lake_settings(tmp_path))
@@ -96,6 +140,28 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
         assert week["type"] == "urn:lakehouse:not-published"
         arrived = got(client, "/metrics/total", window=on(30))["staleness"]["newest_arrival"]
         assert arrived == "2024-01-30T13:00:00Z"
+
+
+def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Path) -> None:
+    """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
+    settings, source = lake_settings(tmp_path), contract()
+    rows: list[Row] = []
+    for number in range(1, 501):
+        for key, later in enumerate((1, 240)):
+            if (arrival := at(number, 12 + later)) < at(501):
+                rows.append((f"{number}:{key}", at(number, 12), arrival, "insert", "admitted"))
+    tell(settings, source, rows)
+    came = arrivals.read(settings, source)
+    assert came is not None
+    assert came.first == day(501 - 401), "the oldest day of which all rows are known, and not the first arrival"
+    assert min(came.days) == came.first
+    found = estimate([day(number) for number in range(471, 501)], at(501), came, ZoneInfo("UTC"), 1)
+    assert isinstance(found, Estimate)
+    assert found.periods == 12
+    assert found.high - found.low < 0.001, "whole periods are alike"
+    assert estimate([day(50)], at(501), came, ZoneInfo("UTC"), 1) == Unknown(
+        f"how rows came in is known of event days from {came.first} on"
+    )
 
 
 def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_what_waits(client: TestClient) -> None:
     assert got(client, "/quarantine", limit=1)["next_offset"] == 1
     assert got(client, "/quarantine", status="accepted")["rows"] == []
     assert got(client, "/quarantine", cause="rule_failed")["rows"] == []
+    assert got(client, "/quarantine", cause="beyond_watermark") == found
     assert got(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
 
 

@@ -18,6 +18,7 @@ from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, on, tel
 from lakehouse_tests.serving.api.test_metrics import two_days
 from lakehouse_tests.serving.test_reports import HOSTILE
 from lakehouse_tests.serving.web.looking import PAGES, ROW, SOURCE, decide, page, secret, sign_in
+from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric, without_spark
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ def test_numbers_are_those_of_the_tables(client: TestClient, told: Desk) -> None
     assert f'data-measure="total">{told.shown(2):,}<' in newest
 
 
+def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> None:
+    """Both revisions were made from the same version of silver: the numbers were said by hand."""
+    for path in (f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r2"):
+        shown = client.get(path).text
+        assert "No change of a row led to it: the logic, the state or a person's decision did." in shown
+        assert "does not reach back" not in shown
+
+
 def test_what_was_restated_in_a_week(client: TestClient, told: Desk) -> None:
     every = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}").json()
     assert every["total"] > 0
@@ -76,6 +85,32 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
     assert ">watermark: 1 d</text>" in shown, "it is text in the drawing"
     assert "waits for a steward" in shown
     assert "2 of 3 rows" in shown
+
+
+def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
+    """Corrections come two days late, as they may; of the other rows one in ten comes beyond their watermark."""
+    own = {"column": "change_op", "values": {"correct": {"expected": "P3D", "watermark": "P30D"}}}
+    source = contract(lateness={"expected": "PT1H", "watermark": "P1D", "beyond": "quarantine", "by": own})
+    rows = [(f"i{key}", at(1), at(1, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
+    slow = [(f"c{key}", at(1), at(3), "correct", "admitted") for key in range(10)]
+    for name, told in (("both", [*rows, *slow]), ("slow", slow)):
+        settings = lake_settings_in(tmp_path / name)
+        tell(settings, source, told)
+        with asked(settings, catalog(metric(), source=source)) as client:
+            shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
+        assert "more than 1 h after" not in shown
+        assert "correct has bounds of its own. The watermark stays." in shown
+        if name == "slow":
+            assert "0 of 10 rows (0.0 %) arrived late, that is later than is expected of their type." in shown
+            assert "0.00 % came beyond the watermark of their type." in shown
+            assert "What a watermark catches" not in shown
+            continue
+        assert "1 of 20 rows (5.0 %) arrived late, that is later than is expected of their type." in shown
+        assert "5.00 % came beyond the watermark of their type." in shown
+        assert "Without the types that have bounds of their own: correct." in shown
+        assert "1 d 90.00 % in force" in shown, "of the rows that this watermark is for"
+        assert "correct 10 0 2 d 2 d 2 d 2 d 30 d 0" in shown
+        assert "insert 10 1 30 min 2 d 2 d 2 d 1 d 1" in shown
 
 
 def test_what_rows_say_is_for_stewards(client: TestClient, told: Desk) -> None:
