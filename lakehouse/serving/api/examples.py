@@ -136,6 +136,7 @@ ANSWERS: dict[str, Any] = {
                 "dispositions": {"applied": 12_000, "superseded": 50, "quarantined": 10},
                 "recommendation": _ADVICE,
                 "event_types": [_OF_TYPE],
+                "event_types_left_out": 0,
             }
         ],
     },

@@ -110,6 +110,7 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
         "dispositions": dict(said),
         "recommendation": recommendation(lateness.proposals(contract, measured)[None], contract.lateness.tuning.catch),
         "event_types": [_type(contract, one, measured.next_day) for one in _largest(measured.types)],
+        "event_types_left_out": max(len(measured.types) - _TYPES, 0),
     }
 
 

@@ -67,7 +67,8 @@ class SourceLateness(Shape):
     dropped: int
     dispositions: dict[str, int]
     recommendation: Recommendation = Field(description="Of the event types without bounds of their own, together.")
-    event_types: list[TypeLateness]
+    event_types: list[TypeLateness] = Field(description="Those with the most rows.")
+    event_types_left_out: int
 
 
 class Lateness(Shape):

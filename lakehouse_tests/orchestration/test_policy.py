@@ -1,0 +1,67 @@
+"""The policy of late partitions, evaluated as the daemon does it; no run is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.orchestration.build import build_definitions
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+SILVER = dg.AssetKey(["silver", "sales"])
+
+
+class Policy:
+    """Tick after tick, with what the tick before has remembered."""
+
+    def __init__(self, lake: Settings, instance: dg.DagsterInstance) -> None:
+        self.definitions, self.instance = build_definitions(lake, load_catalog(None)), instance
+        self.cursor = None
+
+    def announced(self, *days: str) -> None:
+        for day in days:
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=day))
+
+    def tick(self) -> set[str]:
+        """The days of silver that are asked for."""
+        found = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, dg.AssetSelection.assets(SILVER), cursor=self.cursor
+        )
+        self.cursor = found.cursor
+        return set(found.get_requested_partitions(SILVER))
+
+
+@pytest.fixture
+def policy(lake: Settings, instance: dg.DagsterInstance) -> Policy:
+    made = Policy(lake, instance)
+    assert made.tick() == set()
+    return made
+
+
+def test_exactly_the_announced_days_however_old_and_once(policy: Policy) -> None:
+    policy.announced("2024-11-01", "2024-11-04")
+    assert policy.tick() == {"2024-11-01", "2024-11-04"}
+    assert [policy.tick() for _ in range(3)] == [set()] * 3
+
+
+def test_an_arrival_right_behind_a_request_is_not_lost(policy: Policy) -> None:
+    """The run that was asked for may have read the ledger before it."""
+    policy.announced("2024-11-04")
+    assert policy.tick() == {"2024-11-04"}
+    policy.announced("2024-11-04")
+    assert policy.tick() == {"2024-11-04"}
+    assert [policy.tick() for _ in range(3)] == [set()] * 3
+
+
+def test_an_arrival_between_others_is_asked_for_each_time(policy: Policy) -> None:
+    for _ in range(3):
+        policy.announced("2024-11-04")
+        assert policy.tick() == {"2024-11-04"}
+    policy.announced("2024-11-03")
+    assert policy.tick() == {"2024-11-03"}
+    assert policy.tick() == set()
