@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import key_log, store
+from lakehouse.ledger import key_log, partitions, store
 from lakehouse.settings import Settings
 from lakehouse.tables import revisions
 from lakehouse.tables.audited import Run, read, signature
@@ -106,7 +106,7 @@ class Table:
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
-        store.replace(store.pinned(self.series.path(self.settings)), pa.concat_tables(parts), self.days)
+        partitions.replace(store.pinned(self.series.path(self.settings)), pa.concat_tables(parts), self.days)
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:

@@ -1,8 +1,10 @@
-"""Reading and writing Delta tables through delta-rs. Other modules say what is in them."""
+"""Reading Delta tables through delta-rs, and adding rows to them. Other modules say what is in them.
+
+Whole partitions are replaced in ``partitions``.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -23,16 +25,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import date
 
 Where = Mapping[str, Collection[Any]]
-_PROPERTIES = {
-    "delta.checkpointInterval": "100",
-    "delta.checkpointPolicy": "classic",
-    "delta.enableDeletionVectors": "false",
-    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
-    "delta.dataSkippingNumIndexedCols": "-1",  # of every column: what is due is found by them, however many measures come before
-}
 _COMPACT_ABOVE_FILES = 64
 _REMEMBER_ROWS = 20_000
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
@@ -259,59 +253,6 @@ def upsert(
     merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
     did = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(did["num_target_rows_inserted"] + did["num_target_rows_updated"])
-
-
-def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str, str] | None = None) -> DeltaTable:
-    """Make an empty table where there is none.
-
-    :returns: the table, at its newest version.
-    """
-    return DeltaTable.create(
-        path,
-        pa.schema([pa.field(item.name, item.type) for item in schema]),
-        mode="ignore",
-        partition_by=[partition_by],
-        configuration=_PROPERTIES,
-        storage_options=dict(options or {}),
-    )
-
-
-def replace(
-    table: DeltaTable,
-    rows: pa.Table,
-    partitions: Collection[date],
-    *,
-    why: Mapping[str, Any] | None = None,
-    transaction: tuple[str, int] | None = None,
-) -> bool:
-    """Make ``rows`` the whole content of some partitions, in one commit; new columns are added, missing ones are left empty.
-
-    :param partitions: values of the column that the table is partitioned by; all rows lie in them.
-    :param transaction: the Delta transaction, by id and number, that the commit moves on.
-    :returns: whether there was anything to commit.
-    :raises CommitFailedError: when somebody else has written into one of the partitions since ``table`` was opened.
-    """
-    (column,) = table.metadata().partition_columns
-    predicate = f"{column} IN ({', '.join(repr(one.isoformat()) for one in sorted(partitions))})"
-    properties = _properties(why, transaction)
-    if not len(rows):
-        return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
-    there = {item.name for item in table.schema().fields}
-    mode: dict[str, Any] = {} if set(rows.column_names) == there else {"schema_mode": "merge"}
-    write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
-    return True
-
-
-def remark(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
-    """Say something in a commit without rows, and move a transaction on with it: see :func:`replace`."""
-    nothing = pa.schema(table.schema().to_arrow()).empty_table()
-    write_deltalake(table, nothing, mode="append", commit_properties=_properties(why, transaction))
-
-
-def _properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None) -> CommitProperties:
-    said = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
-    moved = None if transaction is None else [Transaction(*transaction)]
-    return CommitProperties(custom_metadata=said, app_transactions=moved)
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:

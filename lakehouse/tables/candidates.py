@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import store
+from lakehouse.ledger import partitions, store
 from lakehouse.tables import versions
 from lakehouse.tables.revisions import MADE_FROM, Draft
 from lakehouse.tables.series import TIME
@@ -90,8 +90,8 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
     where, options = path(settings, series), settings.storage_options
-    table = store.open_table(where, options) or store.create(where, rows.schema, series.by, options)
-    store.replace(table, rows, [draft.start for draft, _ in new])
+    table = store.open_table(where, options) or partitions.create(where, rows.schema, series.by, options)
+    partitions.replace(table, rows, [draft.start for draft, _ in new])
 
 
 def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
@@ -127,7 +127,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
         msg = f"another run publishes {series.name} at this moment; run it again later"
         raise CommitFailedError(msg)
     said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
-    store.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
+    partitions.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
 
 
 def take_away(settings: Settings, series: Series, decided: Held) -> None:
@@ -137,7 +137,7 @@ def take_away(settings: Settings, series: Series, decided: Held) -> None:
     """
     table = store.pinned(path(settings, series), settings.storage_options)
     if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
-        store.replace(table, store.read_version(table, None, {series.by: []}), [decided.start])
+        partitions.replace(table, store.read_version(table, None, {series.by: []}), [decided.start])
 
 
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:

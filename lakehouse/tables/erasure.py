@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse.domain.days import reach_ahead
-from lakehouse.ledger import key_log, store
+from lakehouse.ledger import key_log, partitions, store
 from lakehouse.tables import audited, bronze, candidates, gold, series, silver
 from lakehouse.tables.series import Series
 
@@ -72,7 +72,7 @@ def _mask_series(
                 changed[start] = after
                 masked += count
         if changed:
-            store.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
+            partitions.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
     return masked
 
 

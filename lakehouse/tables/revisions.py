@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain.publishing import Reason, Standing, State, Step, VersionName, next_change
-from lakehouse.ledger import store
+from lakehouse.ledger import partitions, store
 from lakehouse.tables import adjustments, served
 from lakehouse.tables.series import ABOUT, TIME, Series, digest, standings
 
@@ -130,7 +130,7 @@ def publish(
         **signed.why,
     }
     if table is not None and not drafts:
-        store.remark(table, why=why, transaction=transaction)
+        partitions.remark(table, why=why, transaction=transaction)
         return []
     wanted = pa.concat_tables(rows, promote_options="default")
     if table is None:
@@ -138,7 +138,7 @@ def publish(
     if existing is not None and len(existing):
         replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
-    store.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
+    partitions.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 
 
@@ -226,7 +226,7 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
 
     :raises CommitFailedError: where another writer was quicker, and may have published what is to be published.
     """
-    table = store.create(series.path(settings), schema, series.by, settings.storage_options)
+    table = partitions.create(series.path(settings), schema, series.by, settings.storage_options)
     if table.version() > 0:
         msg = f"{series.name} was published for the first time by somebody else just now"
         raise CommitFailedError(msg)

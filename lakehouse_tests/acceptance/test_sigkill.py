@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
 #: Runs the command line with every function that commits followed by a kill of this very process.
 KILLED_AFTER_A_COMMIT = """
 import json, os, pathlib, signal, sys
-from lakehouse.ledger import store
+from lakehouse.ledger import partitions, store
 from lakehouse.tables import delta
 
 def changed_rows(commit):
@@ -48,8 +48,8 @@ def deadly(commit):
         return done
     return wrapped
 
-spark_writes, others = ("create", "append_once", "merge", "replace_days"), ("append", "upsert", "create", "replace")
-for module, names in ((delta, spark_writes), (store, others)):
+spark_writes = ("create", "append_once", "merge", "replace_days")
+for module, names in ((delta, spark_writes), (store, ("append", "upsert")), (partitions, ("create", "replace", "remark"))):
     for name in names:
         setattr(module, name, deadly(getattr(module, name)))
 

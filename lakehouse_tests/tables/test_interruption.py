@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.ledger import ingestions, store
+from lakehouse.ledger import ingestions, partitions, store
 from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.tables import delta, publish
 from lakehouse.tables.audited import Run
@@ -45,7 +45,8 @@ class Killed(BaseException):
 
 COMMITS = [
     *((delta, name) for name in ("create", "append_once", "merge", "replace_days")),
-    *((store, name) for name in ("append", "upsert", "create", "replace")),
+    *((store, name) for name in ("append", "upsert")),
+    *((partitions, name) for name in ("create", "replace", "remark")),
 ]
 
 

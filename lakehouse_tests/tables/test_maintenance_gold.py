@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.contracts import Catalog
 from lakehouse.domain.periods import Kind
-from lakehouse.ledger import commits, moves, publications, store
+from lakehouse.ledger import commits, moves, partitions, publications, store
 from lakehouse.tables import maintenance, publish, rollups, series
 from lakehouse.tables.maintenance import maintain
 from lakehouse.tables.series import Series
@@ -93,7 +93,7 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Sett
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
-        store.create(path, rows.schema, "event_date")
+        partitions.create(path, rows.schema, "event_date")
         write_deltalake(path, rows, mode="append")
     before = series.due(lifted, Series(TOTAL), date(2024, 2, 1))
     assert before == [date(2024, 1, 1)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.ledger import moves, publications, store
+from lakehouse.ledger import moves, partitions, publications, store
 from lakehouse.tables import promotion
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.ledger.test_audit import append_to_silver
@@ -69,14 +69,14 @@ def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings
 @pytest.mark.parametrize("published", [2, 1], ids=["a day that differs", "a day that does not"])
 def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeypatch: pytest.MonkeyPatch, published: int) -> None:
     once = iter([True])
-    replace = store.replace
+    replace = partitions.replace
 
     def interrupted(table: DeltaTable, *args: Any, **kwargs: Any) -> bool:
         if kwargs.get("transaction") and next(once, False):
             fill(filled, V1, {published: 99})
         return replace(table, *args, **kwargs)
 
-    monkeypatch.setattr(store, "replace", interrupted)
+    monkeypatch.setattr(partitions, "replace", interrupted)
     promote(filled, catalog())
     assert (2, None, 99, "manual", 1) in total.revisions(filled, published)
     assert seen(filled) == {1: 10, 2: 22, 3: 30}

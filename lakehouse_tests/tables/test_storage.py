@@ -13,7 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
-from lakehouse.ledger import store
+from lakehouse.ledger import partitions, store
 from lakehouse.tables import maintenance
 from lakehouse.tables.storage import Storage
 from lakehouse_tests.tables.looked_after import (
@@ -69,7 +69,7 @@ def test_times_that_delta_rs_would_change_are_left_alone(lifted: Settings) -> No
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})
-    table = store.create(path, rows.schema, "arrival_date")
+    table = partitions.create(path, rows.schema, "arrival_date")
     for number in range(10):
         name = f"arrival_date=2024-02-01/part-{number}.parquet"
         file = Path(path, name)
