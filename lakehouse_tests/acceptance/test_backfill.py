@@ -145,9 +145,9 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
         environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **said}
         for _ in range(kills):
             process = subprocess.Popen(command, env=environment, cwd=home, start_new_session=True, stdout=subprocess.DEVNULL)
-            # Python and Spark need ten seconds or so each time; what is left takes it a twentieth of the way on average.
+            # Python and Spark need ten seconds or so each time; what is left takes it a fiftieth of the way on average.
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(4, 16 + unkilled / 12))
+                process.wait(chance.uniform(4, 16 + unkilled / 24))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         begun = time.monotonic()
