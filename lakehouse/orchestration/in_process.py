@@ -10,6 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.partitions import tags_for
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Dagster does not remember of a run in this process which asset it was about.
 TABLE_TAG = "lakehouse/table"
+#: What a run prints goes where this process prints. To capture it Dagster would start four processes for each run, which outlive
+#: this one, and hold its output open, where it was started with interrupts ignored ('nohup lakehouse ... &' in a script).
+_OUTPUT_STAYS_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 #: The events are in Dagster's storage; a terminal has the progress bar.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -77,7 +82,10 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
     home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
     if "DAGSTER_HOME" not in os.environ and home is not None:
         os.environ["DAGSTER_HOME"] = str(home)
-    return dg.DagsterInstance.get() if "DAGSTER_HOME" in os.environ else dg.DagsterInstance.ephemeral()
+    if "DAGSTER_HOME" not in os.environ:
+        return dg.DagsterInstance.ephemeral()
+    with dg.DagsterInstance.get() as theirs:
+        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
 
 
 def _says_restated(event: dg.DagsterEvent) -> bool:

@@ -19,7 +19,7 @@ _OF_A_SOURCE = (
 )
 _OF_ALL = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
-    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "tokens"),
 )
 
 
