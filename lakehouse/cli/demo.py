@@ -146,6 +146,9 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         "  lakehouse audit sales --date 2024-11-09",
         "Ask why a day's number is what it is, and what it was before:",
         "  lakehouse gold history revenue 2024-11-07",
+        "Look at the numbers as their readers do, with the story of each; and ask for them over HTTP:",
+        "  lakehouse serve",
+        "  then open http://127.0.0.1:8321/ and http://127.0.0.1:8321/metrics/revenue?window=2024-11-07",
         "Read the numbers, with DuckDB or with delta-rs:",
         f"  SELECT * FROM delta_scan('{gold}') WHERE is_latest ORDER BY event_date;",  # noqa: S608 (text for a person)
         f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
