@@ -2,7 +2,7 @@
 
 python docs/screenshots_page.py [http://127.0.0.1:8321] [--all FOLDER]
 
-The demo's numbers are of November 2024: with ``LAKEHOUSE_NOW=2024-11-16T23:59:59+00:00`` set for the server, its week is this one.
+The demo's numbers are of November 2024: set ``LAKEHOUSE_NOW=2024-11-16T23:59:59+00:00`` for the server, and its week is this one.
 With a steward's token in ``LAKEHOUSE_TOKEN`` the row is shown as a steward sees it. ``--all`` writes every page wide and as on a
 phone, light and dark, into a folder.
 """
