@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
-_PROPERTIES = {
+#: Of every table with data, whoever makes it.
+PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.checkpointPolicy": "classic",
     "delta.enableDeletionVectors": "false",
     "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
-    "delta.dataSkippingNumIndexedCols": "-1",  # of every column: what is due is found by them, however many measures come before
 }
+#: Of every column: what is due is found by them, however many measures come before.
+_STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
 
 
 def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str, str] | None = None) -> DeltaTable:
@@ -34,7 +36,7 @@ def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
         partition_by=[partition_by],
-        configuration=_PROPERTIES,
+        configuration=PROPERTIES | _STATISTICS,
         storage_options=dict(options or {}),
     )
 

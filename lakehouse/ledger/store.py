@@ -31,6 +31,13 @@ _COMPACT_ABOVE_FILES = 64
 _REMEMBER_ROWS = 20_000
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+#: Commits again where other writers were quicker, eight times.
+_against_others = retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.05, max=2),
+    reraise=True,
+)
 
 
 @dataclass
@@ -57,6 +64,12 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
     if reused is not None:
         reused.tables[path] = table
     return table
+
+
+def version(path: str, options: Mapping[str, str] | None = None) -> int:
+    """The table's newest version, -1 where there is no table."""
+    table = open_table(path, options)
+    return -1 if table is None else table.version()
 
 
 def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -178,12 +191,7 @@ def _pruning(table: DeltaTable, where: Where | None) -> list[tuple[str, str, lis
     return wanted or None
 
 
-@retry(
-    retry=retry_if_exception_type(CommitFailedError),
-    stop=stop_after_attempt(8),
-    wait=wait_random_exponential(multiplier=0.05, max=2),
-    reraise=True,
-)
+@_against_others
 def append(
     path: str,
     rows: pa.Table,
@@ -220,12 +228,7 @@ def append(
     return True
 
 
-@retry(
-    retry=retry_if_exception_type(CommitFailedError),
-    stop=stop_after_attempt(8),
-    wait=wait_random_exponential(multiplier=0.05, max=2),
-    reraise=True,
-)
+@_against_others
 def upsert(
     path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
 ) -> bool:

@@ -30,8 +30,7 @@ _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "s
 
 def version(settings: Settings, source: str) -> int:
     """The version of the key log: what is read from an equal one is equal."""
-    table = store.open_table(key_log.path(settings, source), settings.storage_options)
-    return -1 if table is None else table.version()
+    return store.version(key_log.path(settings, source), settings.storage_options)
 
 
 def read(settings: Settings, contract: SourceContract) -> Arrivals | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from delta import exceptions
 
-from lakehouse.ledger.store import open_table
+from lakehouse.ledger import store
+from lakehouse.ledger.partitions import PROPERTIES
 from lakehouse.tables.schema import arrow_schema, ddl
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.tables.schema import Columns
 
-_PROPERTIES = {
-    "delta.enableDeletionVectors": "false",
-    "delta.checkpointPolicy": "classic",
-    "delta.checkpointInterval": "100",
-    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
-}
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 #: What Spark raises where another writer was quicker. In Python these classes do not inherit from the first one.
@@ -51,14 +46,13 @@ CONFLICTS = (
 
 def version(settings: Settings, path: str) -> int:
     """The table's newest version, -1 where there is no table; no JVM."""
-    table = open_table(path, settings.storage_options)
-    return -1 if table is None else table.version()
+    return store.version(path, settings.storage_options)
 
 
 def create(spark: SparkSession, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool) -> None:
     """Make an empty table where there is none."""
     empty = spark.createDataFrame([], schema)
-    options = _PROPERTIES | (_CHANGE_FEED if change_feed else {})
+    options = PROPERTIES | (_CHANGE_FEED if change_feed else {})
     empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
 
 
@@ -72,7 +66,7 @@ def align(spark: Callable[[], SparkSession], settings: Settings, path: str, colu
     :param spark: asked for only where there is a column to add.
     :raises SchemaChangeError: where a column has another type.
     """
-    table = open_table(path, settings.storage_options)
+    table = store.open_table(path, settings.storage_options)
     if table is None:
         return
     actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
@@ -92,7 +86,7 @@ def align(spark: Callable[[], SparkSession], settings: Settings, path: str, colu
 
 def append_once(frame: DataFrame, path: str, partition_by: str, app_id: str, why: Mapping[str, Any]) -> None:
     """Append in one commit; doing it again under the same ``app_id`` is a no-op."""
-    options = {**_PROPERTIES, "txnAppId": app_id, "txnVersion": "1", "userMetadata": json.dumps(why, default=str)}
+    options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": "1", "userMetadata": json.dumps(why, default=str)}
     frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
 
 

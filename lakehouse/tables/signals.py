@@ -5,7 +5,6 @@ Read are the columns that a rule needs, of the files that the log does not rule 
 
 from __future__ import annotations
 
-import hashlib
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import store
-from lakehouse.tables import bronze, candidates, delta, lags, publish, rollups, served, silver, versions
+from lakehouse.ledger import states, store
+from lakehouse.tables import bronze, candidates, lags, publish, rollups, served, silver, versions
 from lakehouse.tables.series import TIME, Series
 
 if TYPE_CHECKING:
@@ -49,10 +48,8 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
             paths += [one.path(settings), candidates.path(settings, one)]
         if metric.publication.start_delay:
             paths.append(silver.path(settings, metric.source))
-    said = [f"{path} {delta.version(settings, path)}" for path in paths]
-    said += [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    said += [f"{settings.clock():%Y-%m-%dT%H}", versions.code()]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+    contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
+    return states.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", versions.code())
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:

@@ -65,8 +65,8 @@ def routes(lake: Lake) -> APIRouter:
         return _source(contract, lateness.measure(lake.settings, contract, start, end))
 
     def source_told(source: str, start: date, end: date) -> dict[str, Any]:
-        table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
-        return measured(source, start, end, -1 if table is None else table.version())
+        version = store.version(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
+        return measured(source, start, end, version)
 
     @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")
     async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:

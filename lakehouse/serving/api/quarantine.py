@@ -79,8 +79,8 @@ def reading(lake: Lake) -> APIRouter:
 
 def listed(lake: Lake, source: str, status: Status) -> list[dict[str, Any]]:
     """The rows of a source's quarantine that are in a state, for the API and for the pages."""
-    table = store.open_table(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
-    return _listed(lake, source, None if status == "any" else status, -1 if table is None else table.version())
+    version = store.version(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
+    return _listed(lake, source, None if status == "any" else status, version)
 
 
 @lru_cache(_LISTS)

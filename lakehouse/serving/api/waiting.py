@@ -55,7 +55,7 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused
     paths += [decisions.path(settings, source), redactions.path(settings, source), silver.path(settings, source)]
     paths += [Series(metric).path(settings) for metric in catalog.metrics_of(source)]
     with store.reusing_tables(opened):
-        versions = {path: _version(settings, path) for path in paths}
+        versions = {path: store.version(path, settings.storage_options) for path in paths}
         if known is not None and known.versions == tuple(versions.values()):
             return known
         days = frozenset(progress.pending(settings, source))  # first: what leaves it is among the others then
@@ -97,8 +97,3 @@ def _days(settings: Settings, daily: Series) -> Iterable[date]:
 
 def _starts(settings: Settings, daily: Series, rollup: Series) -> Iterable[date]:
     return [period.start for period in rollups.pending(settings, daily, rollup).periods]
-
-
-def _version(settings: Settings, path: str) -> int:
-    table = store.open_table(path, settings.storage_options)
-    return -1 if table is None else table.version()

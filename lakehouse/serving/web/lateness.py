@@ -59,8 +59,8 @@ def add(router: APIRouter, lake: Lake) -> None:
             return about | {"found": None, "first": None, "last": None}
         _, through = asked.span(wanted.through or last, wanted.through or last)
         first, last = lateness.window(through, wanted.days)
-        table = store.open_table(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
-        found = measured(source, first, last, -1 if table is None else table.version())
+        version = store.version(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
+        found = measured(source, first, last, version)
         return about | {"found": found, "first": first, "last": last}
 
     @router.get(PREFIX + "/lateness")
