@@ -40,7 +40,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.settings import Settings
-from lakehouse.tables import delta, revisions, silver
+from lakehouse.tables import revisions, silver
 from lakehouse.tables.revisions import Draft, Signature
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
@@ -273,11 +273,11 @@ class Built:
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""
-        followed = delta.version(self.settings, silver.path(self.settings, "sales"))
+        followed = store.version(silver.path(self.settings, "sales"), self.settings.storage_options)
         for one in (self.daily, *self.daily.rollups):
-            version = delta.version(self.settings, one.path(self.settings))
+            version = store.version(one.path(self.settings), self.settings.storage_options)
             restatements.record(self.settings, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
-            followed = delta.version(self.settings, self.daily.path(self.settings))
+            followed = store.version(self.daily.path(self.settings), self.settings.storage_options)
 
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.ledger import store
-from lakehouse.tables import basis, candidates, delta, gold, publish, silver
+from lakehouse.tables import basis, candidates, gold, publish, silver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -103,7 +103,7 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
     spark, metric = session(), daily.metric
-    version = delta.version(settings, silver.path(settings, metric.source))
+    version = store.version(silver.path(settings, metric.source), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     waiting = {held.start for held in candidates.held(settings, daily, published)}
     waiting |= publish.pending(settings, daily).days & published
@@ -116,7 +116,7 @@ def _from_silver(
     for frame in frames[1:]:
         behind = behind.unionByName(frame.select(behind.columns))
     found = gold.of_periods(behind, metric, periods)
-    if delta.version(settings, silver.path(settings, metric.source)) != version:
+    if store.version(silver.path(settings, metric.source), settings.storage_options) != version:
         msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
     return found

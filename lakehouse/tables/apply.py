@@ -65,14 +65,14 @@ def update(
     merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(progress.is_by_hand, ids)))
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
-    before = delta.version(settings, target)
+    before = store.version(target, settings.storage_options)
     if before > 0 and not progress.has_any(settings, source):
         _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
         _merge(settings, contract, session(), merged, ids, run_id)
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
-    if rebuilt and delta.version(settings, bronze.path(settings, source)) >= 0:
+    if rebuilt and store.version(bronze.path(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
         _rebuild(settings, contract, session(), rebuilt, ids, run_id)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
@@ -128,7 +128,7 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver_version=delta.version(settings, silver.path(settings, contract.dataset)),
+        silver_version=store.version(silver.path(settings, contract.dataset), settings.storage_options),
         now=settings.clock(),
     )
 

@@ -16,7 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
-from lakehouse.tables import candidates, delta, gold_checks, revisions, series, versions
+from lakehouse.tables import candidates, gold_checks, revisions, series, versions
 from lakehouse.tables.revisions import Draft, Revision, Signature
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20
 #: A conflict with another writer is answered by making everything again from a fresh read.
 again_on_conflict = retry(
-    retry=retry_if_exception_type((CommitFailedError, *delta.CONFLICTS)),
+    retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(_ATTEMPTS),
     wait=wait_random_exponential(multiplier=0.1, max=3),
     reraise=True,

@@ -44,11 +44,6 @@ CONFLICTS = (
 )
 
 
-def version(settings: Settings, path: str) -> int:
-    """The table's newest version, -1 where there is no table; no JVM."""
-    return store.version(path, settings.storage_options)
-
-
 def create(spark: SparkSession, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool) -> None:
     """Make an empty table where there is none."""
     empty = spark.createDataFrame([], schema)

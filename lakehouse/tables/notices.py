@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.ledger import audit, notices, publications, restatements
+from lakehouse.ledger import audit, notices, publications, restatements, store
 from lakehouse.ledger.notices import Entry, Status
 from lakehouse.tables import audit as rows
-from lakehouse.tables import delta, restated, served
+from lakehouse.tables import restated, served
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, told: Sequence[Audienc
 
 
 def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str]) -> int:
-    version = max(delta.version(settings, one.path(settings)), 0)
+    version = max(store.version(one.path(settings), settings.storage_options), 0)
     reached = notices.reached(settings, one.name)
     if reached is not None and reached >= version:
         return 0

@@ -19,7 +19,7 @@ from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import audited, basis, changes, delta, gold, patch, series, served, silver
+from lakehouse.tables import audited, basis, changes, gold, patch, series, served, silver
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
 from lakehouse.tables.revisions import MADE_FROM, Draft
 
@@ -111,7 +111,7 @@ def restate(
             run_id=run.run_id,
             as_of=settings.clock(),
             silver_version=follows.silver_version if follows and complete else -1,
-            gold_version=delta.version(settings, one.path(settings)),
+            gold_version=store.version(one.path(settings), settings.storage_options),
             days=sorted(done.days),
             causes=causes,
         )
@@ -139,7 +139,7 @@ def _publish_days(
         draft.start for draft in drafts if draft.silver_version == made_from.silver_version
     ]  # others stand as they were
     expected = rows_in_silver(settings, one.metric, from_silver)
-    if delta.version(settings, silver.path(settings, source)) != made_from.silver_version:
+    if store.version(silver.path(settings, source), settings.storage_options) != made_from.silver_version:
         msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
     return audited.publish(settings, before, drafts, run, lineage(one, run, made_from, follows, trigger), expected)

@@ -19,7 +19,7 @@ from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import commits, publications, restatements, store
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import addition, audited, delta, series, served
+from lakehouse.tables import addition, audited, series, served
 from lakehouse.tables.audited import Published, Run, again_on_conflict
 from lakehouse.tables.revisions import Draft
 
@@ -103,7 +103,7 @@ def restate(
             run_id=run.run_id,
             as_of=settings.clock(),
             silver_version=follows.gold_version if follows and complete else -1,
-            gold_version=delta.version(settings, rollup.path(settings)),
+            gold_version=store.version(rollup.path(settings), settings.storage_options),
             days=sorted(done.days),
         )
         restatements.record(settings, entry)

@@ -127,10 +127,10 @@ def merge(
     """
     target = path(settings, contract.dataset)
     while True:
-        before = delta.version(settings, target)
+        before = store.version(target, settings.storage_options)
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
         delta.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
-        if delta.version(settings, target) <= before + 1:
+        if store.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer committed since the key log was read: what it brought may outrank a row written here.
 
@@ -145,7 +145,7 @@ def rebuild(
     target = path(settings, contract.dataset)
     written: set[date] = set()
     while True:
-        before = delta.version(settings, target)
+        before = store.version(target, settings.storage_options)
         wanted = state(spark, settings, contract, days).persist()
         try:
             current = spark.read.format("delta").load(target).where(_on(days))
@@ -155,7 +155,7 @@ def rebuild(
         finally:
             wanted.unpersist()
         written |= different
-        if delta.version(settings, target) <= before + bool(different):
+        if store.version(target, settings.storage_options) <= before + bool(different):
             return written
         # Another writer committed since Bronze was read: Delta sees no conflict, for its transaction began with the write.
 
@@ -176,7 +176,7 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
     target = path(settings, contract.dataset)
     delta.align(lambda: spark, settings, bronze.path(settings, contract.dataset), bronze_columns(contract))
     delta.align(lambda: spark, settings, target, silver_columns(contract))
-    if delta.version(settings, target) < 0:
+    if store.version(target, settings.storage_options) < 0:
         delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
 
 

@@ -14,7 +14,7 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger import store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
-from lakehouse.tables import checks, delta, publish, silver
+from lakehouse.tables import checks, publish, silver
 from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.test_automation import FIRST
 
@@ -63,7 +63,7 @@ class House:
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in own}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
-        return delta.version(self.settings, silver.path(self.settings, "sales"))
+        return store.version(silver.path(self.settings, "sales"), self.settings.storage_options)
 
 
 def span(first: str, last: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.cursors import Cursor
 from lakehouse.settings import Settings
-from lakehouse.tables import delta, revisions, silver
+from lakehouse.tables import revisions, silver
 from lakehouse.tables.revisions import Draft, Signature
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
@@ -130,7 +130,7 @@ class Deployment:
         self._followed(self.daily.rollups[0], self.daily.path(self.lake))
 
     def _followed(self, one: Series, what: str) -> None:
-        restatements.record(self.lake, Restatement(one.name, "run", AT, delta.version(self.lake, what), 0, []))
+        restatements.record(self.lake, Restatement(one.name, "run", AT, store.version(what, self.lake.storage_options), 0, []))
 
     def published(self) -> None:
         day = self.day()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger import progress, store
-from lakehouse.tables import apply, bronze, delta, silver
+from lakehouse.tables import apply, bronze, silver
 from lakehouse.tables.ingest import Ingest
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Lake:
 
     def silver_version(self) -> int:
         """The newest version of silver."""
-        return delta.version(self.settings, silver.path(self.settings, self.contract.dataset))
+        return store.version(silver.path(self.settings, self.contract.dataset), self.settings.storage_options)
 
 
 def rows_once(found: Any) -> set[Row]:
