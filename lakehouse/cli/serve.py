@@ -26,7 +26,7 @@ def serve(
     """Serve published numbers, for programs and as pages: on loopback unless told otherwise; elsewhere reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
-    from lakehouse.serving.api.app import Terms, create  # noqa: PLC0415
+    from lakehouse.serving.app import Terms, create  # noqa: PLC0415
 
     settings, catalog = deployment()
     local = _is_loopback(host)

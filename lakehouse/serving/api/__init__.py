@@ -1,4 +1,4 @@
-"""The metrics API: published numbers, their quality and lineage over HTTP. ``app.create`` makes it; reads need no JVM.
+"""The metrics API: published numbers, their quality and lineage over HTTP. The application is made in ``serving.app``.
 
 One module a resource (``metrics``, ``comparing``, ``quality``, ``lineage``, ``quarantine``, ``health``). What they share:
 ``lake`` (what is read, kept fresh in memory), ``asked`` (what a request means), ``answers`` (how a version is told),

@@ -1,4 +1,4 @@
-"""The pages for people, in the same process as the API: ``routes`` are mounted beside it, and read through ``api.lake``.
+"""The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
 
 Server-rendered HTML without any script. One module a page (``overview``, ``metric``, ``story``, ``restated``, ``lateness``,
 ``quarantine``, ``door``). What they share: ``page`` (how a page is answered), ``sessions`` (who looks at it), ``numbers`` (what

@@ -12,8 +12,9 @@ from starlette.testclient import TestClient
 
 from lakehouse.contracts import Catalog
 from lakehouse.ledger import key_log, store
-from lakehouse.serving.api import app, lake
-from lakehouse.serving.api.app import Terms
+from lakehouse.serving import app
+from lakehouse.serving.api import lake
+from lakehouse.serving.app import Terms
 from lakehouse.tables import books, bronze
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 from lakehouse_tests.tables.lake import contract

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts import load_catalog
-from lakehouse.serving.api.app import create
+from lakehouse.serving.app import create
 from lakehouse.settings import Settings
 from lakehouse_tests.serving.api.test_schema import server
 

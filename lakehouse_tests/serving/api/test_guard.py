@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 from starlette.testclient import TestClient
 
-from lakehouse.serving.api.app import Terms
 from lakehouse.serving.api.guard import Buckets, Guard
+from lakehouse.serving.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, catalog, got, problem
 from lakehouse_tests.tables.published import metric

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.domain.periods import Kind
 from lakehouse.serving.api import answers, snapshot
-from lakehouse.serving.api.app import Terms
+from lakehouse.serving.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
 from lakehouse_tests.tables.published import Desk, without_spark

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.ledger import decisions, tokens
 from lakehouse.ledger.tokens import Role
-from lakehouse.serving.api.app import Terms
+from lakehouse.serving.app import Terms
 from lakehouse.tables import books
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, got, on, problem, tell

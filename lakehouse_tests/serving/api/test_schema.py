@@ -20,9 +20,9 @@ from schemathesis.generation import GenerationMode
 
 from lakehouse.ledger import tokens
 from lakehouse.ledger.tokens import Role
-from lakehouse.serving.api import app
+from lakehouse.serving import app
 from lakehouse.serving.api import examples as examples_of
-from lakehouse.serving.api.app import Terms
+from lakehouse.serving.app import Terms
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days

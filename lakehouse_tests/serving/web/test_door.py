@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.ledger import decisions, tokens
 from lakehouse.ledger.tokens import Role
-from lakehouse.serving.api.app import Terms
+from lakehouse.serving.app import Terms
 from lakehouse.serving.web.sessions import COOKIE, Session
 from lakehouse_tests.serving.api.asking import asked, at, catalog, on
 from lakehouse_tests.serving.web.looking import READ, ROW, SOURCE, decide, page, secret, sign_in

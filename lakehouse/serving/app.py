@@ -1,4 +1,7 @@
-"""The application: every route, what stands around them, and the OpenAPI document."""
+"""The ASGI application: it mounts the API and the pages, adds the middleware, and completes the OpenAPI document.
+
+Routes belong in ``api`` and ``web``; this is the only module that imports both.
+"""
 
 from __future__ import annotations
 
