@@ -6,13 +6,12 @@ The judgement is the contract's; what a steward says later about a single row ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from zoneinfo import ZoneInfo
+    from datetime import timedelta
 
     from lakehouse.contracts.rules import Lateness, RowRule
 
@@ -47,22 +46,10 @@ class Judgement:
 ADMITTED = Judgement(Standing.ADMITTED)
 
 
-def lateness(event_ts: datetime | None, event_date: date | None, arrival_ts: datetime, zone: ZoneInfo) -> timedelta | None:
-    """Arrival minus event time; None for a record without an event time (a delete may have none).
-
-    Where only the event's day is known it counts from the end of that day: the event may have been as late as that.
-    """
-    if event_ts is not None:
-        return arrival_ts - event_ts
-    if event_date is None:
-        return None
-    return arrival_ts - datetime.combine(event_date + timedelta(days=1), time.min, zone)
-
-
 def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:
     """The standing of a row.
 
-    :param late: what :func:`lateness` says of it.
+    :param late: its ``calendar.event_day.lateness``.
     :param bounds: those of its event type.
     :param failed: names of the rules that it fails.
     """

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import timedelta
 from itertools import accumulate
 from math import ceil, floor
 from statistics import median
 from typing import TYPE_CHECKING
 
+from lakehouse.calendar.event_day import end_of_day
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
 #: Fewer earlier periods say nothing.
@@ -84,11 +87,6 @@ class Unknown:
     because: str
 
 
-def end_of(day: date, zone: ZoneInfo) -> datetime:
-    """The midnight that ends a day."""
-    return datetime.combine(day + timedelta(days=1), time.min, zone)
-
-
 def age_of(arrival: datetime, end: datetime) -> int:
     """The age at which a row came: begun hours behind the end of its day, negative before it."""
     return ceil((arrival - end).total_seconds() / 3600)
@@ -100,7 +98,7 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
     :param days: the days of a period, in order.
     :param follow_days: for how long behind the age earlier periods must have been watched.
     """
-    length, end = len(days), end_of(days[-1], zone)
+    length, end = len(days), end_of_day(days[-1], zone)
     age = floor((min(cutoff, arrivals.newest) - end).total_seconds() / 3600)
     if age <= -_HOURS * length:
         return Unknown("nothing of the period has come yet")
@@ -135,7 +133,7 @@ def _earlier(before: date, length: int, horizon: int, arrivals: Arrivals, zone: 
         start = last - timedelta(days=length - 1)
         if start < arrivals.first:
             break
-        watched = (arrivals.newest - end_of(last, zone)).total_seconds() / 3600
+        watched = (arrivals.newest - end_of_day(last, zone)).total_seconds() / 3600
         if watched >= horizon:
             found.append([start + timedelta(days=offset) for offset in range(length)])
         last = start - timedelta(days=1)

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from lakehouse.calendar.event_day import business_day_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime
@@ -73,8 +75,8 @@ class Standing:
 
 
 def today(now: datetime, terms: Publication) -> date:
-    """The day that it is by the metric's calendar."""
-    return now.astimezone(ZoneInfo(terms.timezone or "UTC")).date()
+    """The business day that it is in the metric's time zone."""
+    return business_day_of(now, ZoneInfo(terms.timezone or "UTC"))
 
 
 def state_on(last_day: date, on: date, terms: Publication) -> State:

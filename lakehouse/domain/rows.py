@@ -12,6 +12,7 @@ from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from lakehouse.calendar.event_day import business_day_of, start_of_day
 from lakehouse.domain.values import converter, is_date_only, to_boolean, to_date, to_integer, to_text, to_timestamp
 
 if TYPE_CHECKING:
@@ -135,10 +136,10 @@ class RowParser:
         """Event time (None where only a day is named), event day, and the instant from which the event can have been."""
         if is_date_only(value):
             event_date = _said(column, to_date, value)
-            return None, event_date, datetime.combine(event_date, time.min, self._zone)
+            return None, event_date, start_of_day(event_date, self._zone)
         event_ts = _said(column, to_timestamp, value, self._naive_zone)
         try:
-            return event_ts, event_ts.astimezone(self._zone).date(), event_ts
+            return event_ts, business_day_of(event_ts, self._zone), event_ts
         except OverflowError:
             msg = f"{column}: {value} is out of range"
             raise Malformed(msg) from None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime, time, timezone
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.calendar.event_day import replay_clock
 from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.in_process import InProcess
@@ -19,6 +19,7 @@ from lakehouse.tables.ingest import news
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
@@ -93,7 +94,7 @@ class Replay:
             if before is not None:
                 self._close_between(before, day)
             before = max(day, before or day)
-            self._settings.now = _end_of(day)
+            self._settings.now = replay_clock(day)
             with store.reusing_tables():
                 # What a stopped replay left to do must not be done under the clock of an earlier day.
                 past = lived_through is not None and day < lived_through and not self._has_news(day)
@@ -131,7 +132,7 @@ class Replay:
     def _lived_through(self) -> date | None:
         """The newest arrival day that a replay has begun with."""
         known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
-        return max((entry.arrival_date for entry in known if entry.recorded_at == _end_of(entry.arrival_date)), default=None)
+        return max((entry.arrival_date for entry in known if entry.recorded_at == replay_clock(entry.arrival_date)), default=None)
 
     def catch_up(self) -> CaughtUp:
         """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
@@ -155,7 +156,7 @@ class Replay:
     def _close_between(self, before: date, day: date) -> None:
         """Let the days pass on which nothing arrived: numbers become preliminary and final on them, too."""
         for quiet in list(span(before, day))[1:-1]:
-            self._settings.now = _end_of(quiet)
+            self._settings.now = replay_clock(quiet)
             with store.reusing_tables():
                 for metric in self._metrics:
                     one = served.daily(self._settings, self._catalog, metric)
@@ -176,11 +177,6 @@ class Replay:
         files, _ = landing.landing_files(self._settings, self._contract)
         known = ingestions.all_of(self._settings, self._source)
         return any(file.arrival_date == day for file in news(files, known))
-
-
-def _end_of(day: date) -> datetime:
-    """The clock of an arrival day that is replayed."""
-    return datetime.combine(day, time(23, 59, 59), timezone.utc)
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:

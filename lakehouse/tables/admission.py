@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.domain.admission import ADMITTED, Judgement, judge, lateness
+from lakehouse.calendar.event_day import lateness
+from lakehouse.domain.admission import ADMITTED, Judgement, judge
 from lakehouse.ledger import key_log, store
 from lakehouse.tables import bronze, frames
 from lakehouse.tables.schema import bronze_columns

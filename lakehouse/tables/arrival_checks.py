@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from lakehouse.calendar.event_day import end_of_day
 from lakehouse.domain.admission import told
-from lakehouse.domain.freshness import arrived_at
 from lakehouse.ledger import ingestions, store
 from lakehouse.tables import books
 from lakehouse.tables.outcome import Outcome
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import date, datetime, timedelta
 
     from lakehouse.contracts.schedules import Freshness
     from lakehouse.contracts.source import SourceContract
@@ -41,6 +41,14 @@ def check_source(settings: Settings, contract: SourceContract) -> list[Outcome]:
     """Every check on the source as it is now; the day of an outcome is today."""
     fresh = [_freshness(settings, contract, contract.freshness)] if contract.freshness else []
     return [*fresh, _reviews(settings, contract)]
+
+
+def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
+    """When a file arrived: when it was taken in, and at the end of its arrival day at the latest.
+
+    An old day that is caught up today therefore does not count as fresh.
+    """
+    return min(taken_in_at, end_of_day(arrival_day, zone))
 
 
 def _freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> Outcome:

@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.completeness import Ages, Arrivals, end_of
+from lakehouse.calendar.event_day import end_of_day
+from lakehouse.domain.completeness import Ages, Arrivals
 from lakehouse.ledger import key_log, store
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
 def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:
     """Per event day how many rows came at which age."""
     days = pc.unique(heard["event_date"])
-    ends = pa.array([end_of(day, zone) for day in days.to_pylist()], pa.timestamp("us", "UTC"))
+    ends = pa.array([end_of_day(day, zone) for day in days.to_pylist()], pa.timestamp("us", "UTC"))
     end = ends.cast(pa.int64()).take(pc.index_in(heard["event_date"], days))
     behind = pc.subtract(heard["arrival_ts_min"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), end)
     hours = pc.ceil(pc.divide(behind.cast(pa.float64()), float(_HOUR * 1_000_000))).cast(pa.int64())

@@ -17,7 +17,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.admission import lateness, told
+from lakehouse.calendar.event_day import lateness
+from lakehouse.domain.admission import told
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import audit, commits, redactions, store
 from lakehouse.ledger.audit import Ruling

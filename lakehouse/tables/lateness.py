@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.completeness import end_of
+from lakehouse.calendar.event_day import end_of_day
 from lakehouse.domain.days import span
 from lakehouse.domain.lateness import propose
 from lakehouse.ledger import files, store
@@ -116,13 +116,13 @@ def _of_type(contract: SourceContract, kind: str, own: pa.Table) -> OfType:
 
 
 def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
-    """Lateness in microseconds, as ``domain.admission.lateness`` has it; NULL without an event time.
+    """Lateness in microseconds, as ``calendar.event_day.lateness`` gives it for one row; NULL without an event time.
 
     :param rows: of Bronze, with ``event_ts``, ``event_date``, ``arrival_ts``.
     """
     time, zone = pa.timestamp("us", "UTC"), ZoneInfo(contract.clocks.timezone)
     days = pc.unique(rows["event_date"])
-    ends = pa.array([None if day is None else end_of(day, zone) for day in days.to_pylist()], time)
+    ends = pa.array([None if day is None else end_of_day(day, zone) for day in days.to_pylist()], time)
     event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
     return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
 

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.admission import ADMITTED, Standing, judge, lateness
+from lakehouse.calendar.event_day import lateness
+from lakehouse.domain.admission import ADMITTED, Standing, judge
 from lakehouse.domain.rows import Delivery
 from lakehouse.ledger import key_log
 from lakehouse.tables import bronze

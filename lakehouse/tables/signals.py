@@ -5,7 +5,7 @@ Read are the columns that a rule needs, of the files that the log does not rule 
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.calendar.event_day import start_of_day
 from lakehouse.domain import alerting, publishing
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
@@ -119,7 +120,7 @@ def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
         period = one.period(start)
         state = publishing.state_on(period.last, today, terms) if start in due_on else None
         day = due_on.get(start, period.last + terms.start_delay * _DAY)
-        yield alerting.overdue(about, period.name, day, datetime.combine(day, time.min, zone), state)
+        yield alerting.overdue(about, period.name, day, start_of_day(day, zone), state)
 
 
 def _of_days(settings: Settings, daily: Series, about: About) -> Iterator[Alert]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.domain.days import rolling
-from lakehouse.domain.freshness import arrived_at
+from lakehouse.tables.arrival_checks import arrived_at
 
 UTC = ZoneInfo("UTC")
 NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse.calendar.event_day import lateness
 from lakehouse.contracts import Catalog
-from lakehouse.domain.admission import lateness
 from lakehouse.domain.alerts import Kind
 from lakehouse.domain.periods import Kind as PeriodKind
 from lakehouse.tables import bronze, lags, signals

@@ -1,0 +1,1 @@
+"""Days and periods as every layer counts them. Plain Python: no tables, no contracts, no wall clock."""

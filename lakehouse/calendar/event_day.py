@@ -1,0 +1,53 @@
+"""The business day: when it starts and ends, which one a moment belongs to, and how late a row is against it.
+
+Every layer takes these limits from here. A source counts its event days in the time zone of its contract's ``clocks``, a
+metric in that of its ``publication``. The Arrow form of :func:`lateness` is ``lateness.measurement.lags``. Sets of days are
+in ``days``, weeks and longer periods in ``periods``.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+#: The local time at which a business day starts.
+BUSINESS_DAY_START = time.min
+_DAY = timedelta(days=1)
+_LAST_SECOND = time(23, 59, 59)
+
+
+def start_of_day(day: date, zone: ZoneInfo) -> datetime:
+    """The first moment of a business day, in its zone."""
+    return datetime.combine(day, BUSINESS_DAY_START, zone)
+
+
+def end_of_day(day: date, zone: ZoneInfo) -> datetime:
+    """The moment at which a business day is over: the start of the next one."""
+    return start_of_day(day + _DAY, zone)
+
+
+def business_day_of(moment: datetime, zone: ZoneInfo) -> date:
+    """The business day that a moment belongs to.
+
+    :raises OverflowError: where the local time lies outside the years 1 to 9999.
+    """
+    local = moment.astimezone(zone)
+    return local.date() if local.time() >= BUSINESS_DAY_START else local.date() - _DAY
+
+
+def replay_clock(arrival_day: date) -> datetime:
+    """The time at which a replay lets an arrival day happen: its last second in UTC, when all its files have arrived."""
+    return datetime.combine(arrival_day, _LAST_SECOND, timezone.utc)
+
+
+def lateness(event_ts: datetime | None, event_date: date | None, arrival_ts: datetime, zone: ZoneInfo) -> timedelta | None:
+    """Arrival minus event time; None for a record without an event time (a delete may have none).
+
+    Where only the event's day is known, lateness counts from the end of that day, the latest time the event can have had.
+    """
+    if event_ts is not None:
+        return arrival_ts - event_ts
+    return None if event_date is None else arrival_ts - end_of_day(event_date, zone)
