@@ -12,7 +12,7 @@ import typer
 from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decided
     from lakehouse.tables.quarantine import Wanted
 

@@ -21,11 +21,11 @@ def redact(
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import progress  # noqa: PLC0415
-    from lakehouse.tables import stewardship  # noqa: PLC0415
+    from lakehouse.tables.redact import redact_fields  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    stewardship.redact(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=catalog.metrics_of(source))
+    redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=catalog.metrics_of(source))
     out.print(f"{', '.join(names)} of {key} are hidden from now on.", soft_wrap=True)
     out.print(
         "Bronze keeps the file as it came, and older versions of the tables keep the value until VACUUM: see "

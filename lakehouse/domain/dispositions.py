@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.domain.row_ids import RowId
+
 
 class Disposition(str, Enum):
     """Every row of Bronze has exactly one."""
@@ -25,10 +27,6 @@ class Disposition(str, Enum):
     REJECTED = "rejected"
     MALFORMED = "malformed"
     DROPPED = "dropped"
-
-
-#: A row of Bronze: the ingestion and the line.
-RowId = tuple[str, int]
 
 
 @dataclass(frozen=True)

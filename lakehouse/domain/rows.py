@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -21,22 +20,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.rules import SyntheticKey
     from lakehouse.contracts.source import SourceContract
     from lakehouse.domain.records import Record
+    from lakehouse.domain.row_ids import Delivery
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """One file as it was delivered.
-
-    ``ingestion_id`` is made of the hash of the content; ``received_at`` is the arrival time of records that do not
-    carry their own.
-    """
-
-    path: str
-    ingestion_id: str
-    arrival_date: date
-    received_at: datetime
 
 
 class Malformed(ValueError):  # noqa: N818 (the word of rule R4)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings

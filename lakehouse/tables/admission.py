@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 

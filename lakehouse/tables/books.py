@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.rows import Delivery
+    from lakehouse.domain.row_ids import Delivery
     from lakehouse.settings import Settings
     from lakehouse.tables.accounts import BronzeRow
 

@@ -1,7 +1,7 @@
-"""The claims that count: those of admitted rows, as the contract and the stewards have it, under each reprocess policy.
+"""Which claims count under each reprocess policy, from the key log and the stewards' decisions.
 
-Here the key log meets the decisions, for Spark (:func:`admitted`) and without a JVM (:func:`choices`, :func:`reach`). How
-one claim wins its key is in ``silver`` and ``domain.dispositions``.
+The same selection as a DataFrame is in ``admitted_claims``. How one claim wins its key is in ``silver`` and
+``domain.dispositions``.
 """
 
 from __future__ import annotations
@@ -9,51 +9,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
-
 from lakehouse.domain import policies
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.policies import Choice, Share
 from lakehouse.ledger import decisions, key_log, overruled, store
-from lakehouse.tables import frames
 from lakehouse.tables.schema import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision
     from lakehouse.settings import Settings
 
-_DECIDED = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
-
-
-def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:
-    """The claims of the key log whose rows are admitted: by the contract, or else by the decision that holds."""
-    if not decided:
-        return log.where(F.col("standing") == Standing.ADMITTED.value)
-    rows = [{"ingestion_id": row[0], "line_number": row[1], "_admits": one.admits} for row, one in decided.items()]
-    overlay = frames.local(spark, pa.Table.from_pylist(rows, schema=_DECIDED))
-    joined = log.join(F.broadcast(overlay), ["ingestion_id", "line_number"], "left")
-    return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
-
-
-def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
-    """The claims of the key log, with those of ``then`` in the place of what is said of them now (R10)."""
-    if not len(then):
-        return log
-    overlay = frames.local(spark, then)
-    others = log.join(F.broadcast(overlay.select(*overruled.CLAIM)), list(overruled.CLAIM), "left_anti")
-    return others.select(*key_log.SCHEMA.names).unionByName(overlay)
-
 
 def is_admitted(row: RowId, standing: str | None, decided: dict[RowId, Decision]) -> bool:
-    """The same for one row."""
+    """Whether a row may contend for its key: by the decision that holds, else by the contract."""
     return decided[row].admits if row in decided else standing == Standing.ADMITTED.value
 
 
@@ -110,15 +85,3 @@ def choices(
         choice = policies.newest(share for found in by_day.values() for share in found)
         return dict.fromkeys(days, choice)
     return {day: policies.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}
-
-
-def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
-    """The claims of the arrivals that were chosen: for their day, or for the whole table."""
-    if contract.materialization.reprocess_policy == "overwrite_all":
-        holders = {choice.holder for choice in chosen.values() if choice.holder}
-        return claims.where(F.col("ingestion_id").isin(sorted(holders)))  # on all days: a key contends on all of them
-    schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
-    rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
-    return claims.join(
-        frames.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
-    )

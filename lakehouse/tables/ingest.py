@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse.domain.admission import Standing
-from lakehouse.domain.rows import Delivery
+from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import ingestions, key_log, store
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.tables import admission, books, bronze, claims, delta, landing, readiness

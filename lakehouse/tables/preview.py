@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
 from lakehouse.domain.admission import ADMITTED, Standing, judge
-from lakehouse.domain.rows import Delivery
+from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import key_log
-from lakehouse.tables import bronze
+from lakehouse.tables import delivery_reader
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def of(settings: Settings, contract: SourceContract, file: LandingFile, print_: 
     by = contract.lateness.by.column if contract.lateness.by else "change_op"
     columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", by]))
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
-    batches = bronze.delivery_rows(settings, contract, delivery, file.path)
+    batches = delivery_reader.delivery_rows(settings, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
     standings = _standings(contract, rows, by)
     judged = rows.select(key_log.BRONZE_COLUMNS).append_column("standing", pa.array(standings, pa.string()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.settings import Settings
 
 STATUSES = ("open", "accepted", "rejected", "duplicate", "released")

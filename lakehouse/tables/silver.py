@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions, store
-from lakehouse.tables import bronze, claims, delta, frames
+from lakehouse.tables import admitted_claims, bronze, claims, delta, frames
 from lakehouse.tables.schema import ORDER, bronze_columns, ddl, silver_columns
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def state(
     """
     log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
     if ids is not None:
-        log = claims.judged_as_then(spark, log, overruled.as_of(settings, contract.dataset, ids))
+        log = admitted_claims.judged_as_then(spark, log, overruled.as_of(settings, contract.dataset, ids))
     log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
-    counting = claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
+    counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
     # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
     # delta-rs has added to the key log since.
     chosen = _chosen(settings, contract, days, ids, until)
@@ -107,7 +107,7 @@ def _living(
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
     else:
-        counting = claims.of_holders(spark, contract, counting, chosen)
+        counting = admitted_claims.of_holders(spark, contract, counting, chosen)
     each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
     return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
 
@@ -207,7 +207,7 @@ def _merge_source(
     """
     found = _claims_of_keys(spark, settings, contract, ingestion_ids)
     places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
-    counting = claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
+    counting = admitted_claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))

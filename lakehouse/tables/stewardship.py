@@ -1,7 +1,8 @@
-"""What a person decides: to let a row in, to bar it, to hide a field. Each is one append beside Bronze; no JVM.
+"""A steward's decision about rows of Bronze: to accept, to reject, or to mark as a duplicate.
 
-The decision is the truth; the books follow it here, silver with its next run (see ``apply``). Repeating a command that was
-stopped adds no second decision and brings the books up to date.
+A decision is a single append to the log of decisions. The disposition tables are updated here, silver with its next run
+(see ``apply``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to date.
+Hiding fields of a key is in ``redact``.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.admission import Reason
-from lakehouse.ledger import audit, decisions, key_log, redactions, store
+from lakehouse.ledger import decisions, key_log, store
 from lakehouse.ledger.decisions import Decision
-from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import books, erasure, quarantine
+from lakehouse.tables import books, quarantine
 from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date
 
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decided
     from lakehouse.settings import Settings
 
@@ -47,7 +46,7 @@ def decide(
 
     :raises StewardError: for a row that Bronze does not hold, and for a decision without a name or a reason.
     """
-    _signed(by, reason)
+    require_signature(by, reason)
     source = contract.dataset
     said = _claims_of_rows(settings, contract, rows)
     missing = sorted(set(rows) - said.keys())
@@ -87,49 +86,8 @@ def decide(
     return Taken(len(decided), len(repeated), sorted(touched))
 
 
-def redact(
-    settings: Settings,
-    contract: SourceContract,
-    key: str,
-    fields: Collection[str],
-    *,
-    by: str,
-    reason: str,
-    metrics: Collection[MetricContract] = (),
-) -> list[date]:
-    """Hide fields of a key in silver and in all that is made of it; Bronze keeps the files as they came.
-
-    :param metrics: those that read the source: what they published is masked where its grain shows a value.
-    :returns: the event days that wait for silver with it.
-    :raises StewardError: for a key that no row has, a field that the contract has not, or one that is part of the key.
-    """
-    _signed(by, reason)
-    source = contract.dataset
-    known = [field.name for field in contract.typed_fields]
-    wrong = sorted(set(fields) - set(known))
-    if wrong or not fields:
-        msg = f"{', '.join(wrong) or 'no field'}: not among the fields of {source}: {', '.join(known)}"
-        raise StewardError(msg)
-    in_key = sorted(set(fields) & {*contract.primary_key, *(contract.synthetic_key.fields if contract.synthetic_key else ())})
-    if in_key:
-        msg = (
-            f"{', '.join(in_key)} is part of the key, by which rows are found; to erase a key see 'The right to erasure' in "
-            "docs/stewardship.md"
-        )
-        raise StewardError(msg)
-    days = key_log.days_by_key(settings, source, [key])[key]
-    if not key_log.arrival_days(settings, source, "record_key", [key]):
-        msg = f"no row of bronze/{source} has the key {key!r}"
-        raise StewardError(msg)
-    entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
-    redactions.record(settings, source, entry)
-    audit.redact(settings, source, key, fields)
-    books.after_decision(settings, contract, {key}, days)
-    erasure.mask(settings, contract, metrics, key, fields, days)
-    return sorted(days)
-
-
-def _signed(by: str, reason: str) -> None:
+def require_signature(by: str, reason: str) -> None:
+    """:raises StewardError: where a decision or a redaction lacks a name or a reason."""
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise StewardError(msg)

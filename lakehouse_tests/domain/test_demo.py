@@ -12,7 +12,8 @@ import pytest
 from lakehouse.contracts import load_catalog
 from lakehouse.domain import demo
 from lakehouse.domain.records import read_records
-from lakehouse.domain.rows import Delivery, RowParser
+from lakehouse.domain.row_ids import Delivery
+from lakehouse.domain.rows import RowParser
 
 SEEDS = range(30)
 Row = dict[str, str]

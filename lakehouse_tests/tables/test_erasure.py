@@ -8,8 +8,9 @@ import pytest
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import store
-from lakehouse.tables import audited, candidates, publish, rollups, stewardship
+from lakehouse.tables import audited, candidates, publish, rollups
 from lakehouse.tables.audited import Run
+from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.series import Series, digest
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -66,7 +67,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
     assert (3, "bob", 500) in shown(lake, one, of_candidates=True), "that much more is held"
 
     def redact(key: str) -> None:
-        stewardship.redact(settings, lake.contract, key, ["person"], by="dora", reason="asked to", metrics=[SPENT])
+        redact_fields(settings, lake.contract, key, ["person"], by="dora", reason="asked to", metrics=[SPENT])
 
     redact("a")
     assert (2, "ann", 4) in shown(lake, one), "another sale of hers is not redacted"

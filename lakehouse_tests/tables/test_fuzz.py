@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.domain.rows import Delivery
+from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import ingestions
-from lakehouse.tables import bronze, landing
+from lakehouse.tables import delivery_reader, landing
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.malformations import malformations
 from lakehouse_tests.malformations.expected import TYPED, misfits
@@ -72,7 +72,7 @@ def read(settings: Settings, malformation: Malformation) -> tuple[str | None, li
     if fingerprint.problem:
         return fingerprint.problem, []
     delivery = Delivery(file.name, fingerprint.ingestion_id, DAY, RECEIVED)
-    rows = [row for batch in bronze.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
+    rows = [row for batch in delivery_reader.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
     origin = (DAY, file.name, content_id(malformation.content), "events")
     assert all(
         tuple(row[name] for name in ("arrival_date", "source_file", "ingestion_id", "source_system")) == origin for row in rows

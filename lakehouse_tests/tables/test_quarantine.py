@@ -12,6 +12,7 @@ from lakehouse.ledger import audit, decisions, store
 from lakehouse.tables import accounts, books, quarantine, stewardship
 from lakehouse.tables.admission import RuleError
 from lakehouse.tables.quarantine import Wanted
+from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.stewardship import StewardError
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
@@ -225,8 +226,8 @@ def test_a_decision_needs_a_row_a_name_and_a_reason(settings, spark) -> None:
 
 def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
-    assert stewardship.redact(settings, lake.contract, "a", ["amount"], by="dora", reason="asked to") == [DAY]
-    stewardship.redact(settings, lake.contract, "b", ["amount"], by="dora", reason="asked to")
+    assert redact_fields(settings, lake.contract, "a", ["amount"], by="dora", reason="asked to") == [DAY]
+    redact_fields(settings, lake.contract, "b", ["amount"], by="dora", reason="asked to")
     assert set(lake.update().changes) == {DAY}
     assert content(lake) == {("a", None), ("d", 4)}
     assert lake.rebuilt([DAY, LATE]) == lake.silver()
@@ -237,7 +238,7 @@ def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> 
     lake.update()
     assert ("b", None) in content(lake), "accepted, it stays hidden"
     version = lake.silver_version()
-    assert stewardship.redact(settings, lake.contract, "a", ["amount"], by="dora", reason="asked to") == [DAY]
+    assert redact_fields(settings, lake.contract, "a", ["amount"], by="dora", reason="asked to") == [DAY]
     assert lake.pending() == []
     assert lake.silver_version() == version
 
@@ -253,7 +254,7 @@ def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> 
 def test_what_cannot_be_redacted_is_said(settings, spark, key: str, fields: list[str], message: str) -> None:
     lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST))
     with pytest.raises(StewardError, match=message):
-        stewardship.redact(settings, lake.contract, key, fields, by="dora", reason="asked to")
+        redact_fields(settings, lake.contract, key, fields, by="dora", reason="asked to")
 
 
 def test_a_decision_stopped_behind_any_commit_is_taken_once(settings, spark) -> None:

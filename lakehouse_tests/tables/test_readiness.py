@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.contracts.loader import Catalog
-from lakehouse.domain.rows import Delivery
+from lakehouse.domain.row_ids import Delivery
 from lakehouse.orchestration.source_assets import bronze_asset
-from lakehouse.tables import bronze, landing
+from lakehouse.tables import delivery_reader, landing
 from lakehouse.tables.ingest import Ingest
 from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
 
@@ -165,5 +165,5 @@ def test_rows_are_counted_as_bronze_counts_them(settings, kind: str) -> None:
     path = put(lake, "a.data", content)
     (file,) = landing.listing(settings, source).files
     delivery = Delivery(file.name, "id", DAY, settings.clock())
-    in_bronze = sum(len(batch) for batch in bronze.delivery_rows(settings, source, delivery, str(path)))
+    in_bronze = sum(len(batch) for batch in delivery_reader.delivery_rows(settings, source, delivery, str(path)))
     assert landing.count_records(settings, source, file) == in_bronze == 3

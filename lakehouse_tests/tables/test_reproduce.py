@@ -12,8 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse.ledger import store
 from lakehouse.ledger.inputs import UnknownInputsError
 from lakehouse.ledger.inputs import path as inputs_path
-from lakehouse.tables import stewardship
 from lakehouse.tables.again import ReproduceError
+from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.office import METRICS, TWO, WEEK, Office, coloured, office
 from lakehouse_tests.tables.test_interruption import Killed, kill_after
@@ -70,7 +70,7 @@ def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) 
     of.publish()
     of.deliver(2, "c,3,2,insert,,red")
     of.publish()
-    stewardship.redact(settings, of.lake.contract, "a", ["amount"], by="dora", reason="asked to")
+    redact_fields(settings, of.lake.contract, "a", ["amount"], by="dora", reason="asked to")
     of.at(3)
     for _ in range(2):  # before silver follows, and after
         of.vacuum()
@@ -85,7 +85,7 @@ def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) 
     last = max(number for day, number, _ in of.revisions(total) if day.day == 1)
     newest = of.again(total, date(2024, 2, 1), last)
     assert (newest.equal, newest.hidden) == (True, {}), "made under the redaction"
-    stewardship.redact(settings, of.lake.contract, "b", ["colour"], by="dora", reason="asked to")
+    redact_fields(settings, of.lake.contract, "b", ["colour"], by="dora", reason="asked to")
     found = of.again(by_colour, date(2024, 2, 1), 1)
     assert (found.equal, found.compared) == (True, ["row_count"]), "amounts of a and the colour of b are hidden"
     assert of.again(total, date(2024, 2, 1), last).compared == ["total", "biggest", "row_count"]

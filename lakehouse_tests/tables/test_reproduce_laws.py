@@ -12,6 +12,7 @@ from hypothesis import Phase, assume, given
 from hypothesis import strategies as st
 
 from lakehouse.tables import stewardship
+from lakehouse.tables.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.tables.office import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
@@ -58,7 +59,7 @@ def run(of: Office, history: History, judgings: list[int]) -> None:
             stewardship.decide(of.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
         elif isinstance(action, Redact):
             if any(action.key == key for _, _, key in known):
-                stewardship.redact(of.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redact_fields(of.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
         elif isinstance(action, Update):
             of.publish(action.days & set(lake.pending()))
         if rules >= 0:

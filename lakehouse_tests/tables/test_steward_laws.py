@@ -15,6 +15,7 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from lakehouse.tables import accounts, stewardship
+from lakehouse.tables.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows, resent_days
 from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
@@ -134,7 +135,7 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
             people.decide(record, action.verdict, plain=plain)
         elif isinstance(action, Redact):
             if any(action.key in {record.key, record.corrects} for record in known):
-                stewardship.redact(lake.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redact_fields(lake.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
                 redacted.add(action.key)
         elif days := action.days & set(lake.pending()):
             lake.update(days)

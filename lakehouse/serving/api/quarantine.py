@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.serving.api.lake import Lake
 
 _LOG = logging.getLogger(__name__)

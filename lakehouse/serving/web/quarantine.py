@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.domain.dispositions import RowId
+    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision as Said
     from lakehouse.serving.api.lake import Lake
 

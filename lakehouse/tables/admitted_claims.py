@@ -1,0 +1,62 @@
+"""The claims that may contend for their keys, as a DataFrame: admitted rows only, of the chosen arrivals only.
+
+The same rules row by row are in ``claims``; how one claim wins its key is in ``silver``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse.domain.admission import Standing
+from lakehouse.ledger import key_log, overruled
+from lakehouse.tables import frames
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.domain.policies import Choice
+    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.decisions import Decision
+
+_DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
+
+
+def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:
+    """The claims of the key log whose rows are admitted: by the newest decision, else by the contract.
+
+    :param log: rows of the key log.
+    :param decided: per row the decision that holds.
+    """
+    if not decided:
+        return log.where(F.col("standing") == Standing.ADMITTED.value)
+    rows = [{"ingestion_id": row[0], "line_number": row[1], "_admits": decision.admits} for row, decision in decided.items()]
+    overlay = frames.local(spark, pa.Table.from_pylist(rows, schema=_DECISIONS))
+    joined = log.join(F.broadcast(overlay), ["ingestion_id", "line_number"], "left")
+    return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
+
+
+def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:
+    """The claims of the key log, with those of ``then`` in place of their present judgement (R10)."""
+    if not len(then):
+        return log
+    overlay = frames.local(spark, then)
+    others = log.join(F.broadcast(overlay.select(*overruled.CLAIM)), list(overruled.CLAIM), "left_anti")
+    return others.select(*key_log.SCHEMA.names).unionByName(overlay)
+
+
+def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
+    """The claims of the chosen arrivals: for their day, or for the whole table."""
+    if contract.materialization.reprocess_policy == "overwrite_all":
+        holders = {choice.holder for choice in chosen.values() if choice.holder}
+        return claims.where(F.col("ingestion_id").isin(sorted(holders)))  # on all days: a key contends on all of them
+    schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
+    rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
+    return claims.join(
+        frames.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
+    )
