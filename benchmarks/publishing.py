@@ -32,6 +32,7 @@ from lakehouse.settings import Settings
 from lakehouse.tables import apply, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.ingest import Ingest
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -112,14 +113,14 @@ class Lake:
     def published(self, days: int) -> list[float]:
         """Publish what silver changed, for days, weeks and months; the seconds of each."""
         run, times = Run("run"), [time.perf_counter()]
-        pending = publish.pending(self._settings, self._daily)
-        done = publish.restate(self._settings, self._daily, self._session, pending.days, run, pending)
+        pending = find_pending(self._settings, self._daily)
+        done = publish.restate(self._settings, self._daily, self._session, pending.starts, run, pending)
         if len(done.revisions) != days:
             sys.exit(f"{days} days should have been published, not {len(done.revisions)}")
         times.append(time.perf_counter())
         for rollup in self._daily.rollups:
-            waiting = rollups.pending(self._settings, self._daily, rollup)
-            rollups.restate(self._settings, self._source, self._daily, rollup, self._session, waiting.periods, run, waiting)
+            waiting = find_pending(self._settings, rollup)
+            rollups.restate(self._settings, self._source, self._daily, rollup, self._session, waiting.starts, run, waiting)
             times.append(time.perf_counter())
         return [later - earlier for earlier, later in pairwise(times)]
 

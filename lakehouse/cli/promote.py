@@ -220,14 +220,14 @@ def _say(done: Moved) -> None:
 def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
     """Say what follows the move, or do it."""
     from lakehouse.cli import restating  # noqa: PLC0415
-    from lakehouse.tables import publish, rollups, served  # noqa: PLC0415
+    from lakehouse.tables import served  # noqa: PLC0415
+    from lakehouse.tables.pending import find_pending  # noqa: PLC0415
 
     one = served.daily(settings, catalog, metric)
     if restate:
         restating.restate(settings, catalog, one.metric.source)
         return
-    waiting = {one.name: len(publish.pending(settings, one).days)}
-    waiting |= {rollup.name: len(rollups.pending(settings, one, rollup).periods) for rollup in one.rollups}
+    waiting = {series.name: len(find_pending(settings, series).starts) for series in (one, *one.rollups)}
     for name, count in waiting.items():
         if count:
             out.print(

@@ -20,12 +20,13 @@ _SHOWN = 8
 def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
     """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
     from lakehouse.ledger import progress  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.tables import publish, served  # noqa: PLC0415
+    from lakehouse.tables import served  # noqa: PLC0415
+    from lakehouse.tables.pending import find_pending  # noqa: PLC0415
 
     if progress.pending_by_hand(settings, source):
         return True
     metrics = catalog.metrics_of(source)
-    return any(publish.pending(settings, served.daily(settings, catalog, metric)).days for metric in metrics)
+    return any(find_pending(settings, served.daily(settings, catalog, metric)).starts for metric in metrics)
 
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -37,14 +37,15 @@ _SCHEMA = pa.schema(
 class Restatement:
     """One run of a metric.
 
-    ``silver_version`` is the version that all earlier changes of silver have been brought up to, -1 when the run was
-    asked for some days only. ``causes`` counts, per silver day, the keys inserted, corrected, moved and deleted.
+    ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
+    which all changes are in the numbers, -1 when the run was asked for some periods only; it is stored as ``silver_version``.
+    ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted.
     """
 
     metric: str
     run_id: str
     as_of: datetime
-    silver_version: int
+    followed_version: int
     gold_version: int
     days: list[date]
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -52,7 +53,8 @@ class Restatement:
 
 def record(settings: Settings, entry: Restatement) -> None:
     """Append one run."""
-    row = {**vars(entry), "days": sorted(entry.days), "causes": json.dumps(entry.causes, sort_keys=True)}
+    row = {**vars(entry), "silver_version": entry.followed_version, "days": sorted(entry.days)}
+    row["causes"] = json.dumps(entry.causes, sort_keys=True)
     store.append(
         settings.table("ops", "restatements"),
         pa.Table.from_pylist([row], schema=_SCHEMA),
@@ -64,18 +66,23 @@ def record(settings: Settings, entry: Restatement) -> None:
 def of(settings: Settings, metric: str) -> list[Restatement]:
     """All runs of a metric, oldest first."""
     table = store.read(settings.table("ops", "restatements"), _SCHEMA.names, {"metric": [metric]}, settings.storage_options)
-    entries = [] if table is None else [Restatement(**row | {"causes": json.loads(row["causes"])}) for row in table.to_pylist()]
+    entries = [] if table is None else [_restatement(row) for row in table.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.as_of, entry.gold_version))
 
 
-def silver_version(settings: Settings, metric: str) -> int:
-    """The silver version that the metric has been brought up to, -1 where it never was."""
-    return max((entry.silver_version for entry in of(settings, metric)), default=-1)
+def followed_version(settings: Settings, metric: str) -> int:
+    """The version of its upstream table that a metric has followed, -1 where it has followed none."""
+    return max((entry.followed_version for entry in of(settings, metric)), default=-1)
 
 
-def followed(settings: Settings) -> dict[str, int]:
-    """The same of every metric that ever was."""
+def followed_versions(settings: Settings) -> dict[str, int]:
+    """The same for every metric that has followed one."""
     columns = ["metric", "silver_version"]
     table = store.read(settings.table("ops", "restatements"), columns, None, settings.storage_options)
     newest = None if table is None else table.group_by("metric").aggregate([("silver_version", "max")])
     return {row["metric"]: row["silver_version_max"] for row in ([] if newest is None else newest.to_pylist())}
+
+
+def _restatement(row: dict[str, Any]) -> Restatement:
+    followed = row.pop("silver_version")
+    return Restatement(**row | {"followed_version": followed, "causes": json.loads(row["causes"])})

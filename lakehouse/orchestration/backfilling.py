@@ -22,8 +22,9 @@ from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.plan_tags import tags_of
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.orchestration.webserver import WebserverError
-from lakehouse.tables import backfill_outcomes, backfill_plans, publish, replays, rollups
+from lakehouse.tables import backfill_outcomes, backfill_plans, replays
 from lakehouse.tables.backfill_plans import PlanProblemError
+from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -150,8 +151,8 @@ class Backfill:
 
     def _gold_behind_silver(self) -> None:
         def follow(daily: Series) -> None:
-            pending = publish.pending(self._settings, daily)
-            self._follow(Layer.GOLD, gold_key(daily.name), pending.days, pending.silver_version)
+            pending = find_pending(self._settings, daily)
+            self._follow(Layer.GOLD, gold_key(daily.name), pending.starts, pending.upstream_version)
 
         self._at_once(follow, backfill_outcomes.series_of(self._settings, self._catalog, self._plan))
 
@@ -160,24 +161,20 @@ class Backfill:
         for wave in self._plan.waves:
             if wave.layer is Layer.GOLD:
                 done = self._has(_name(wave.layer, wave.table, wave.partitions))
-                anew = publish.pending(self._settings, daily).days if done else set(wave.partitions)
+                anew = find_pending(self._settings, daily).starts if done else set(wave.partitions)
                 key = dg.AssetKey(wave.table.split("/"))
                 self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in anew])
 
     def _rollups(self) -> None:
-        daily_and_longer = [
-            (daily, rollup)
-            for daily in backfill_outcomes.series_of(self._settings, self._catalog, self._plan)
-            for rollup in daily.rollups
+        rollups = [
+            rollup for daily in backfill_outcomes.series_of(self._settings, self._catalog, self._plan) for rollup in daily.rollups
         ]
 
-        def follow(pair: tuple[Series, Series]) -> None:
-            daily, rollup = pair
-            pending = rollups.pending(self._settings, daily, rollup)
-            starts = {period.start for period in pending.periods}
-            self._follow(Layer.ROLLUPS, gold_key(rollup.name), starts, pending.gold_version)
+        def follow(rollup: Series) -> None:
+            pending = find_pending(self._settings, rollup)
+            self._follow(Layer.ROLLUPS, gold_key(rollup.name), pending.starts, pending.upstream_version)
 
-        self._at_once(follow, daily_and_longer)
+        self._at_once(follow, rollups)
 
     def _at_once(self, what: Callable[[Any], None], about: Iterable[Any]) -> None:
         """Different tables side by side, as many as the plan allows; the same table never."""

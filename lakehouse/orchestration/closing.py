@@ -12,7 +12,8 @@ import dagster as dg
 from lakehouse.ledger import store
 from lakehouse.orchestration.metric_assets import gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import publish, rollups, served
+from lakehouse.tables import served
+from lakehouse.tables.pending import find_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) ->
     """Publishes days as preliminary and as final when the contract says so."""
 
     def due() -> list[date]:
-        return publish.due(settings, served.daily(settings, catalog, metric))
+        return find_due(settings, served.daily(settings, catalog, metric))
 
     return _close(settings, metric.name, due)
 
@@ -36,7 +37,7 @@ def period_close(settings: Settings, rollup: Series) -> dg.ScheduleDefinition:
     """Publishes longer periods as preliminary and as final when the contract says so."""
 
     def due() -> list[date]:
-        return [period.start for period in rollups.due(settings, rollup)]
+        return find_due(settings, rollup)
 
     return _close(settings, rollup.name, due)
 

@@ -12,6 +12,7 @@ from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
 from lakehouse.tables import checks, publish, rollups, served, terms
 from lakehouse.tables.audited import Published, Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
 #: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
@@ -53,9 +54,9 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
         one = served.daily(settings, catalog, metric)
-        follows = publish.pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
+        follows = find_pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
         if FOLLOWS_TAG in context.run.tags:
-            days = sorted({*days, *follows.days})  # silver may have moved on since the run was asked for
+            days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
         terms.remember(settings, one.metric, contract)
         done = publish.restate(settings, one, spark.session, days, _run(context), follows)
         outcomes = [*done.outcomes, *checks.check_published(settings, one, days)]
@@ -86,13 +87,13 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         plan_tags.hold_to_pins(context.run.tags, catalog)
         daily = served.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
-        wanted = {one.period(start) for start in days_of_run(context)}
-        follows = rollups.pending(settings, daily, one) if FOLLOWS_TAG in context.run.tags else None
+        wanted = {one.period(day).start for day in days_of_run(context)}
+        follows = find_pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
-            wanted |= set(follows.periods)
+            wanted |= follows.starts
         terms.remember(settings, one.metric, contract)
         done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
-        yield from events.report(context, key, {period.start: _told(done, period.start) for period in wanted}, done.outcomes)
+        yield from events.report(context, key, {start: _told(done, start) for start in wanted}, done.outcomes)
 
     return rollup_of_metric
 

@@ -14,8 +14,9 @@ from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.tables import arriving, landing, publish, rollups, served
+from lakehouse.tables import arriving, landing, served
 from lakehouse.tables.ingest import news
+from lakehouse.tables.pending import find_due, find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -143,14 +144,14 @@ class Replay:
         causes: dict[str, dict[str, int]] = {}
         for metric in self._metrics:
             one = served.daily(self._settings, self._catalog, metric)
-            pending = publish.pending(self._settings, one)
+            pending = find_pending(self._settings, one)
             causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
-            days = sorted({*pending.days, *publish.due(self._settings, one)})
+            days = sorted({*pending.starts, *find_due(self._settings, one)})
             if days:
-                tag = {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"}
+                tag = {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"}
                 restated[metric.name] = self._layers.run(gold_key(metric.name), days, tag)
             for rollup in one.rollups:
-                self._follow_days(one, rollup)
+                self._follow_days(rollup)
         return CaughtUp(touched, restated, causes)
 
     def _close_between(self, before: date, day: date) -> None:
@@ -160,17 +161,17 @@ class Replay:
             with store.reusing_tables():
                 for metric in self._metrics:
                     one = served.daily(self._settings, self._catalog, metric)
-                    if due := publish.due(self._settings, one):
+                    if due := find_due(self._settings, one):
                         self._layers.run(gold_key(metric.name), due)
                     for rollup in one.rollups:
-                        self._follow_days(one, rollup)
+                        self._follow_days(rollup)
 
-    def _follow_days(self, daily: Series, rollup: Series) -> None:
+    def _follow_days(self, rollup: Series) -> None:
         """Bring a roll-up up to date with its published days, and close what is due of it."""
-        pending = rollups.pending(self._settings, daily, rollup)
-        starts = {period.start for period in (*pending.periods, *rollups.due(self._settings, rollup))}
+        pending = find_pending(self._settings, rollup)
+        starts = {*pending.starts, *find_due(self._settings, rollup)}
         if starts:
-            tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"}
+            tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"}
             self._layers.run(gold_key(rollup.name), sorted(starts), tag)
 
     def _has_news(self, day: date) -> bool:

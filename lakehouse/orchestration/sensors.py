@@ -19,7 +19,8 @@ from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import publish, rollups, served, silver
+from lakehouse.tables import served, silver
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
     """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
 
     def look() -> _Waiting:
-        pending = publish.pending(settings, served.daily(settings, catalog, metric))
-        return _Waiting(pending.days, {FOLLOWS_TAG: f"{metric.name}:{pending.silver_version}"})
+        pending = find_pending(settings, served.daily(settings, catalog, metric))
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
 
     read = [silver.path(settings, metric.source), Series(metric).path(settings), *ops(settings, "restatements")]
     return _sensor_of_one_run(
@@ -88,9 +89,8 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
     """Runs a roll-up for exactly the periods whose days were published anew."""
 
     def look() -> _Waiting:
-        pending = rollups.pending(settings, served.daily(settings, catalog, metric), rollup)
-        starts = [period.start for period in pending.periods]
-        return _Waiting(starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.gold_version}"})
+        pending = find_pending(settings, rollup)
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
 
     read = [Series(metric).path(settings), *ops(settings, "restatements")]
     return _sensor_of_one_run(

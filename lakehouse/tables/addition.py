@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.ledger import store
-from lakehouse.tables import basis, candidates, gold, publish, silver
+from lakehouse.tables import basis, candidates, gold, silver
+from lakehouse.tables.pending import find_pending, find_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -106,9 +107,9 @@ def _from_silver(
     version = store.version(silver.path(settings, metric.source), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     waiting = {held.start for held in candidates.held(settings, daily, published)}
-    waiting |= publish.pending(settings, daily).days & published
+    waiting |= find_pending(settings, daily).starts & published
     # Silver says another number of these for good: somebody refused it, or it became an adjustment.
-    waiting |= publish.refusals(settings, daily, rows, published).keys() & published
+    waiting |= find_refused(settings, daily, rows, published).keys() & published
     waiting |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
     frames = [gold.silver_rows(spark, settings, metric, published - waiting)]
     frames += _as_published(settings, contract, spark, daily, rows, waiting)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import ingestions, redactions, store
 from lakehouse.tables import addition, basis, gold, silver
-from lakehouse.tables.series import Series
+from lakehouse.tables.series import Series, source_days
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def computed(
         return _period(settings, contract, series, start, told, session)
     spark, metric = session(), series.metric
     with sized_for(spark, settings, many=is_large(settings, contract)):
-        named = _named_inputs(settings, contract, told, gold.source_days(metric, [start]))
+        named = _named_inputs(settings, contract, told, source_days(metric, [start]))
         behind, hidden = _silver_of_then(settings, spark, contract, named)
         found = gold.by_day(gold.compute(behind, metric, [start]).toArrow(), metric)
     return Again(found[start] if start in found else gold.nothing(spark, settings, metric), hidden)

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from lakehouse.domain.backfills import Layer, Plan, spikes
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, progress, publications, store
-from lakehouse.tables import books, candidates, checks, publish, reading, rollups, served
+from lakehouse.tables import books, candidates, checks, reading, served
+from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -158,11 +159,11 @@ def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, ve
 
 def _look_at_numbers(settings: Settings, plan: Plan, daily: Series, own: list[date], verdict: Verdict) -> None:
     if plan.metric is None:  # days of a range that were computed again are remembered as waiting while one outside of it does
-        behind = publish.pending(settings, daily).days.intersection(own)
+        behind = find_pending(settings, daily).starts.intersection(own)
         verdict.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(behind))
     for rollup in daily.rollups:
-        periods = {rollup.period(day) for day in own}
-        late = sorted(periods.intersection(rollups.pending(settings, daily, rollup).periods))
+        pending = find_pending(settings, rollup).starts
+        late = sorted(period for period in {rollup.period(day) for day in own} if period.start in pending)
         verdict.problems.extend(f"gold/{rollup.name} {period.name}: does not follow its days yet" for period in late)
     for one in (daily, *daily.rollups):
         verdict.warnings.extend(_held(settings, one))

@@ -18,7 +18,8 @@ from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import bronze, claims, landing, preview, publish, reached, readiness, series, served, silver, versions
+from lakehouse.tables import bronze, claims, landing, preview, reached, readiness, series, served, silver, versions
+from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -163,8 +164,9 @@ def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[
     rollups: list[Wave] = []
     for metric in catalog.metrics_of(wish.target):
         daily = served.daily(settings, catalog, metric)
-        behind = publish.pending(settings, daily)  # what somebody left at silver is followed, too; of a forgotten feed all days
-        affected, _ = reached.through(settings, daily, sorted({*days, *(behind.causes or behind.days)}), lambda _one, _starts: ())
+        behind = find_pending(settings, daily)  # what somebody left at silver is followed, too; of a forgotten feed all days
+        changed = sorted({*days, *(behind.causes or behind.starts)})
+        affected, _ = reached.through(settings, daily, changed, lambda _one, _starts: ())
         gold += _numbers(affected, Layer.GOLD, [daily])
         rollups += _numbers(affected, Layer.ROLLUPS, daily.rollups)
         consumers += metric.consumers

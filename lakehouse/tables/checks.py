@@ -16,7 +16,6 @@ from lakehouse.tables import (
     audited,
     bronze,
     gold,
-    publish,
     reconciliation,
     row_checks,
     silver,
@@ -24,6 +23,7 @@ from lakehouse.tables import (
 )
 from lakehouse.tables import gold_checks as of_new_numbers
 from lakehouse.tables.outcome import Outcome
+from lakehouse.tables.pending import count_silver_rows
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _lives(
 
 def check_gold(settings: Settings, one: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
     """Every check of a new number on each event day that has rows: of what silver says now, against what readers see."""
-    counted = publish.rows_in_silver(settings, one.metric, days)
+    counted = count_silver_rows(settings, one.metric, days)
     there = [day for day in sorted(days) if counted.get(day)]
     numbers = gold.numbers(session(), settings, one.metric, there) if there else {}
     return _against_published(settings, one, numbers, counted)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import key_log, partitions, store
-from lakehouse.tables import audited, bronze, candidates, gold, series, silver
+from lakehouse.tables import audited, bronze, candidates, series, silver
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _mask_series(
             continue
         changed = {}
         for start, own in store.split(rows, one.by).items():
-            source_days = gold.source_days(one.metric, periods[start].days)
+            source_days = series.source_days(one.metric, periods[start].days)
             others = _values_of_others(settings, contract, key, list(values), source_days)
             gone = {name: shown - others[name] for name, shown in values.items()}
             after, count = _masked(one, own, gone)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts.gold_checks import GoldChecks
 from lakehouse.domain import days
 from lakehouse.ledger import store
-from lakehouse.tables import audited, candidates, changes, gold_checks, publish, silver
+from lakehouse.tables import audited, candidates, changes, gold_checks, silver
+from lakehouse.tables.pending import count_silver_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
-    from lakehouse.tables.publish import PendingRestatement
+    from lakehouse.tables.pending import PendingRestatement
     from lakehouse.tables.revisions import Draft
     from lakehouse.tables.series import Series
     from lakehouse.tables.told import Told
@@ -74,7 +75,7 @@ def of_coverage(
         yield f"gold/{beside.name} holds no number; {_fill(beside, shown)}"
         return
     # A day that was emptied before the version was filled has nothing to be filled with, and says nothing either way.
-    missing = [start for start in shown if start not in told and (start in pending.days or not shown[start].is_empty)]
+    missing = [start for start in shown if start not in told and (start in pending.starts or not shown[start].is_empty)]
     if missing:
         yield f"gold/{beside.name} has no number for {listed(missing)}, which readers see; {_fill(beside, missing)}"
     stale = _stale(settings, told, beside, pending)
@@ -86,13 +87,13 @@ def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pendin
     """The days that wait for silver, but for those that a run over a range has made since."""
     table = store.open_table(silver.path(settings, beside.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
-    for start in pending.days & told.keys():
+    for start in pending.starts & told.keys():
         version = told[start].said["silver_version"]
         made[-1 if version is None else version].add(start)
     stale: set[date] = set()
     for version, starts in made.items() if table is not None else ():
         try:
-            changed = changes.describe(table, version + 1, pending.silver_version)
+            changed = changes.describe(table, version + 1, pending.upstream_version)
         except changes.ForgottenFeedError:
             stale |= starts  # nobody can tell
             continue
@@ -120,7 +121,7 @@ def of_checks(settings: Settings, beside: Series, told: Mapping[date, Told], dra
     metric, starts = beside.metric, [draft.start for draft in drafts]
     own = metric.checks.model_copy(update={"change": []})
     trailing = audited.trailing(settings, beside, starts)
-    expected = publish.rows_in_silver(settings, metric, starts)
+    expected = count_silver_rows(settings, metric, starts)
     for draft in drafts:
         said = told[draft.start].said
         signed = said["signed_off_by"] is not None

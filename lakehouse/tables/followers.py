@@ -1,7 +1,7 @@
 """Who follows a table through its log and its change feed, and how far they have come; no JVM.
 
 Maintenance keeps what they have yet to read. A metric that never followed needs nothing: it is computed for all days, as
-is one whose feed is gone (see ``publish.pending``); the same goes for dataset versions that readers do not see.
+is one whose feed is gone (see ``pending.find_pending``); the same goes for dataset versions that readers do not see.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def _reached(settings: Settings, catalog: Catalog, one: LakeTable) -> dict[str, 
     """The version that each follower has come to."""
     if one.silver_of is not None:
         followed = [served.daily(settings, catalog, metric) for metric in catalog.metrics_of(one.silver_of.dataset)]
-        return {f"gold/{series.name}": restatements.silver_version(settings, served.follower(series)) for series in followed}
+        return {f"gold/{series.name}": restatements.followed_version(settings, served.follower(series)) for series in followed}
     rollups = one.series.rollups if one.series is not None else []
-    return {f"gold/{rollup.name}": restatements.silver_version(settings, rollup.name) for rollup in rollups}
+    return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 
 
 def _need(who: str, commit: dict[str, object]) -> Need:

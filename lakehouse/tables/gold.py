@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.domain.days import reach_back
 from lakehouse.ledger import store
 from lakehouse.tables import delta, frames, silver
+from lakehouse.tables.series import source_days
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -83,8 +83,3 @@ def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract,
     table = store.open_table(target, settings.storage_options)
     columns = [] if table is None else [field.name for field in table.schema().fields]
     return frames.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
-
-
-def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
-    """The silver days behind the numbers of ``days``."""
-    return sorted(reach_back(days, metric.window))

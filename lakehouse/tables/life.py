@@ -78,4 +78,4 @@ def silver_life(
 
 def _following(entries: list[Restatement], version: int) -> list[Restatement]:
     """The first restatement that took this version of silver in."""
-    return sorted((entry for entry in entries if entry.silver_version >= version), key=lambda entry: entry.silver_version)[:1]
+    return sorted((entry for entry in entries if entry.followed_version >= version), key=lambda entry: entry.followed_version)[:1]

@@ -12,7 +12,8 @@ from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
 from lakehouse.ledger.moves import Kind
-from lakehouse.tables import audited, fitness, publish, reading, served, told, versions
+from lakehouse.tables import audited, fitness, reading, served, told, versions
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.revisions import MADE_FROM, Draft
 from lakehouse.tables.series import Series, digest
 
@@ -101,7 +102,7 @@ def forward(
     if later.name == metric.metric:
         msg = f"v{to_version} is in gold/{later.name} itself: 'lakehouse rollback {later.name} --to v{to_version}' shows it again"
         raise PromotionRefusedError(msg)
-    pending = publish.pending(settings, Series(later))  # before anything is read that is to follow from there on
+    pending = find_pending(settings, Series(later))  # before anything is read that is to follow from there on
     both = _both(settings, catalog, metric, to_version)
     drafts = _drafts(settings, both.before, both.new, later.publication, Reason.MANUAL)
     comparison = _compared(settings, both, thresholds)
@@ -128,7 +129,7 @@ def forward(
         comparison=comparison,
         problems=problems,
         objections=[*fitness.removed(both.shown.metric, later), *map(_beyond, comparison.beyond())],
-        follows=pending.silver_version if pending.days <= both.new.keys() else pending.since - 1,
+        follows=pending.upstream_version if pending.starts <= both.new.keys() else pending.since - 1,
     )
 
 
@@ -170,7 +171,7 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
 
 
 def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], terms: Publication, reason: Reason) -> list[Draft]:
-    """What is to be published so that readers see these numbers; states move on by themselves (see ``publish.due``)."""
+    """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
     today, drafts = publishing.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
         standing = before.standings.get(start)

@@ -64,7 +64,7 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
             complaints.append(f"{problem}")
             continue
         if daily.metric.consumers:
-            found.append(Audience(daily, restatements.silver_version(settings, served.follower(daily))))
+            found.append(Audience(daily, restatements.followed_version(settings, served.follower(daily))))
     return found, complaints
 
 

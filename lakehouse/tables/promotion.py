@@ -91,7 +91,7 @@ def settle(settings: Settings, one: Series) -> Move:
         raise PromotionRefusedError(msg)
     move = log[-1]
     follower = served.follower(replace(one, metric=one.metric.model_copy(update={"dataset_version": move.to_version})))
-    if move.follows is not None and restatements.silver_version(settings, follower) < move.follows:
+    if move.follows is not None and restatements.followed_version(settings, follower) < move.follows:
         entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[])
         restatements.record(settings, entry)
     return move

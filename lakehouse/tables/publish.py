@@ -7,25 +7,24 @@ Here is what silver's changes mean for a metric and what its numbers become; how
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.domain import publishing
-from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
-from lakehouse.ledger import dropped, publications, restatements, store
-from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import audited, basis, changes, gold, patch, series, served, silver
+from lakehouse.ledger import publications, store
+from lakehouse.tables import audited, basis, gold, patch, series, silver
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
+from lakehouse.tables.pending import count_silver_rows, find_refused, record_restatement
 from lakehouse.tables.revisions import MADE_FROM, Draft
+from lakehouse.tables.series import source_days
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import date
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -33,58 +32,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
     from lakehouse.tables.basis import Basis, Trigger
+    from lakehouse.tables.pending import PendingRestatement
     from lakehouse.tables.series import Series
-
-_SAMPLE = 5
-
-
-@dataclass(frozen=True)
-class PendingRestatement:
-    """What silver has changed since the metric last followed: the causes by silver day, the metric's days, the versions."""
-
-    causes: dict[date, Counter[str]]
-    days: frozenset[date]
-    silver_version: int
-    since: int = 0
-    keys: dict[date, list[str]] = field(default_factory=dict)
-
-
-def pending(settings: Settings, one: Series) -> PendingRestatement:
-    """Read silver's change feed since the metric last followed it; no JVM."""
-    table = store.open_table(silver.path(settings, one.metric.source), settings.storage_options)
-    if table is None:
-        return PendingRestatement({}, frozenset(), -1)
-    done = restatements.silver_version(settings, served.follower(one))
-    version = table.version()
-    since = done + 1 if done <= version else 0
-    causes: dict[date, Counter[str]] = defaultdict(Counter)
-    keys: dict[date, list[str]] = defaultdict(list)
-    try:
-        moves = changes.moves(table, since, version)
-    except changes.ForgottenFeedError:  # so every day may be another one; equal content makes no revision
-        known = series.partitions(settings, silver.path(settings, one.metric.source), "event_date")
-        known = reach_ahead(known, one.metric.window) | series.partitions(settings, one.path(settings), one.by)
-        return PendingRestatement({}, frozenset(known), version, since)
-    for move in moves:
-        causes[move.day][move.what] += 1
-        if len(keys[move.day]) < _SAMPLE:
-            keys[move.day].append(move.key)
-    return PendingRestatement(dict(causes), frozenset(reach_ahead(causes, one.metric.window)), version, since, dict(keys))
-
-
-def due(settings: Settings, one: Series) -> list[date]:
-    """The days whose number is to change its state by now, or whose start delay is over; no JVM."""
-    terms = one.metric.publication
-    today = publishing.today(settings.clock(), terms)
-    days = set(series.due(settings, one, today))
-    if terms.start_delay:
-        waited = reach_ahead(
-            series.partitions(settings, silver.path(settings, one.metric.source), "event_date"), one.metric.window
-        )
-        waited -= series.partitions(settings, one.path(settings), one.by)
-        waited -= {entry.period_start for entry in dropped.of(settings, one.name)}
-        days |= {day for day in waited if publishing.may_be_published(day, today, terms)}
-    return sorted(days)
 
 
 @store.reusing_tables()
@@ -103,19 +52,7 @@ def restate(
     done = _publish_days(settings, one, session, sorted(days), run, follows)
     audited.tidy(settings, one)
     publications.follow(settings, one.name, one.path(settings))
-    complete = follows is not None and follows.days <= set(days)
-    if done.revisions or complete:
-        causes = {day.isoformat(): dict(what) for day, what in follows.causes.items()} if follows else {}
-        entry = Restatement(
-            metric=served.follower(one),
-            run_id=run.run_id,
-            as_of=settings.clock(),
-            silver_version=follows.silver_version if follows and complete else -1,
-            gold_version=store.version(one.path(settings), settings.storage_options),
-            days=sorted(done.days),
-            causes=causes,
-        )
-        restatements.record(settings, entry)
+    record_restatement(settings, one, run.run_id, done.days, days, follows)
     return done
 
 
@@ -132,13 +69,13 @@ def _publish_days(
     days = [day for day in days if publishing.may_be_published(day, today, one.metric.publication)]
     before = audited.read(settings, one, days)  # before silver is read
     made_from = basis.of_silver(settings, source)
-    trigger = basis.trigger(settings, source, follows.since, follows.silver_version) if follows else None
+    trigger = basis.trigger(settings, source, follows.since, follows.upstream_version) if follows else None
     numbers = _numbers(settings, one.metric, session, days, before)
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
     from_silver = [
         draft.start for draft in drafts if draft.silver_version == made_from.silver_version
     ]  # others stand as they were
-    expected = rows_in_silver(settings, one.metric, from_silver)
+    expected = count_silver_rows(settings, one.metric, from_silver)
     if store.version(silver.path(settings, source), settings.storage_options) != made_from.silver_version:
         msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
@@ -167,16 +104,6 @@ def lineage(
         else {},
         "downstream": [*(f"gold/{rollup.name}" for rollup in one.rollups), *one.metric.consumers],
     }
-
-
-def rows_in_silver(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many silver rows the number of each day covers, counted by delta-rs."""
-    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
-    if table is None or not days:
-        return {}
-    found = store.read_version(table, ["event_date"], {"event_date": gold.source_days(metric, days)})
-    counts = Counter(found["event_date"].to_pylist())
-    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 
 def _numbers(
@@ -208,7 +135,7 @@ def _drafts(
     metric, standings = before.series.metric, before.standings
     terms = metric.publication
     today = publishing.today(settings.clock(), terms)
-    refused = refusals(settings, before.series, before.existing, list(numbers)) if numbers else {}
+    refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
     drafted, stands = {}, set()
     for day, rows in sorted(numbers.items()):
         standing = standings.get(day)
@@ -225,7 +152,7 @@ def _drafts(
             drafted[day] = (rows, state, step)
     if not drafted:
         return []
-    covered = {day: gold.source_days(metric, [day]) for day in drafted}
+    covered = {day: source_days(metric, [day]) for day in drafted}
     undecided = basis.undecided(settings, metric.source, set().union(*covered.values()))
     name = basis.record(settings, metric.source, made_from)
     drafts = []
@@ -255,24 +182,6 @@ def _drafts(
             )
         )
     return [_as_made(before, draft) if draft.start in stands else draft for draft in drafts]
-
-
-def refusals(settings: Settings, one: Series, existing: pa.Table | None, starts: Collection[date]) -> dict[date, set[str]]:
-    """Per period the digests of the numbers that were refused since its content was published last.
-
-    :param existing: all rows of these periods.
-    """
-    changed: dict[date, datetime] = {}
-    names = [one.by, "revision", "is_latest", "adjustment", "published_at", "restated_on"]
-    for row in [] if existing is None else existing.select(names).to_pylist():
-        content = row["restated_on"] or (row["published_at"] if row["revision"] == 1 or row["adjustment"] else None)
-        if content is not None and (row[one.by] not in changed or content > changed[row[one.by]]):
-            changed[row[one.by]] = content
-    found: dict[date, set[str]] = defaultdict(set)
-    for entry in dropped.of(settings, one.name, starts):
-        if entry.period_start not in changed or entry.dropped_at >= changed[entry.period_start]:
-            found[entry.period_start].add(entry.content)
-    return dict(found)
 
 
 def _as_made(before: Read, draft: Draft) -> Draft:

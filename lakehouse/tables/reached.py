@@ -93,7 +93,7 @@ def following(settings: Settings, one: Series, version: int, starts: Collection[
 
     A run may publish in several commits, and one that was stopped behind its commit is recorded by the next.
     """
-    runs = sorted((entry.gold_version, entry.silver_version) for entry in restatements.of(settings, served.follower(one)))
+    runs = sorted((entry.gold_version, entry.followed_version) for entry in restatements.of(settings, served.follower(one)))
     first = min((at for at, (_, followed) in enumerate(runs) if followed >= version), key=lambda at: runs[at][::-1], default=None)
     if first is None:
         return set()

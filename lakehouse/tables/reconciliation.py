@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from lakehouse.domain import publishing
 from lakehouse.domain.dispositions import Disposition
 from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import accounts, audited, books, candidates, publish, silver
+from lakehouse.tables import accounts, audited, books, candidates, silver
 from lakehouse.tables.outcome import Outcome
+from lakehouse.tables.pending import count_silver_rows, find_pending, find_refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -137,7 +138,7 @@ def gold_with_silver(settings: Settings, one: Series, days: Collection[date]) ->
     """
     before = audited.read(settings, one, sorted(days))
     published = _published(before)
-    there = publish.rows_in_silver(settings, one.metric, days)
+    there = count_silver_rows(settings, one.metric, days)
     differing = [day for day in sorted(days) if published.get(day, 0) != there.get(day, 0)]
     reasons = _on_its_way(settings, before, differing) if differing else {}
     outcomes = []
@@ -171,9 +172,9 @@ def _on_its_way(settings: Settings, before: Read, days: Collection[date]) -> Map
     """Why the published number of a day is another one than silver's, where something that waits explains it."""
     one, terms = before.series, before.series.metric.publication
     today = publishing.today(settings.clock(), terms)
-    follows = publish.pending(settings, one).days
+    follows = find_pending(settings, one).starts
     held = {waits.start for waits in candidates.held(settings, one, days)}
-    refused = publish.refusals(settings, one, before.existing, days)
+    refused = find_refused(settings, one, before.existing, days)
     reasons = {}
     for day in days:
         if not publishing.may_be_published(day, today, terms):

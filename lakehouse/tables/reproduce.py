@@ -15,7 +15,7 @@ from lakehouse.ledger import decisions, ingestions, operations, store
 from lakehouse.tables import again, differences, gold, silver, terms, versions
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.differences import Difference
-from lakehouse.tables.series import Series, digest
+from lakehouse.tables.series import Series, digest, source_days
 from lakehouse.tables.session import sized_for
 from lakehouse.tables.terms import Terms
 
@@ -121,7 +121,7 @@ def known_at(
     ids |= {one.operation_id for one in operations.all_of(settings, contract.dataset) if one.recorded_at <= when}
     spark = session()
     with sized_for(spark, settings, many=again.is_large(settings, contract)):
-        rows = silver.state(spark, settings, contract, gold.source_days(metric, days), ids, when)
+        rows = silver.state(spark, settings, contract, source_days(metric, days), ids, when)
         return gold.by_day(gold.compute(rows, metric, days).toArrow(), metric)
 
 

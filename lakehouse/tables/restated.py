@@ -38,7 +38,7 @@ def notices(settings: Settings, daily: Series, one: Series, news: Sequence[Publi
     followed = restatements.of(settings, served.follower(one)) if one.kind is Kind.DAY and starts else []
     found = []
     for entry in news:
-        before = max((run.silver_version for run in followed if run.gold_version < entry.gold_version), default=-1)
+        before = max((run.followed_version for run in followed if run.gold_version < entry.gold_version), default=-1)
         told: list[Restated] = []
         answers: Answers = {}
         for start, name in sorted(again[entry.publication_id].items()):

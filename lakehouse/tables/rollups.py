@@ -6,8 +6,6 @@ What a longer period says is in ``addition``; how a draft comes before readers i
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,57 +15,24 @@ from lakehouse.domain import publishing
 from lakehouse.domain.days import listed
 from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
-from lakehouse.ledger import commits, publications, restatements, store
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger import publications, store
 from lakehouse.tables import addition, audited, series, served
 from lakehouse.tables.audited import Published, Run, again_on_conflict
+from lakehouse.tables.pending import record_restatement
 from lakehouse.tables.revisions import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import date
 
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+    from lakehouse.tables.pending import PendingRestatement
     from lakehouse.tables.series import Series
 
 _SHOWN = 5
-
-
-@dataclass(frozen=True)
-class PendingPeriods:
-    """The periods of a roll-up that published days concern since it last followed them, and the daily table's version."""
-
-    periods: list[Period]
-    gold_version: int
-
-
-def pending(settings: Settings, daily: Series, rollup: Series) -> PendingPeriods:
-    """What was published of the days since the roll-up last followed; no JVM."""
-    table = store.open_table(daily.path(settings), settings.storage_options)
-    if table is None:
-        return PendingPeriods([], -1)
-    version, done = table.version(), restatements.silver_version(settings, rollup.name)
-    if done >= version:
-        return PendingPeriods([], version)
-    told = commits.history(table, done)
-    if len(told) < version - done:  # the log tells of so much no more
-        partitions = pa.table(table.get_add_actions(flatten=True))[f"partition.{daily.by}"].to_pylist()
-        return PendingPeriods(_covering(rollup, set(partitions)), version)
-    days: set[date] = set()
-    for commit in told:
-        why = commits.why(commit)
-        days |= {date.fromisoformat(text) for text in (*why.get("published", ()), *why.get("booked_on", ()))}
-    return PendingPeriods(_covering(rollup, days), version)
-
-
-def due(settings: Settings, rollup: Series) -> list[Period]:
-    """The periods whose number is to change its state by now; no JVM."""
-    return [
-        rollup.period(start)
-        for start in series.due(settings, rollup, publishing.today(settings.clock(), rollup.metric.publication))
-    ]
 
 
 @store.reusing_tables()
@@ -77,15 +42,17 @@ def restate(
     daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
-    periods: Collection[Period],
+    starts: Collection[date],
     run: Run,
-    follows: PendingPeriods | None = None,
+    follows: PendingRestatement | None = None,
 ) -> Published:
     """Make periods anew from the published days, and publish those whose number or state is another one.
 
+    :param starts: the first days of the periods.
     :param session: asked for only where a measure is not additive.
     :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
     """
+    periods = {rollup.period(start) for start in starts}
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
     wanted = _booked(settings, rollup, periods)
     while wanted:  # of a closed period that is adjusted the one follows that this is booked in
@@ -96,17 +63,7 @@ def restate(
         wanted = _booked(settings, rollup, adjusted)
     audited.tidy(settings, rollup)
     publications.follow(settings, rollup.name, rollup.path(settings))
-    complete = follows is not None and set(follows.periods) <= set(periods)
-    if done.revisions or complete:
-        entry = Restatement(
-            metric=rollup.name,
-            run_id=run.run_id,
-            as_of=settings.clock(),
-            silver_version=follows.gold_version if follows and complete else -1,
-            gold_version=store.version(rollup.path(settings), settings.storage_options),
-            days=sorted(done.days),
-        )
-        restatements.record(settings, entry)
+    record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
     return done
 
 

@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.gold_checks import GoldChecks
+from lakehouse.domain.days import reach_back
 from lakehouse.domain.periods import Kind, Period, containing
 from lakehouse.domain.publishing import Standing, State
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
 
@@ -95,6 +98,11 @@ class Series:
         return [*(measure.name for measure in self.metric.measures), "row_count"]
 
     @property
+    def daily(self) -> Series:
+        """The series of the days: itself, or what a longer period is made from."""
+        return Series(self.metric, Kind.DAY, self.called)
+
+    @property
     def rollups(self) -> list[Series]:
         """The series of the longer periods that are made from these days."""
         kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
@@ -112,6 +120,11 @@ class Series:
     def path(self, settings: Settings) -> str:
         """The address of the table."""
         return settings.table("gold", self.name)
+
+
+def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
+    """The Silver days that the numbers of ``days`` are computed from."""
+    return sorted(reach_back(days, metric.window))
 
 
 def digest(rows: pa.Table) -> str:

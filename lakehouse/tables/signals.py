@@ -17,10 +17,10 @@ from lakehouse.calendar.event_day import start_of_day
 from lakehouse.domain import alerting, publishing
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
-from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import State
 from lakehouse.ledger import states, store
-from lakehouse.tables import bronze, candidates, lags, publish, rollups, served, silver, versions
+from lakehouse.tables import bronze, candidates, lags, served, silver, versions
+from lakehouse.tables.pending import find_due
 from lakehouse.tables.series import TIME, Series
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
     """What was due some days ago already: asked as of then, of the tables as they are."""
     terms, now = one.metric.publication, settings.clock()
     then = settings.model_copy(update={"now": now - (one.metric.alerts.overdue_after + 1) * _DAY})
-    starts = publish.due(then, one) if one.kind is Kind.DAY else [period.start for period in rollups.due(then, one)]
+    starts = find_due(then, one)
     if not starts:
         return
     due_on = _due_on(settings, one)

@@ -18,7 +18,8 @@ from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import apply, publish, silver
+from lakehouse.tables import apply, silver
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
 from lakehouse_tests.earthquakes_audit import AuditModel
@@ -77,7 +78,7 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
         assert silver_digest(lake) == truth[date(2018, 2, 10)]
         assert not progress.pending(lake, "earthquakes")
 
-        restated = publish.pending(lake, Series(catalog.metrics["earthquakes_daily"])).days
+        restated = find_pending(lake, Series(catalog.metrics["earthquakes_daily"])).starts
         materialize_range("gold", "earthquakes_daily", min(restated), max(restated))
     numbers = gold_daily(lake)
     unchanged_since = {day for day in numbers if day < min(restated)}

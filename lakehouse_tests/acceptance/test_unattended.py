@@ -14,7 +14,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress
 from lakehouse.settings import Settings
-from lakehouse.tables import publish, rollups
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
@@ -79,9 +79,9 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
 
 def _behind(settings: Settings) -> bool:
     """Whether silver, gold or a roll-up has something to do."""
-    if progress.pending(settings, "earthquakes") or publish.pending(settings, DAILY).days:
+    if progress.pending(settings, "earthquakes") or find_pending(settings, DAILY).starts:
         return True
-    return any(rollups.pending(settings, DAILY, rollup).periods for rollup in DAILY.rollups)
+    return any(find_pending(settings, rollup).starts for rollup in DAILY.rollups)
 
 
 def _check_runs(settings: Settings, runs: list[dict[str, Any]]) -> None:

@@ -77,7 +77,7 @@ class Layers:
                 self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=0, now=now
             )
         elif key == GOLD:
-            restatements.record(self.settings, Restatement("revenue", "run", now, silver_version=0, gold_version=-1, days=[]))
+            restatements.record(self.settings, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))
         return None
 
     def _ingested(self, name: str, content: str, arrival: date, rows: int) -> None:

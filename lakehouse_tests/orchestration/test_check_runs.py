@@ -14,7 +14,8 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger import store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
-from lakehouse.tables import checks, publish, silver
+from lakehouse.tables import checks, silver
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.test_automation import FIRST
 
@@ -164,7 +165,7 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     version = house.silver_version()
     house.run({SILVER}, span(DAYS[0], DAYS[3]))
     assert house.silver_version() == version, "days that come out equal are not written"
-    assert not publish.pending(house.settings, series).days, "and queue nothing below"
+    assert not find_pending(house.settings, series).starts, "and queue nothing below"
     table = store.open_table(silver.path(house.settings, "sales"))
     assert table is not None
     table.delete("record_key = 's21'")
@@ -174,4 +175,4 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     assert by_partition(result.get_asset_check_evaluations())[DAYS[1]]["equals_bronze"]
     made = {event.partition for event in result.all_events if event.is_step_materialization}
     assert made == set(DAYS)
-    assert publish.pending(house.settings, series).days <= {date(2024, 11, 2)}
+    assert find_pending(house.settings, series).starts <= {date(2024, 11, 2)}

@@ -18,6 +18,7 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.targets import Webhook, targets
 from lakehouse.tables import apply, publish
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.orchestration.receiver import receiving
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -202,8 +203,8 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         lake.ingest(date(2024, 2, day))
         apply.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
         for one in metrics:
-            pending = publish.pending(settings, Series(one))
-            publish.restate(settings, Series(one), lambda: spark, pending.days, Run("run"), pending)
+            pending = find_pending(settings, Series(one))
+            publish.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
         return notifying.tell(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:

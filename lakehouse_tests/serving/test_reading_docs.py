@@ -17,6 +17,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.domain.asked import parse
 from lakehouse.tables import publish, reading, series
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.published import Desk, without_spark
 
@@ -51,7 +52,7 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             desk.says[date(2024, 11, day)] = desk.table(f"{day}.50")
             if day > 2:
                 desk.says[date(2024, 11, day - 2)] = desk.table(f"{day}.75")
-            days = {*desk.says, *publish.due(desk.settings, desk.series)}
+            days = {*desk.says, *find_due(desk.settings, desk.series)}
             publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
         yield desk
 

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from lakehouse.contracts import Catalog
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import publish, silver
+from lakehouse.tables import silver
 from lakehouse.tables.maintenance import Upkeep, maintain
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.tables.lake import contract
@@ -65,8 +66,8 @@ def changing_silver(settings: Settings) -> None:
 
 
 def pending(settings: Settings) -> Any:
-    found = publish.pending(settings, Series(TOTAL))
-    return found.causes, found.days
+    found = find_pending(settings, Series(TOTAL))
+    return found.causes, found.starts
 
 
 def lifted(settings: Settings) -> Settings:

@@ -14,6 +14,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import store
 from lakehouse.tables import publish, replays, reproduce, terms
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -87,8 +88,8 @@ class Office:
         for one in self.metrics:
             series = Series(one)
             terms.remember(self.settings, one, self.lake.contract)
-            pending = publish.pending(self.settings, series)
-            asked = {*pending.days, *publish.due(self.settings, series)}
+            pending = find_pending(self.settings, series)
+            asked = {*pending.starts, *find_due(self.settings, series)}
             publish.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
 
     def rebuild(self, changed: SourceContract) -> replays.Planned:

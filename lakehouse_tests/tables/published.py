@@ -21,6 +21,7 @@ from lakehouse.domain.publishing import State
 from lakehouse.ledger import store
 from lakehouse.tables import candidates, gold, holds, publish, rollups, series
 from lakehouse.tables.audited import Published, Run
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import contract
 
@@ -114,16 +115,16 @@ class Desk:
 
     def close(self) -> Published:
         """Make the days anew whose state is to change by now."""
-        return publish.restate(self.settings, self.series, self.session, publish.due(self.settings, self.series), Run("close"))
+        return publish.restate(self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close"))
 
     def roll(self, kind: Kind = Kind.WEEK) -> Published:
         """Let a roll-up follow, as its sensor and its schedule do."""
         rollup = Series(self.metric, kind)
-        pending = rollups.pending(self.settings, self.series, rollup)
-        periods = {*pending.periods, *rollups.due(self.settings, rollup)}
-        if not periods:
+        pending = find_pending(self.settings, rollup)
+        starts = {*pending.starts, *find_due(self.settings, rollup)}
+        if not starts:
             return Published()
-        return rollups.restate(self.settings, contract(), self.series, rollup, self.session, periods, Run("roll"), pending)
+        return rollups.restate(self.settings, contract(), self.series, rollup, self.session, starts, Run("roll"), pending)
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")

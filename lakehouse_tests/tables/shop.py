@@ -21,6 +21,7 @@ from lakehouse.orchestration import notifying
 from lakehouse.orchestration.targets import DeliveryError
 from lakehouse.tables import audit, gold, publish, rollups, silver
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.tables.lake import contract
@@ -124,14 +125,14 @@ class Shop:
             if names and one.name not in names:
                 continue
             daily, run = Series(one), Run("run", said=said)
-            pending = publish.pending(self.settings, daily)
-            wanted = {date(2024, 2, day) for day in days} or {*pending.days, *publish.due(self.settings, daily)}
+            pending = find_pending(self.settings, daily)
+            wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, daily)}
             done.append(publish.restate(self.settings, daily, no_session, wanted, run, pending))
             for longer in daily.rollups:
-                news = rollups.pending(self.settings, daily, longer)
-                periods = {*news.periods, *rollups.due(self.settings, longer)}
-                if periods:
-                    done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, periods, run, news))
+                news = find_pending(self.settings, longer)
+                starts = {*news.starts, *find_due(self.settings, longer)}
+                if starts:
+                    done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, starts, run, news))
         return done
 
     def tell(self, *boxes: Any) -> Told:

@@ -111,7 +111,7 @@ def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
                 came.append(True)
                 desk.say(2, 20)
                 desk.publish()
-                rollups.restate(settings, contract(), desk.series, month, desk.session, [month.period(day(1))], Run("other"))
+                rollups.restate(settings, contract(), desk.series, month, desk.session, [day(1)], Run("other"))
             return real(*args, **more)
 
         patched.setattr(revisions, "publish", meeting)

@@ -10,6 +10,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import store
 from lakehouse.tables import audited, candidates, publish, rollups
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.series import Series, digest
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -55,10 +56,10 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
 
     def follow() -> None:
         lake.update()
-        pending = publish.pending(settings, one)
-        publish.restate(settings, one, lambda: spark, sorted(pending.days), Run("run"), pending)
-        longer = rollups.pending(settings, one, month)
-        rollups.restate(settings, lake.contract, one, month, lambda: spark, longer.periods, Run("run"), longer)
+        pending = find_pending(settings, one)
+        publish.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        longer = find_pending(settings, month)
+        rollups.restate(settings, lake.contract, one, month, lambda: spark, longer.starts, Run("run"), longer)
 
     arrive(1, line("a", 1, "ann", 1), line("b", 2, "bob", 1), line("c", 3, "ann", 1), line("d", 4, "dan", 1))
     arrive(2, line("b", 5, "bob", 2))

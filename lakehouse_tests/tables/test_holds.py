@@ -15,6 +15,7 @@ from lakehouse.ledger import dropped, publications
 from lakehouse.tables import candidates, publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.holds import HoldError
+from lakehouse.tables.pending import find_due
 from lakehouse_tests.tables.published import Desk, day, metric, said_of, without_spark
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def test_a_held_day_goes_through_its_states_only_once_it_is_decided(settings) ->
     desk = holding(settings)
     for number in (2, 8):
         desk.at(number)
-        assert day(1) in publish.due(settings, desk.series)
+        assert day(1) in find_due(settings, desk.series)
         assert desk.close().held == [day(1)]
     assert desk.history(1) == [("r1", 10, "live", True)]
     desk.drop(1, 2)

@@ -14,6 +14,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.tables import impact, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.impact import UnknownSubjectError
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.reached import Outcome
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -59,12 +60,12 @@ class Office:
         if waiting := self.lake.pending():
             self.lake.update(waiting)
         for one in map(Series, METRICS):
-            pending = publish.pending(settings, one)
-            publish.restate(settings, one, self.session, {*pending.days, *publish.due(settings, one)}, run, pending)
+            pending = find_pending(settings, one)
+            publish.restate(settings, one, self.session, {*pending.starts, *find_due(settings, one)}, run, pending)
             for rollup in one.rollups:
-                waits = rollups.pending(settings, one, rollup)
-                periods = {*waits.periods, *rollups.due(settings, rollup)}
-                rollups.restate(settings, self.lake.contract, one, rollup, self.session, periods, run, waits)
+                waits = find_pending(settings, rollup)
+                starts = {*waits.starts, *find_due(settings, rollup)}
+                rollups.restate(settings, self.lake.contract, one, rollup, self.session, starts, run, waits)
 
     def session(self) -> Any:
         return self.lake.spark

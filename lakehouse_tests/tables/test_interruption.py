@@ -16,6 +16,7 @@ from lakehouse.ledger import ingestions, partitions, store
 from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.tables import delta, publish
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -100,9 +101,9 @@ def steps(lake: Lake) -> None:
         lake.ingest(arrival)
         if lake.pending():
             lake.update()
-        pending = publish.pending(lake.settings, Series(TOTAL))
-        if pending.days:
-            publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.days, Run("run"), pending)
+        pending = find_pending(lake.settings, Series(TOTAL))
+        if pending.starts:
+            publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending)
 
 
 def outcome(lake: Lake) -> tuple[Any, ...]:
@@ -115,7 +116,7 @@ def outcome(lake: Lake) -> tuple[Any, ...]:
         if entry.status == "ingested"
     ]
     bronze = [(row["line_number"], row["raw_payload"]) for row in lake.bronze("raw_payload")]
-    waiting = (lake.pending(), publish.pending(lake.settings, Series(TOTAL)).days)
+    waiting = (lake.pending(), find_pending(lake.settings, Series(TOTAL)).starts)
     return lake.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
 
 

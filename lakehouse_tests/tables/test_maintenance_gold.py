@@ -13,8 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse.contracts import Catalog
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import commits, moves, partitions, publications, store
-from lakehouse.tables import maintenance, publish, rollups, series
+from lakehouse.tables import maintenance, series
 from lakehouse.tables.maintenance import maintain
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import (
@@ -53,7 +54,7 @@ def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
     week = Series(desk.metric, Kind.WEEK)
     of = Catalog({"events": contract()}, {"total": desk.metric})
     told = [lawful(lifted, one) for one in (desk.series, week)]
-    known = publications.of(lifted, "total"), publish.due(lifted, desk.series), rollups.pending(lifted, desk.series, week)
+    known = publications.of(lifted, "total"), find_due(lifted, desk.series), find_pending(lifted, week)
     seen = {moment: as_of(lifted, desk.series, moment) for moment in moments(lifted, desk.series)}
     done = {one.table: one for one in maintain(lifted, of)}
     assert done["ops/publications"].files_after == 2
@@ -62,8 +63,8 @@ def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
     assert [lawful(lifted, one) for one in (desk.series, week)] == told
     assert (
         publications.of(lifted, "total"),
-        publish.due(lifted, desk.series),
-        rollups.pending(lifted, desk.series, week),
+        find_due(lifted, desk.series),
+        find_pending(lifted, week),
     ) == known
     assert {moment: as_of(lifted, desk.series, moment) for moment in seen} == seen
     assert len(seen) == 15
@@ -151,12 +152,12 @@ def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, mo
         desk.at(number)
         desk.say(number, number)
         desk.publish(number)
-    waiting = rollups.pending(lifted, desk.series, week)
+    waiting = find_pending(lifted, week)
     assert upkeep(lifted, "gold/total", of).checkpointed
     done = upkeep(lifted, "gold/total", of)
     assert done.log_files_deleted == 0
     assert any(why.startswith("gold/total_weekly has yet to follow it from version 2 of") for why in done.kept)
-    assert rollups.pending(lifted, desk.series, week).periods == waiting.periods
+    assert find_pending(lifted, week).starts == waiting.starts
     desk.roll()
     assert upkeep(lifted, "gold/total", of).log_files_deleted > 5
-    assert rollups.pending(lifted, desk.series, week).periods == []
+    assert find_pending(lifted, week).starts == frozenset()

@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 
 from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import commits, publications, store
-from lakehouse.tables import bronze, inventory, maintenance, publish, silver
+from lakehouse.tables import bronze, inventory, maintenance, silver
 from lakehouse.tables.maintenance import maintain
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.looked_after import lifted
 from lakehouse_tests.tables.office import TWO, WEEK, Office, office
@@ -66,7 +67,7 @@ def behind_spark(of: Office) -> dict[str, list[str]]:
 
 
 def waiting(of: Office) -> list[Any]:
-    return [(found.causes, found.days) for found in (publish.pending(of.settings, Series(one)) for one in of.metrics)]
+    return [(found.causes, found.starts) for found in (find_pending(of.settings, Series(one)) for one in of.metrics)]
 
 
 def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:

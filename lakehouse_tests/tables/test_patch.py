@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.tables import audited, gold, patch, publish
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -60,8 +61,8 @@ def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: b
     one = Series(metric(grain=["id"] if grain else []))
     for number, said in enumerate(files, 3):
         deliver(lake, number, said)
-        pending = publish.pending(lake.settings, one)
-        days = sorted(pending.days)
+        pending = find_pending(lake.settings, one)
+        days = sorted(pending.starts)
         if not days:
             continue
         before = audited.read(lake.settings, one, days)
@@ -94,7 +95,7 @@ def test_what_would_not_be_exact_or_small_is_computed_anew(settings, spark, chan
     one = Series(metric(**changes))
     for number, said in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):
         deliver(lake, number, said)
-        pending = publish.pending(settings, one)
-        before = audited.read(settings, one, sorted(pending.days))
-        assert patch.numbers(spark, settings, before, sorted(pending.days)) == {}
-        publish.restate(settings, one, lambda: spark, sorted(pending.days), Run("run"), pending)
+        pending = find_pending(settings, one)
+        before = audited.read(settings, one, sorted(pending.starts))
+        assert patch.numbers(spark, settings, before, sorted(pending.starts)) == {}
+        publish.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)

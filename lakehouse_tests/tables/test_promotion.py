@@ -12,6 +12,7 @@ from lakehouse.domain.asked import parse
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import moves, publications, store
 from lakehouse.tables import promotion, reading, rollups, served, versions
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables import versions_of_total as total
 from lakehouse_tests.tables.versions_of_total import (
@@ -158,11 +159,11 @@ def test_roll_ups_follow_the_move(settings: Settings) -> None:
     def follow() -> list[str]:
         daily = served.daily(settings, known, one)
         weekly = Series(daily.metric, Kind.WEEK, daily.called)
-        waiting = rollups.pending(settings, daily, weekly)
+        waiting = find_pending(settings, weekly)
         rollups.restate(
-            settings, known.sources["events"], daily, weekly, lambda: pytest.fail("no Spark"), waiting.periods, total.ANA, waiting
+            settings, known.sources["events"], daily, weekly, lambda: pytest.fail("no Spark"), waiting.starts, total.ANA, waiting
         )
-        return [period.name for period in waiting.periods]
+        return [weekly.period(start).name for start in sorted(waiting.starts)]
 
     assert follow() == ["2024-W06", "2024-W07"]
     promote(settings, known)

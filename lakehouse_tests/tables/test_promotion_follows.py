@@ -11,6 +11,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.ledger import store
 from lakehouse.tables import publish, served
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables import versions_of_total as total
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -37,9 +38,9 @@ def deliver(lake: Lake, arrival: int, *rows: tuple[str, int, int]) -> None:
 
 def follow(lake: Lake, one: Series) -> set[int]:
     """Publish what waits of a series; the days."""
-    waiting = publish.pending(lake.settings, one)
-    publish.restate(lake.settings, one, lambda: lake.spark, waiting.days, Run("run"), waiting)
-    return {start.day for start in waiting.days}
+    waiting = find_pending(lake.settings, one)
+    publish.restate(lake.settings, one, lambda: lake.spark, waiting.starts, Run("run"), waiting)
+    return {start.day for start in waiting.starts}
 
 
 def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: SparkSession) -> None:
@@ -53,7 +54,7 @@ def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: S
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
     assert seen(settings) == {1: 20, 2: 40, 3: 60}
-    assert publish.pending(settings, readers()).days == set()
+    assert find_pending(settings, readers()).starts == set()
 
     deliver(lake, 4, ("d", 2, 1), ("e", 4, 40))
     assert follow(lake, readers()) == {2, 4}
@@ -64,13 +65,13 @@ def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: S
     assert follow(lake, readers()) == {2, 4}
     assert seen(settings) == {1: 10, 2: 21, 3: 30, 4: 40}
     assert set(seen(settings, column="dataset_version").values()) == {1}
-    assert publish.pending(settings, readers()).days == set()
+    assert find_pending(settings, readers()).starts == set()
     assert len(total.revisions(settings, 1)) == 3
 
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
     assert seen(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
-    assert publish.pending(settings, readers()).days <= {day(2), day(4)}
+    assert find_pending(settings, readers()).starts <= {day(2), day(4)}
 
 
 def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, spark: SparkSession) -> None:

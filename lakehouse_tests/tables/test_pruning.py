@@ -10,6 +10,7 @@ import pytest
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.tables import bronze, publish, silver
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -41,8 +42,8 @@ def lake(request, settings, spark) -> Lake:
 
 
 def restate(lake: Lake) -> set[date]:
-    pending = publish.pending(lake.settings, Series(TOTAL))
-    return publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.days, Run("run"), pending).days
+    pending = find_pending(lake.settings, Series(TOTAL))
+    return publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending).days
 
 
 def poison(lake: Lake, *, sparing: set[date]) -> None:

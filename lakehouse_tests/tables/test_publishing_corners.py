@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -14,7 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.asked import UnknownVersionError, parse
 from lakehouse.domain.periods import Kind, containing
-from lakehouse.tables import audited, candidates, publish, reading, silver
+from lakehouse.tables import audited, candidates, reading, silver
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.published import Desk, day, metric, without_spark
 
@@ -68,9 +70,9 @@ def test_the_days_of_a_metric_are_those_of_its_own_calendar(settings) -> None:
     desk.say(1, 10)
     desk.publish()
     assert [line[2] for line in desk.history(1)] == ["live"]
-    assert publish.due(settings, desk.series) == []
+    assert find_due(settings, desk.series) == []
     settings.now = datetime(2024, 1, 2, 8, 20, tzinfo=timezone.utc)
-    assert publish.due(settings, desk.series) == [day(1)]
+    assert find_due(settings, desk.series) == [day(1)]
 
 
 def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
@@ -81,7 +83,7 @@ def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
     desk.says[day(1)] = pa.table({name: pa.array([1], pa.int64()) for name in desk.series.content})
     desk.publish()
     desk.at(8)
-    assert publish.due(settings, desk.series) == [day(1)]
+    assert find_due(settings, desk.series) == [day(1)]
 
 
 def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settings) -> None:
@@ -89,7 +91,7 @@ def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settin
     rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
     write_deltalake(silver.path(settings, "events"), rows, partition_by=["event_date"])
     desk.at(4)
-    assert publish.due(settings, desk.series) == [day(1), day(2)]
+    assert find_due(settings, desk.series) == [day(1), day(2)]
 
 
 def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> None:
@@ -126,13 +128,13 @@ def test_where_silvers_log_was_cleaned_every_day_may_be_another_one(settings) ->
             path, rows, partition_by=["event_date"], mode="append", configuration={"delta.enableChangeDataFeed": "true"}
         )
     desk = Desk(settings)
-    assert publish.pending(settings, desk.series).days == {day(number) for number in range(1, 6)}
-    assert publish.pending(settings, desk.series).causes
+    assert find_pending(settings, desk.series).starts == {day(number) for number in range(1, 6)}
+    assert find_pending(settings, desk.series).causes
     DeltaTable(path).create_checkpoint()
     for number in range(3):
         Path(path, "_delta_log", f"{number:020}.json").unlink()
-    pending = publish.pending(settings, desk.series)
-    assert (pending.days, pending.causes, pending.silver_version) == ({day(number) for number in range(1, 6)}, {}, 4)
+    pending = find_pending(settings, desk.series)
+    assert (pending.starts, pending.causes, pending.upstream_version) == ({day(number) for number in range(1, 6)}, {}, 4)
 
 
 def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
@@ -156,3 +158,18 @@ def _said(desk: Desk) -> dict[str, str]:
     assert before.existing is not None
     newest = before.existing.filter(before.existing["is_latest"])
     return newest.select(["code_version", "contract_version", "inputs"]).to_pylist()[0]
+
+
+def test_a_roll_up_follows_a_daily_table_that_was_created_again(settings) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    week = Series(desk.metric, Kind.WEEK)
+    desk.at(2)
+    for value in (10, 11, 12):
+        desk.say(1, value)
+        desk.publish()
+    desk.roll()
+    assert find_pending(settings, week).starts == frozenset()
+    shutil.rmtree(desk.series.path(settings))
+    desk.say(1, 13)
+    desk.publish()
+    assert find_pending(settings, week).starts == {day(1)}

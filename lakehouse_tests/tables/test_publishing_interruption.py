@@ -13,7 +13,7 @@ import pytest
 
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import dropped, publications, restatements, store
-from lakehouse.tables import rollups
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, without_spark
@@ -122,7 +122,7 @@ def outcome(desk: Desk) -> dict[str, Any]:
         assert len(versions) == len(set(versions)), "each commit is told of once"
         told[f"{one.name}, ledger"] = sorted(name for entry in published for name in entry.values())
         if kind is not Kind.DAY:
-            told[f"{one.name}, waiting"] = rollups.pending(desk.settings, desk.series, one).periods
+            told[f"{one.name}, waiting"] = find_pending(desk.settings, one).starts
     told["held"] = desk.held()
     told["dropped"] = [(one.period_start, one.content) for one in dropped.of(desk.settings, desk.series.name)]
     return told

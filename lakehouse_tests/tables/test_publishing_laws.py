@@ -21,6 +21,7 @@ from lakehouse.domain.periods import Kind
 from lakehouse.ledger import publications
 from lakehouse.tables import candidates, holds, publish, reading, rollups
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows
@@ -94,7 +95,7 @@ class World:
         self.following = list(self.known)
         for one in (self.daily, self.trailing):
             window, model = one.metric.window, self.models[one.name]
-            pending, due = publish.pending(settings, one), set(publish.due(settings, one))
+            pending, due = find_pending(settings, one), set(find_due(settings, one))
             expected_due = {
                 day
                 for day, told in model.days.items()
@@ -102,11 +103,11 @@ class World:
             }
             assert due == expected_due, "due is what is to change its state"
             changed = {day for day in span() if before[one.name][day] != number_of(self.rows_of(day, window))}
-            assert pending.days >= changed, "no change of silver is missed"
-            publish.restate(settings, one, self.session, {*pending.days, *due}, Run("follow"), pending)
-            for day in sorted({*pending.days, *due}):
+            assert pending.starts >= changed, "no change of silver is missed"
+            publish.restate(settings, one, self.session, {*pending.starts, *due}, Run("follow"), pending)
+            for day in sorted({*pending.starts, *due}):
                 model.say(day, self.rows_of(day, window), self.now)
-            assert publish.pending(settings, one).days == frozenset()
+            assert find_pending(settings, one).starts == frozenset()
 
     def decide(self, *, publish: bool) -> None:
         settings, model = self.lake.settings, self.models["daily"]
@@ -120,10 +121,10 @@ class World:
 
     def roll(self, kind: Kind) -> None:
         settings, rollup = self.lake.settings, Series(self.daily.metric, kind)
-        pending = rollups.pending(settings, self.daily, rollup)
-        periods = {*pending.periods, *rollups.due(settings, rollup)}
-        rollups.restate(settings, self.lake.contract, self.daily, rollup, self.session, periods, Run("roll"), pending)
-        assert rollups.pending(settings, self.daily, rollup).periods == []
+        pending = find_pending(settings, rollup)
+        starts = {*pending.starts, *find_due(settings, rollup)}
+        rollups.restate(settings, self.lake.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
+        assert find_pending(settings, rollup).starts == frozenset()
         self._check_rolled(rollup)
 
     def check(self) -> None:

@@ -207,7 +207,7 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Setting
     lose(desk.lake, "a")
     series = Series(desk.metrics[0])
     newest = restatements.of(settings, series.name)[-1]
-    restatements.record(settings, replace(newest, silver_version=desk.lake.silver_version()))  # who said so lied
+    restatements.record(settings, replace(newest, followed_version=desk.lake.silver_version()))  # who said so lied
     [first] = published(desk, 1)
     assert told(first) == (False, 3, 2, 0)
     assert not first.warns

@@ -10,6 +10,7 @@ import pytest
 from lakehouse.ledger import contracts, ingestions, store
 from lakehouse.tables import reproduce, rollups, stewardship
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse.tables.terms import ForgottenContractError
 from lakehouse_tests.tables.lake import csv_file
@@ -75,9 +76,9 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spa
     def follow() -> None:
         for one in of.metrics:
             daily = Series(one)
-            pending = rollups.pending(settings, daily, daily.rollups[0])
+            pending = find_pending(settings, daily.rollups[0])
             contract_, session = of.lake.contract, lambda: spark
-            rollups.restate(settings, contract_, daily, daily.rollups[0], session, pending.periods, Run("run"), pending)
+            rollups.restate(settings, contract_, daily, daily.rollups[0], session, pending.starts, Run("run"), pending)
 
     of.deliver(5, "a,1,5,insert,,red", "b,2,6,insert,,blue")
     of.publish()

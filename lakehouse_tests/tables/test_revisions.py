@@ -17,8 +17,9 @@ from deltalake import DeltaTable
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications, store
-from lakehouse.tables import publish, revisions, rollups, series
+from lakehouse.tables import revisions, rollups, series
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, said_of, without_spark
@@ -151,14 +152,14 @@ def test_what_is_due_is_known_from_the_log_alone(settings) -> None:
     desk.publish()
     for number, expected in ((2, []), (3, [2]), (7, [2]), (8, [1, 2])):
         desk.at(number)
-        assert publish.due(settings, desk.series) == [day(one) for one in expected]
+        assert find_due(settings, desk.series) == [day(one) for one in expected]
     desk.close()
-    assert publish.due(settings, desk.series) == []
+    assert find_due(settings, desk.series) == []
     desk.at(9)
     desk.close()
     assert [desk.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
     desk.at(90)
-    assert publish.due(settings, desk.series) == []
+    assert find_due(settings, desk.series) == []
 
 
 def test_a_new_measure_makes_a_new_number(settings) -> None:
@@ -284,6 +285,6 @@ def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settin
         desk.say(1, number)
         desk.publish(said=of_the_day)
         weeks = Series(desk.metric, Kind.WEEK)
-        pending = rollups.pending(settings, desk.series, weeks)
-        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.periods, Run("roll", said=said), pending)
+        pending = find_pending(settings, weeks)
+        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.starts, Run("roll", said=said), pending)
     assert [row["reason"] for row in sorted(rows(settings, weeks), key=lambda row: row["revision"])] == ["initial", reason]

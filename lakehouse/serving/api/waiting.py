@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import decisions, progress, redactions, restatements, store
-from lakehouse.tables import candidates, publish, rollups, served, silver
+from lakehouse.tables import candidates, served, silver
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -74,26 +75,22 @@ def _followers(
     settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
 ) -> Iterator[tuple[str, Callable[[Anew | None], Anew]]]:
     """Every series that follows a source, and how to tell what it has to follow; days before what is made of them."""
-    followed = restatements.followed(settings)
+    followed = restatements.followed_versions(settings)
     for metric in catalog.metrics_of(source):
         with suppress(served.UnservedVersionError):
             daily = served.daily(settings, catalog, metric)
             name = served.follower(daily)
             key = (versions[silver.path(settings, source)], name, followed.get(name))
-            yield daily.name, partial(_anew, key, partial(_days, settings, daily))
+            yield daily.name, partial(_anew, key, partial(_pending, settings, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)
                 key = (versions[daily.path(settings)], rollup.name, followed.get(rollup.name))
-                yield rollup.name, partial(_anew, key, partial(_starts, settings, daily, rollup))
+                yield rollup.name, partial(_anew, key, partial(_pending, settings, rollup))
 
 
 def _anew(as_of: tuple[Any, ...], read_anew: Callable[[], Iterable[date]], known: Anew | None) -> Anew:
     return known if known is not None and known.as_of == as_of else Anew(as_of, frozenset(read_anew()))
 
 
-def _days(settings: Settings, daily: Series) -> Iterable[date]:
-    return publish.pending(settings, daily).days
-
-
-def _starts(settings: Settings, daily: Series, rollup: Series) -> Iterable[date]:
-    return [period.start for period in rollups.pending(settings, daily, rollup).periods]
+def _pending(settings: Settings, series: Series) -> Iterable[date]:
+    return find_pending(settings, series).starts

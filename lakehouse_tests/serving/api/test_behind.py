@@ -14,6 +14,7 @@ from lakehouse.domain.periods import Kind, containing
 from lakehouse.serving.api import lake, waiting
 from lakehouse.tables import publish, rollups, silver
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.ledger.test_audit import append_to_silver
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
+    from lakehouse.settings import Settings
+    from lakehouse.tables.pending import PendingRestatement
     from lakehouse_tests.serving.api.asking import Row
     from lakehouse_tests.tables.published import Desk
 
@@ -56,8 +59,8 @@ def two_followed_days(folder: Path, **said: Any) -> Desk:
 
 def restate(told: Desk) -> None:
     """What the sensor and its run do."""
-    pending = publish.pending(told.settings, told.series)
-    publish.restate(told.settings, told.series, told.session, pending.days, Run("run"), pending)
+    pending = find_pending(told.settings, told.series)
+    publish.restate(told.settings, told.series, told.session, pending.starts, Run("run"), pending)
 
 
 def behind(client: TestClient, window: str, version: str = "latest") -> Any:
@@ -117,7 +120,7 @@ def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
     week = Series(told.metric, Kind.WEEK)
     with asked(told.settings, catalog(told.metric)) as client:
         assert behind(client, week_of(told))
-        rollups.restate(told.settings, contract(), told.series, week, told.session, [week.period(day(THEN))], Run("by hand"))
+        rollups.restate(told.settings, contract(), told.series, week, told.session, [day(THEN)], Run("by hand"))
         assert not behind(client, week_of(told))
 
 
@@ -140,8 +143,13 @@ def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
 def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = two_followed_days(tmp_path)
     looks = []
-    read = publish.pending
-    monkeypatch.setattr(publish, "pending", lambda *asked_for: looks.append(1) or read(*asked_for))
+
+    def counted(settings: Settings, series: Series) -> PendingRestatement:
+        if series.kind is Kind.DAY:
+            looks.append(1)
+        return find_pending(settings, series)
+
+    monkeypatch.setattr(waiting, "find_pending", counted)
     with asked(told.settings, catalog(told.metric)) as client:
         for _ in range(5):
             behind(client, on(THEN))

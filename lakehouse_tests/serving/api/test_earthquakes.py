@@ -17,6 +17,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.domain.days import span
 from lakehouse.tables import publish
 from lakehouse.tables.audited import Run
+from lakehouse.tables.pending import find_due
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.earthquakes import needs_earthquakes, true_daily
 from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published
@@ -61,7 +62,7 @@ def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
             desk.settings.now = datetime.combine(arrival, time(12), timezone.utc)
             desk.says = {day: desk.table(numbers) for day, numbers in now.items()}
             changed = {day for day in {*before, *now} if before.get(day) != now.get(day)}
-            days = {*changed, *publish.due(desk.settings, desk.series)}
+            days = {*changed, *find_due(desk.settings, desk.series)}
             publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
     truth = true_daily()
     with asked(desk.settings, CATALOG) as client:
