@@ -208,8 +208,8 @@ def _as_json(found: Proposal) -> dict[str, object]:
 
 
 def _told(seconds: float | None) -> str:
-    from lakehouse.domain.admission import told  # noqa: PLC0415
+    from lakehouse.text import format_duration  # noqa: PLC0415
 
     if seconds is None:
         return "none"
-    return f"{'-' if seconds < 0 else ''}{told(timedelta(seconds=abs(seconds)))}"
+    return f"{'-' if seconds < 0 else ''}{format_duration(timedelta(seconds=abs(seconds)))}"

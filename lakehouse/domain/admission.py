@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from lakehouse.domain.lateness import is_late
+from lakehouse.text import format_duration
+
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import timedelta
@@ -56,8 +59,9 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
     by_severity = {
         severity: [name for name in failed if rules[name].severity == severity] for severity in ("reject", "quarantine")
     }
-    beyond = late is not None and bounds.watermark is not None and late > bounds.watermark
-    too_late = f"{told(late)} after the event; the watermark is {told(bounds.watermark)}" if beyond else None
+    beyond = is_late(late, bounds.watermark)
+    watermark = format_duration(bounds.watermark)
+    too_late = f"{format_duration(late)} after the event; the watermark is {watermark}" if beyond else None
     if by_severity["reject"]:
         return Judgement(Standing.REJECTED, Reason.RULE_FAILED, _fails(by_severity["reject"]), beyond)
     if beyond and bounds.beyond == "drop":
@@ -69,18 +73,6 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
     if beyond and bounds.beyond == "quarantine":
         return Judgement(Standing.QUARANTINED, Reason.BEYOND_WATERMARK, too_late, beyond)
     return Judgement(Standing.ADMITTED, beyond=True) if beyond else ADMITTED
-
-
-def told(span: timedelta | None) -> str:
-    """A span as people say it, to two units: ``8 d 2 h``, ``45 min``."""
-    seconds = int(span.total_seconds()) if span else 0
-    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    parts = []
-    for unit, length in units:
-        count, seconds = divmod(seconds, length)
-        if count:
-            parts.append(f"{count:,} {unit}")
-    return " ".join(parts[:2]) or "0 s"
 
 
 def _fails(names: list[str]) -> str:

@@ -15,11 +15,12 @@ from math import sqrt
 from statistics import mean, variance
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.admission import told
+from lakehouse.domain import lateness
 from lakehouse.domain.alerts import Kind
 from lakehouse.domain.comparison import exact
 from lakehouse.domain.days import listed
 from lakehouse.domain.publishing import State
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.domain.alerts import About, Alert
     from lakehouse.domain.comparison import Number
+    from lakehouse.domain.lateness import ArrivalCount, LagPercentile
 
 _WEEK = timedelta(days=7)
 #: How long a candidate without a failed check is taken for one that is being checked at this moment.
@@ -37,23 +39,6 @@ LOOKED_AT = timedelta(days=7)
 _SHOWN = 5
 #: Holds a bound and its share without rounding.
 _EXACT = Context(prec=200)
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """Rows that arrived at one time, and how many of them beyond the watermark."""
-
-    at: datetime
-    rows: int
-    late: int
-
-
-@dataclass(frozen=True)
-class Percentile:
-    """The 99th percentile of the lags of so many rows; None of no rows."""
-
-    rows: int
-    lag: timedelta | None
 
 
 @dataclass(frozen=True)
@@ -75,15 +60,7 @@ class Published:
     values: Sequence[tuple[str, Number | None]]
 
 
-def nearest_rank(count: int) -> int:
-    """The place of the 99th percentile among so many values in order, counted from 0.
-
-    It is the smallest value that at least 99 % of the values do not exceed: always one of them, never one in between.
-    """
-    return -(-99 * count // 100) - 1
-
-
-def late_share(about: About, arrivals: Iterable[Arrived], terms: LateShare, bound: Decimal) -> Alert | None:
+def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
     """Whether too large a share of the rows came beyond the watermark, for long enough.
 
     The share at a time of arrival is that of the rows of the span ``lasting`` that ends with it, both ends included. It must
@@ -94,32 +71,32 @@ def late_share(about: About, arrivals: Iterable[Arrived], terms: LateShare, boun
     """
     coming = iter(arrivals)
     ahead = next(coming, None)
-    window: deque[Arrived] = deque()
-    run: list[Arrived] = []
+    window: deque[ArrivalCount] = deque()
+    run: list[ArrivalCount] = []
     rows = late = 0
     while newest := window[0] if window else ahead:
         while ahead and ahead.at >= newest.at - terms.lasting:
             window.append(ahead)
             rows, late = rows + ahead.rows, late + ahead.late
             ahead = next(coming, None)
-        if late <= bound * rows:
+        if not lateness.exceeds(late, rows, bound):
             break
         run.append(window.popleft())
         rows, late = rows - newest.rows, late - newest.late
     rows, late = sum(one.rows for one in run), sum(one.late for one in run)
     if not run or run[0].at - run[-1].at < terms.lasting or rows < terms.needs_rows:
         return None
-    since, through = run[-1].at, run[0].at
+    since, through, share = run[-1].at, run[0].at, lateness.late_share(late, rows)
     text = (
-        f"{late / rows:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
+        f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
         f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' tells what "
         "became of them."
     )
-    numbers = {"rows": rows, "late": late, "share": round(late / rows, 6), "bound": float(bound), "through": through}
+    numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
     return about.alert(Kind.LATE_SHARE, since, text, numbers)
 
 
-def lag(about: About, newest: Percentile, baseline: Percentile, through: datetime, terms: Lag) -> Alert | None:
+def lag(about: About, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
     """Whether rows take longer to arrive than they usually do.
 
     :param newest: of the 24 hours of arrivals through ``through``.
@@ -130,8 +107,8 @@ def lag(about: About, newest: Percentile, baseline: Percentile, through: datetim
     if baseline.lag <= timedelta(0) or _microseconds(newest.lag) <= terms.factor * _microseconds(baseline.lag):
         return None
     text = (
-        f"The p99 lag of {about.subject} is {told(newest.lag)} in the day of arrivals through {_at(through)}: more than "
-        f"{terms.factor} times the {told(baseline.lag)} of the {terms.days} days before. Ask who delivers it."
+        f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through {_at(through)}: more "
+        f"than {terms.factor} times the {format_duration(baseline.lag)} of the {terms.days} days before. Ask who delivers it."
     )
     numbers = {"p99_seconds": newest.lag.total_seconds(), "baseline_seconds": baseline.lag.total_seconds()}
     numbers |= {"rows": newest.rows, "baseline_rows": baseline.rows, "factor": float(terms.factor)}

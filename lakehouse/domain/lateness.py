@@ -1,7 +1,9 @@
-"""How late rows came, what a watermark would have caught, and which watermark the data asks for.
+"""When a row is late, the share of late rows, percentiles of lateness, and the watermark that the data asks for.
 
-A proposal stands still while the data asks for nearly what is there (hysteresis), so that nobody moves a bound to and fro.
-How a row is held against a watermark is told in ``admission``.
+Every layer that speaks of late rows takes the definition from here; the Arrow form of :func:`is_late` is
+``lateness.measurement.are_late``. The lateness of a row itself is in ``calendar.event_day``, what becomes of a late row in
+``admission``. A proposal keeps the watermark in force while the data asks for nearly the same one (hysteresis), so that the
+watermark does not move back and forth.
 """
 
 from __future__ import annotations
@@ -9,14 +11,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.admission import told
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from lakehouse.contracts.rules import Tuning
 
@@ -24,6 +28,38 @@ PERCENTILES = ("0.5", "0.9", "0.95", "0.99", "0.999")
 #: What a watermark would have caught is told for these, and for those that are in force or proposed.
 LADDER = tuple(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720))
 _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
+
+
+def is_late(lateness: timedelta | None, bound: timedelta | None) -> bool:
+    """Whether a row came later than a bound, such as a watermark; on the bound is in time, and so is what has neither."""
+    return lateness is not None and bound is not None and lateness > bound
+
+
+def late_share(late: int, rows: int) -> float:
+    """The share of rows that are late; 0 of no rows."""
+    return late / rows if rows else 0.0
+
+
+def exceeds(late: int, rows: int, tolerated: Decimal | float) -> bool:
+    """Whether the share of late rows is greater than the tolerated one, without rounding."""
+    return late > Decimal(f"{tolerated}") * rows
+
+
+@dataclass(frozen=True)
+class ArrivalCount:
+    """Rows that arrived at one time, and how many of them beyond the watermark."""
+
+    at: datetime
+    rows: int
+    late: int
+
+
+@dataclass(frozen=True)
+class LagPercentile:
+    """The 99th percentile of the lags of so many rows; None of no rows."""
+
+    rows: int
+    lag: timedelta | None
 
 
 class Verdict(str, Enum):
@@ -80,11 +116,18 @@ def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
 
 
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:
-    """The smallest lateness of a row within which at least this share of rows came (nearest rank); None of none."""
-    if not len(seconds):
-        return None
-    wanted = Fraction(str(share)) * len(seconds)
-    return int(seconds[max(-(-wanted.numerator // wanted.denominator), 1) - 1])
+    """The smallest lateness within which at least this share of rows came, by nearest rank; None of no rows."""
+    return int(seconds[nearest_rank(len(seconds), share)]) if len(seconds) else None
+
+
+def nearest_rank(count: int, share: str | float) -> int:
+    """The place of a percentile among so many values in order, counted from 0.
+
+    The value at this place is the smallest that at least this share of the values do not exceed: always one of them, never
+    an interpolation.
+    """
+    wanted = Fraction(str(share)) * count
+    return max(-(-wanted.numerator // wanted.denominator), 1) - 1
 
 
 def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[Caught, ...]:
@@ -119,12 +162,12 @@ def rounded_up(seconds: int) -> timedelta:
 def _verdict(
     seconds: Sequence[int], current: timedelta | None, wanted: timedelta, needed: timedelta, tuning: Tuning
 ) -> tuple[Verdict, str]:
-    asks = f"{tuning.catch:.1%} of {len(seconds):,} rows came within {told(needed)}"
+    asks = f"{tuning.catch:.1%} of {len(seconds):,} rows came within {format_duration(needed)}"
     if wanted != needed:
-        asks += f"; the contract's bound is {told(wanted)}"
+        asks += f"; the contract's bound is {format_duration(wanted)}"
     if current is None:
         return Verdict.SET, f"{asks}; none is in force"
-    there = f"{told(current)} catches {share_within(seconds, current):.2%}"
+    there = f"{format_duration(current)} catches {share_within(seconds, current):.2%}"
     in_bounds = tuning.at_least <= current <= tuning.at_most
     if in_bounds and current * (1 - tuning.band) <= wanted <= current * (1 + tuning.band):
         return Verdict.KEEP, f"{asks}; {there}, and the difference is within {tuning.band:.0%} of it"

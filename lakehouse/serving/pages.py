@@ -8,8 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from lakehouse.domain.admission import told as span
 from lakehouse.serving import figures
+from lakehouse.text import format_duration
 
 
 @cache
@@ -23,7 +23,7 @@ def _environment() -> Environment:
     )
     names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
     environment.filters |= {name: getattr(figures, name) for name in names}
-    environment.filters |= {"bound": _bound, "seconds": _seconds, "span": span}
+    environment.filters |= {"bound": _bound, "seconds": _seconds, "span": format_duration}
     return environment
 
 
@@ -34,7 +34,7 @@ def _bound(text: str) -> str:
 
 def _seconds(count: int | None) -> str:
     """Seconds as people say them."""
-    return "" if count is None else "0 s" if count <= 0 else span(timedelta(seconds=count))
+    return "" if count is None else "0 s" if count <= 0 else format_duration(timedelta(seconds=count))
 
 
 def text(name: str) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.calendar.event_day import end_of_day
-from lakehouse.domain.admission import told
 from lakehouse.ledger import ingestions, store
 from lakehouse.tables import books
 from lakehouse.tables.outcome import Outcome
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from datetime import date, datetime, timedelta
@@ -26,7 +26,7 @@ FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
 
 def names(contract: SourceContract) -> dict[str, str]:
     """The checks of a source as a whole, each with what it says."""
-    fresh = f"The newest file arrived at most {told(contract.freshness.max_age)} ago." if contract.freshness else None
+    fresh = f"The newest file arrived at most {format_duration(contract.freshness.max_age)} ago." if contract.freshness else None
     return {**({FRESH: fresh} if fresh else {}), REVIEWED: "No quarantined row of any day is past its review deadline."}
 
 
@@ -66,7 +66,7 @@ def _freshness(settings: Settings, contract: SourceContract, rule: Freshness) ->
         age = now - arrived
         passed = age <= rule.max_age
         numbers |= {"files": len(arrivals), "age_hours": _hours(age), "newest_arrival": f"{arrived:%Y-%m-%d %H:%M%z}"}
-        why = f"the newest file, {file}, arrived {told(age)} ago, and {told(rule.max_age)} are tolerated"
+        why = f"the newest file, {file}, arrived {format_duration(age)} ago, and {format_duration(rule.max_age)} are tolerated"
     also = f"; {held} files that came could not be read, see the check no_file_held" if held else ""
     advice = f"{why}{also}: look whether {contract.dataset} is still being sent"
     return Outcome(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
@@ -83,7 +83,7 @@ def _reviews(settings: Settings, contract: SourceContract) -> Outcome:
     numbers = {"waiting": len(since), "overdue": len(overdue), "oldest_hours": oldest}
     why = None
     if overdue:
-        longest = f"the oldest of them by {told(now - min(overdue))}"
+        longest = f"the oldest of them by {format_duration(now - min(overdue))}"
         ask = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'"
         why = f"{len(overdue)} rows are past their review deadline, {longest}: {ask}"
     return Outcome(REVIEWED, now.date(), not overdue, numbers, why, warns=True)

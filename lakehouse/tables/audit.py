@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
-from lakehouse.domain.admission import told
 from lakehouse.domain.days import reach_ahead
+from lakehouse.domain.lateness import is_late
 from lakehouse.ledger import audit, commits, redactions, store
 from lakehouse.ledger.audit import Ruling
 from lakehouse.tables import changes, silver
 from lakehouse.tables.series import Series
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -168,11 +169,13 @@ class _Rows:
         if change.after is None:
             return Ruling("correction", system, "withdrawn")
         late = self._lateness(change.after)
+        span = format_duration(late)
         if change.before is None:
-            is_late = late > self._bound(self._types[change.after])
-            return Ruling("late_merge", system, f"arrived {told(late)} after the event") if is_late else None
+            if not is_late(late, self._bound(self._types[change.after])):
+                return None
+            return Ruling("late_merge", system, f"arrived {span} after the event")
         days = self._days(change)
-        sentence = f"corrected {told(late)} after the event" if len(days) == 1 else f"moved from {days[0]} to {days[1]}"
+        sentence = f"corrected {span} after the event" if len(days) == 1 else f"moved from {days[0]} to {days[1]}"
         by, reason = self._of["corrected_by"][change.after], self._of["correction_reason"][change.after]
         return Ruling("correction", by or system, reason or sentence)
 

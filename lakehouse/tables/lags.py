@@ -1,7 +1,8 @@
 """How late the newest arrivals of a source came, from Bronze, by the data's own clocks (R5). No JVM.
 
 Only facts are read here; what they mean is in ``domain.alerting``. Read are the arrival days whose files hold arrivals of the
-time that is asked for, as the log tells, and of these a few narrow columns.
+time that is asked for, as the log tells, and of these a few narrow columns. Rows are judged by the watermark that the contract
+names now: the key log records the judgement of the day on which a row came, and neither the second of its arrival nor its lag.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain.alerting import Arrived, Percentile, nearest_rank
+from lakehouse.domain.lateness import ArrivalCount, LagPercentile, nearest_rank
 from lakehouse.ledger import store
 from lakehouse.tables import bronze, lateness
 
@@ -31,7 +32,7 @@ _AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class RecentArrivals:
     """The sound rows of Bronze that arrived in some days through ``newest``.
 
     :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time; ``late``, beyond the watermark.
@@ -40,27 +41,27 @@ class Arrivals:
     newest: datetime
     rows: pa.Table
 
-    def by_time(self) -> Iterator[Arrived]:
+    def by_time(self) -> Iterator[ArrivalCount]:
         """The rows by the second in which they arrived, the newest first."""
         seconds = pc.floor_temporal(self.rows["arrival_ts"], unit="second")
         counted = pa.table({"at": seconds, "late": self.rows["late"].cast(pa.int64())})
         found = counted.group_by("at").aggregate([("late", "count"), ("late", "sum")]).sort_by([("at", "descending")])
         for batch in found.select(["at", "late_count", "late_sum"]).to_batches(_AT_ONCE):
-            yield from map(Arrived, *(column.to_pylist() for column in batch.columns))
+            yield from map(ArrivalCount, *(column.to_pylist() for column in batch.columns))
 
-    def p99(self, after: datetime, through: datetime) -> Percentile:
+    def p99(self, after: datetime, through: datetime) -> LagPercentile:
         """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
         there = self.rows["arrival_ts"]
         wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
         lags = self.rows["lag"].filter(wanted).drop_null().combine_chunks()
         if not len(lags):
-            return Percentile(0, None)
-        place = nearest_rank(len(lags))
+            return LagPercentile(0, None)
+        place = nearest_rank(len(lags), "0.99")
         at_place = pc.partition_nth_indices(lags, pivot=place)[place].as_py()
-        return Percentile(len(lags), timedelta(microseconds=lags[at_place].as_py()))
+        return LagPercentile(len(lags), timedelta(microseconds=lags[at_place].as_py()))
 
 
-def newest(settings: Settings, contract: SourceContract, days: int) -> Arrivals | None:
+def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
     """The arrivals of so many days before the newest one, and this one; what arrives after the clock's time has not arrived yet.
 
     None where there is none.
@@ -79,9 +80,9 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> Arrivals 
     if through is None:
         return None
     lags = lateness.lags(rows, contract)
-    late = pc.fill_null(pc.greater(lags, _watermarks(rows, contract)), False)
+    late = lateness.are_late(lags, _watermarks(rows, contract))
     found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late})
-    return Arrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))
+    return RecentArrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))
 
 
 def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
@@ -113,13 +114,10 @@ def _watermarks(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     days = pc.unique(rows["arrival_date"])
     types = rows[bounds.by.column].cast(pa.string()) if bounds.by else pa.chunked_array([pa.nulls(len(rows), pa.string())])
     words = pc.unique(types)
-    own = [_micros(bounds.as_of(word, day).watermark) for word in words.to_pylist() for day in days.to_pylist()]
+    watermarks = [bounds.as_of(word, day).watermark for word in words.to_pylist() for day in days.to_pylist()]
+    own = [None if span is None else lateness.microseconds(span) for span in watermarks]
     places = pc.add(pc.multiply(pc.index_in(types, words), len(days)), pc.index_in(rows["arrival_date"], days))
     return pa.chunked_array([pa.array(own, pa.int64())]).take(places)
-
-
-def _micros(span: timedelta | None) -> int | None:
-    return None if span is None else span // timedelta(microseconds=1)
 
 
 def _scalar(moment: datetime) -> pa.Scalar:

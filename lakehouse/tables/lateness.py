@@ -34,16 +34,21 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class OfType:
-    """The rows of one event type: how late each was in begun seconds, sorted, and how many were on time by the contract."""
+    """The rows of one event type: how late each was in begun seconds, sorted; ``late`` of them more than the contract expects."""
 
     event_type: str
     seconds: Sequence[int]
-    on_time: int
+    late: int
 
     @property
     def rows(self) -> int:
         """How many rows have a lateness."""
         return len(self.seconds)
+
+    @property
+    def on_time(self) -> int:
+        """How many rows came within what the contract expects."""
+        return self.rows - self.late
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,16 @@ class Measured:
     types: list[OfType] = field(default_factory=list)
     unclocked: int = 0
     dispositions: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have a lateness."""
+        return sum(one.rows for one in self.types)
+
+    @property
+    def late(self) -> int:
+        """How many rows came later than the contract expects of their event type."""
+        return sum(one.late for one in self.types)
 
     @property
     def next_day(self) -> date:
@@ -87,10 +102,9 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     if found is None:
         return Measured(contract.dataset, first, last, dispositions=dispositions)
     rows = found.filter(pc.is_null(found["malformed_reason"]))
-    seconds = _seconds(rows, contract)
-    known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "seconds": seconds})
-    clocked = known.filter(pc.is_valid(known["seconds"]))
-    types = [_of_type(contract, kind, own) for kind, own in sorted(store.split(clocked, "type").items())]
+    known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
+    clocked = known.filter(pc.is_valid(known["lag"]))
+    types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(store.split(clocked, "type").items())]
     return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
 
 
@@ -102,17 +116,14 @@ def by_day(settings: Settings, contract: SourceContract, first: date, last: date
     if found is None:
         return {}
     rows = found.filter(pc.is_null(found["malformed_reason"]))
-    seconds = _seconds(rows, contract)
-    known = pa.table({"day": rows["arrival_date"], "seconds": seconds})
+    known = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
     parts = store.split(known.filter(pc.is_valid(known["seconds"])), "day")
     return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
 
 
-def _of_type(contract: SourceContract, kind: str, own: pa.Table) -> OfType:
-    seconds = own["seconds"].combine_chunks().sort()
-    expected = contract.lateness.of_type(kind).expected
-    on_time = pc.sum(pc.less_equal(seconds, int(expected.total_seconds()))).as_py() or 0
-    return OfType(kind, seconds.to_numpy(), on_time)
+def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> OfType:
+    late = pc.sum(are_late(lag, microseconds(contract.lateness.of_type(kind).expected))).as_py() or 0
+    return OfType(kind, _seconds(lag).combine_chunks().sort().to_numpy(), late)
 
 
 def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
@@ -127,9 +138,23 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
 
 
-def _seconds(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
+    """The Arrow form of ``domain.lateness.is_late``: whether each row came later than its bound; never NULL.
+
+    :param lags: see :func:`lags`.
+    :param bounds: the bound of each row in microseconds, NULL for none; or one for all rows.
+    """
+    return pc.fill_null(pc.greater(lags, bounds), False)
+
+
+def microseconds(span: timedelta) -> int:
+    """A duration in the unit of :func:`lags`."""
+    return span // timedelta(microseconds=1)
+
+
+def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
     """Lateness in begun seconds; NULL without an event time."""
-    return pc.ceil(pc.divide(lags(rows, contract).cast(pa.float64()), float(_SECOND))).cast(pa.int64())
+    return pc.ceil(pc.divide(lag.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
 def together(types: Iterable[OfType]) -> Sequence[int]:

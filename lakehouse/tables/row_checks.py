@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.dispositions import Disposition
+from lakehouse.domain.lateness import exceeds, late_share
 from lakehouse.ledger import key_log, progress, store
 from lakehouse.tables import accounts, books, silver
 from lakehouse.tables.outcome import Outcome
@@ -44,7 +45,7 @@ def check_rows(
 
 
 def _judged_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
-    """What the contract said of the rows when they came: the rules they fail, and how many were beyond the watermark."""
+    """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = key_log.path(settings, contract.dataset)
     log = store.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
@@ -59,9 +60,9 @@ def _judged_outcomes(settings: Settings, contract: SourceContract, days: Collect
     bound = contract.lateness.alert_above
     outcomes = []
     for day in sorted(days):
-        share = beyond[day] / sound[day] if sound[day] else 0.0
+        share = late_share(beyond[day], sound[day])
         numbers = {"rows": sound[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
-        tolerated = bound is None or share <= bound
+        tolerated = bound is None or not exceeds(beyond[day], sound[day], bound)
         why = None if tolerated else f"{share:.2%} of the rows came beyond the watermark; the contract tolerates {bound:.2%}"
         outcomes.append(Outcome("lateness_tolerated", day, tolerated, numbers, why, warns=True))
         for name, rule in contract.quality.named_rules.items():

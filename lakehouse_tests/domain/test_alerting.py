@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
 from lakehouse.domain import alerting
-from lakehouse.domain.alerting import Arrived, Percentile, Published, Restated
+from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, Kind, addressees
+from lakehouse.domain.lateness import ArrivalCount, LagPercentile, nearest_rank
 from lakehouse.domain.publishing import State
 
 T0 = datetime(2024, 11, 5, 10, tzinfo=timezone.utc)
@@ -26,9 +27,9 @@ SHARE = LateShare(needs_rows=10)
 BOUND = Decimal("0.1")
 
 
-def arrivals(*parts: tuple[int, int, int, int]) -> list[Arrived]:
+def arrivals(*parts: tuple[int, int, int, int]) -> list[ArrivalCount]:
     """Each part is (first minute, last minute, rows, late): rows every minute. The newest come first."""
-    return [Arrived(T0 + minute * MINUTE, rows, late) for a, b, rows, late in parts for minute in range(a, b + 1)][::-1]
+    return [ArrivalCount(T0 + minute * MINUTE, rows, late) for a, b, rows, late in parts for minute in range(a, b + 1)][::-1]
 
 
 def test_addressees_are_told_once_and_the_first_one_first() -> None:
@@ -49,7 +50,7 @@ def test_an_hour_above_the_bound_alerts_and_a_second_less_does_not() -> None:
     assert alert.numbers["share"] == 0.2
     assert "20.00% of the 610 rows of sales" in alert.text
     assert "the contract tolerates 10.00%" in alert.text
-    cut = [Arrived(T0 + HOUR - timedelta(seconds=1), 10, 2), *whole[1:]]
+    cut = [ArrivalCount(T0 + HOUR - timedelta(seconds=1), 10, 2), *whole[1:]]
     assert alerting.late_share(SALES, cut, SHARE, BOUND) is None
 
 
@@ -73,7 +74,7 @@ def test_what_was_late_before_does_not_matter_once_arrivals_are_on_time() -> Non
 
 def test_silence_says_nothing() -> None:
     """Two deliveries a day apart, both above the bound: it has been so for a day, as far as anybody can tell."""
-    daily = [Arrived(T0 + DAY, 50, 20), Arrived(T0, 50, 20)]
+    daily = [ArrivalCount(T0 + DAY, 50, 20), ArrivalCount(T0, 50, 20)]
     alert = alerting.late_share(SALES, daily, SHARE, BOUND)
     assert alert is not None
     assert alert.since == T0
@@ -84,9 +85,9 @@ def test_silence_says_nothing() -> None:
 
 def test_of_too_few_rows_and_of_none_nothing_is_judged() -> None:
     assert alerting.late_share(SALES, [], SHARE, BOUND) is None
-    few = [Arrived(T0 + HOUR, 4, 4), Arrived(T0, 5, 5)]
+    few = [ArrivalCount(T0 + HOUR, 4, 4), ArrivalCount(T0, 5, 5)]
     assert alerting.late_share(SALES, few, SHARE, BOUND) is None
-    assert alerting.late_share(SALES, [Arrived(T0 + HOUR, 5, 5), *few[1:]], SHARE, BOUND) is not None
+    assert alerting.late_share(SALES, [ArrivalCount(T0 + HOUR, 5, 5), *few[1:]], SHARE, BOUND) is not None
 
 
 counts = st.tuples(st.integers(0, 40), st.integers(0, 6), st.integers(0, 6))
@@ -96,7 +97,7 @@ counts = st.tuples(st.integers(0, 40), st.integers(0, 6), st.integers(0, 6))
     st.lists(counts, max_size=30), st.sampled_from([0, 1, 3, 10]), st.sampled_from(["0", "0.2", "0.5", "1"]), st.integers(1, 20)
 )
 def test_late_share_is_what_its_definition_says(said: list[tuple[int, int, int]], lasting: int, bound: str, needs: int) -> None:
-    by_time = {minute: Arrived(T0 + minute * MINUTE, rows + late, late) for minute, rows, late in said if rows + late}
+    by_time = {minute: ArrivalCount(T0 + minute * MINUTE, rows + late, late) for minute, rows, late in said if rows + late}
     given_ = [by_time[minute] for minute in sorted(by_time, reverse=True)]
     found = alerting.late_share(SALES, given_, LateShare(lasting=lasting * MINUTE, needs_rows=needs), Decimal(bound))
     above = {}
@@ -116,7 +117,7 @@ def test_late_share_is_what_its_definition_says(said: list[tuple[int, int, int]]
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=300))
 def test_the_percentile_is_the_nearest_rank(values: list[int]) -> None:
-    value = sorted(values)[alerting.nearest_rank(len(values))]
+    value = sorted(values)[nearest_rank(len(values), "0.99")]
     not_above = sum(one <= value for one in values)
     assert 100 * not_above >= 99 * len(values)
     below = sum(one < value for one in values)
@@ -124,7 +125,7 @@ def test_the_percentile_is_the_nearest_rank(values: list[int]) -> None:
 
 
 def test_nearest_rank_at_its_steps() -> None:
-    assert [alerting.nearest_rank(count) for count in (1, 99, 100, 101, 200)] == [0, 98, 98, 99, 197]
+    assert [nearest_rank(count, "0.99") for count in (1, 99, 100, 101, 200)] == [0, 98, 98, 99, 197]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_nearest_rank_at_its_steps() -> None:
     ],
 )
 def test_lag(newest: tuple[int, Any], baseline: tuple[int, Any], alerts: bool) -> None:
-    found = alerting.lag(SALES, Percentile(*newest), Percentile(*baseline), T0, Lag())
+    found = alerting.lag(SALES, LagPercentile(*newest), LagPercentile(*baseline), T0, Lag())
     assert (found is not None) == alerts
     if found:
         assert found.since == T0

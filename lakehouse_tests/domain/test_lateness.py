@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.rules import Tuning
-from lakehouse.domain.lateness import Verdict, percentile, propose, rounded_up, share_within
+from lakehouse.domain.lateness import Verdict, exceeds, is_late, late_share, percentile, propose, rounded_up, share_within
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECONDS = st.lists(st.integers(-3600, 40 * 86_400), min_size=1, max_size=80).map(sorted)
@@ -21,6 +23,28 @@ TUNINGS = st.builds(
     st.sampled_from([0.0, 0.1, 0.25, 0.5]),
 )
 CURRENT = st.one_of(st.none(), st.integers(0, 60 * 24 * 40).map(lambda minutes: minutes * MINUTE))
+
+
+def test_a_row_on_its_bound_is_in_time_and_so_is_one_without_a_bound_or_a_lateness() -> None:
+    assert not is_late(HOUR, HOUR)
+    assert is_late(HOUR + timedelta(microseconds=1), HOUR)
+    assert not is_late(HOUR, None)
+    assert not is_late(None, HOUR)
+
+
+def test_of_no_rows_no_share_is_late() -> None:
+    assert late_share(0, 0) == 0
+    assert late_share(1, 4) == 0.25
+    assert not exceeds(0, 0, 0.0)
+
+
+@given(rows=st.integers(1, 10**7), data=st.data(), tolerated=st.decimals(0, 1, places=6))
+def test_a_tolerated_share_is_exact_as_a_decimal_and_as_a_float(rows: int, data: st.DataObject, tolerated: Decimal) -> None:
+    """The alert has its bound as a decimal and the check as a float; both judge alike, also next to the bound."""
+    nearest = round(Fraction(tolerated) * rows)
+    late = min(max(nearest + data.draw(st.integers(-1, 1)), 0), rows)
+    expected = Fraction(late, rows) > Fraction(tolerated)
+    assert exceeds(late, rows, tolerated) == exceeds(late, rows, float(tolerated)) == expected
 
 
 @given(seconds=SECONDS, share=st.sampled_from(["0.5", "0.9", "0.95", "0.99", "0.999"]))

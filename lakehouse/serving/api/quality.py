@@ -94,14 +94,14 @@ def routes(lake: Lake) -> APIRouter:
 
 
 def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
-    rows, on_time = sum(one.rows for one in measured.types), sum(one.on_time for one in measured.types)
+    rows, late = measured.rows, measured.late
     said = measured.dispositions
     return {
         "source": contract.dataset,
         "expected_seconds": contract.lateness.expected,
         "rows": rows,
-        "on_time_share": round(on_time / rows, 6) if rows else None,
-        "late_share": round(1 - on_time / rows, 6) if rows else None,
+        "on_time_share": round((rows - late) / rows, 6) if rows else None,
+        "late_share": round(judging.late_share(late, rows), 6) if rows else None,
         "seconds": _quantiles(lateness.together(measured.types)),
         "without_event_time": measured.unclocked,
         "accepted": sum(said[one] for one in _ACCEPTED),
@@ -126,7 +126,7 @@ def _type(contract: SourceContract, one: OfType, on: date) -> dict[str, Any]:
         "rows": one.rows,
         "on_time": one.on_time,
         "on_time_share": round(one.on_time / one.rows, 6),
-        "late_share": round(1 - one.on_time / one.rows, 6),
+        "late_share": round(judging.late_share(one.late, one.rows), 6),
         "seconds": _quantiles(one.seconds),
         "recommendation": recommendation(proposal, contract.lateness.tuning.catch),
     }

@@ -11,13 +11,13 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.domain import lateness as judging
-from lakehouse.domain.admission import told
 from lakehouse.ledger import store
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import Day, Parameters
 from lakehouse.serving.web import charts
 from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.tables import books, lateness
+from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -70,12 +70,11 @@ def add(router: APIRouter, lake: Lake) -> None:
 
 def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
     types = [_type(contract, one, found.next_day) for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))]
-    rows = sum(one["rows"] for one in types)
     beyond = [one["beyond"] for one in types if one["beyond"] is not None]
     return {
-        "rows": rows,
-        "late": sum(one["late"] for one in types),
-        "beyond": sum(beyond) / rows if beyond else None,
+        "rows": found.rows,
+        "late": found.late,
+        "beyond": judging.late_share(sum(beyond), found.rows) if beyond else None,
         "unclocked": found.unclocked,
         "contract": contract.lateness,
         "types": types,
@@ -86,7 +85,7 @@ def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
 
 def _type(contract: SourceContract, one: OfType, day: date) -> dict[str, Any]:
     watermark = contract.lateness.as_of(one.event_type, day).watermark
-    told = {"type": one.event_type, "rows": one.rows, "late": one.rows - one.on_time, "most": int(one.seconds[-1])}
+    told = {"type": one.event_type, "rows": one.rows, "late": one.late, "most": int(one.seconds[-1])}
     told |= {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
     beyond = None if watermark is None else one.rows - judging.rows_within(one.seconds, watermark)
     return told | {"watermark": watermark, "beyond": beyond}
@@ -98,11 +97,11 @@ def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
     proposals = lateness.proposals(contract, found)
     proposal = proposals.pop(None)
     watermark = proposal.current
-    bounds = [charts.Bound("expected", f"on time: {told(expected)}", _whole(expected))]
+    bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]
     if watermark is not None:
-        bounds.append(charts.Bound("watermark", f"watermark: {told(watermark)}", _whole(watermark)))
+        bounds.append(charts.Bound("watermark", f"watermark: {format_duration(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:
-        bounds.append(charts.Bound("asked", f"asked for: {told(proposal.watermark)}", _whole(proposal.watermark)))
+        bounds.append(charts.Bound("asked", f"asked for: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
     return {
         "own": {kind: one for kind, one in proposals.items() if one.rows},
         "watermark": watermark,

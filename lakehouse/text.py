@@ -1,0 +1,21 @@
+"""Values as text for people. Plain Python; what belongs to one kind of answer or page stays with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def format_duration(span: timedelta | None) -> str:
+    """A duration to two units: ``8 d 2 h``, ``45 min``; ``0 s`` for None."""
+    seconds = int(span.total_seconds()) if span else 0
+    parts = []
+    for unit, length in _UNITS:
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts[:2]) or "0 s"
