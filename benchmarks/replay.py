@@ -26,10 +26,10 @@ import dagster as dg
 from handwritten import FIRST, session
 from measure import Meter
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import silver
 
 WARM_UP = 10
 Day = dict[str, Any]
@@ -75,7 +75,7 @@ def _replayed(batches: Path, root: Path, days: int) -> list[Day]:
             seconds = time.perf_counter() - start
             done.append({"seconds": seconds, "event_days": len(result.touched), "work": asdict(meter.now().since(before))})
             print(f"replay   {day}  {seconds:6.2f} s", file=sys.stderr)
-    written = silver.path(settings, "earthquakes")
+    written = locations.silver(settings, "earthquakes")
     merges = [commit for commit in spark.sql(f"DESCRIBE HISTORY delta.`{written}`").collect() if commit.operation == "MERGE"]
     changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsCopied")
     for day, commit in zip(done, reversed(merges)):

@@ -31,6 +31,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.publishing import Reason, State, Step
 from lakehouse.ledger import key_log, partitions, store
@@ -96,7 +97,7 @@ class Table:
         for number in range(1, self.revisions + 1):
             self.publish([start], number)
         self.filled = datetime.now(timezone.utc)
-        table = store.open_table(self.series.path(self.settings))
+        table = store.open_table(locations.gold(self.settings, self.series))
         one_day = store.read_version(table)
         parts = []
         for day in self.days:
@@ -106,7 +107,7 @@ class Table:
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
-        partitions.replace(store.pinned(self.series.path(self.settings)), pa.concat_tables(parts), self.days)
+        partitions.replace(store.pinned(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days)
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:

@@ -31,6 +31,7 @@ import yaml
 from deltalake import write_deltalake
 from pyspark import SparkContext
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.domain.publishing import Reason, State, Step
@@ -40,7 +41,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.settings import Settings
-from lakehouse.tables import revisions, silver
+from lakehouse.tables import revisions
 from lakehouse.tables.revisions import Draft, Signature
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
@@ -253,7 +254,7 @@ class Built:
                 rows.append(
                     {"record_key": key, "sale_id": key, "store": "north", "event_ts": at, "event_date": day, "line_number": 2}
                 )
-        path = silver.path(self.settings, "sales")
+        path = locations.silver(self.settings, "sales")
         properties = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "100"}
         table = pa.Table.from_pylist(rows, schema=schema)
         write_deltalake(
@@ -267,17 +268,17 @@ class Built:
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, Step.REVISION, Reason.LATE_DATA) for start in starts]
-            table = store.pinned(one.path(self.settings))
+            table = store.pinned(locations.gold(self.settings, one))
             existing = None if table is None else store.read_version(table)
             revisions.publish(self.settings, one, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""
-        followed = store.version(silver.path(self.settings, "sales"), self.settings.storage_options)
+        followed = store.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
         for one in (self.daily, *self.daily.rollups):
-            version = store.version(one.path(self.settings), self.settings.storage_options)
+            version = store.version(locations.gold(self.settings, one), self.settings.storage_options)
             restatements.record(self.settings, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
-            followed = store.version(self.daily.path(self.settings), self.settings.storage_options)
+            followed = store.version(locations.gold(self.settings, self.daily), self.settings.storage_options)
 
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""

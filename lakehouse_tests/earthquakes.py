@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.ledger import store
-from lakehouse.tables import silver
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -51,7 +51,7 @@ def true_daily() -> dict[date, dict[date, tuple[int, int, Decimal, Decimal | Non
 def silver_digest(settings: Settings) -> str:
     """The digest of the published state, in the canonical form of the truth."""
     fields = [field.name for field in load_catalog(None).sources["earthquakes"].typed_fields if field.name != "event_id"]
-    rows = store.read(silver.path(settings, "earthquakes"), fields)
+    rows = store.read(locations.silver(settings, "earthquakes"), fields)
     return digest([] if rows is None else [tuple(row.values()) for row in rows.to_pylist()])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lakehouse import locations
 from lakehouse.cli import asking
 from lakehouse.cli.console import confirmed, deployment, errors, out
 
@@ -193,11 +194,10 @@ def _webserver(settings: Settings, plan: Plan) -> Any:
     """The webserver that serves this deployment; None where none does."""
     from lakehouse.orchestration.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.webserver import Webserver  # noqa: PLC0415
-    from lakehouse.tables import bronze  # noqa: PLC0415
 
     webserver = Webserver(settings.webserver)
     key, _, _ = keys(plan.source)
-    if not webserver.is_ours(key, bronze.path(settings, plan.source)):
+    if not webserver.is_ours(key, locations.bronze(settings, plan.source)):
         return None
     errors.print(f"through Dagster's backfills at {webserver.url}", style="dim")
     return webserver

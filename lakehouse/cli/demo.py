@@ -14,6 +14,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from lakehouse import locations
 from lakehouse.cli.console import errors, out
 from lakehouse.cli.replay import with_progress
 from lakehouse.domain import demo as stream
@@ -73,7 +74,7 @@ def _report(settings: Settings) -> None:
     from lakehouse.tables import reading, series  # noqa: PLC0415
 
     one = series.Series(load_catalog(None).metrics["revenue"])
-    known = reading.history(settings, one, series.partitions(settings, one.path(settings), one.by))
+    known = reading.history(settings, one, series.partitions(settings, locations.gold(settings, one), one.by))
     restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
     out.print()
     out.print(_revenue_table(known))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakehouse import locations
 from lakehouse.cli import asking
 from lakehouse.cli.console import counted, errors, out
 
@@ -122,7 +123,7 @@ def diff(
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
     one = asking.series_of(settings, catalog, contract, Kind(by))
-    known = series.partitions(settings, one.path(settings), one.by)
+    known = series.partitions(settings, locations.gold(settings, one), one.by)
     if not known:
         errors.print(f"Nothing of {one.name} has been published.", style="yellow")
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from lakehouse import locations
 from lakehouse.cli import asking
 from lakehouse.cli.console import deployment, errors, out
 
@@ -110,7 +111,7 @@ def moves(metric: _Metric) -> None:
     from lakehouse.tables.series import Series  # noqa: PLC0415
 
     settings, _, contract = _found(metric)
-    log.follow(settings, contract.metric, Series(contract, called=contract.metric).path(settings))
+    log.follow(settings, contract.metric, locations.gold(settings, Series(contract, called=contract.metric)))
     for move in log.of(settings, contract.metric):
         out.print(
             f"{move.moved_at:%Y-%m-%d %H:%M} UTC  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",

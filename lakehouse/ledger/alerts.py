@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.domain.alerts import Alert, Kind
 from lakehouse.ledger import store
 
@@ -72,14 +73,9 @@ class Recorded:
         return f"{self.alert_id}:{news}"
 
 
-def path(settings: Settings) -> str:
-    """The address of the alerts of all sources and metrics."""
-    return settings.table("ops", "alerts")
-
-
 def all_of(settings: Settings) -> list[Recorded]:
     """Every alert, oldest first."""
-    found = store.read(path(settings), _SCHEMA.names, None, settings.storage_options)
+    found = store.read(locations.alerts(settings), _SCHEMA.names, None, settings.storage_options)
     rows = [] if found is None else sorted(found.to_pylist(), key=lambda row: row["at"])
     alerts = {row["alert_id"]: _recorded(row) for row in reversed(rows) if row["event"] == "opened"}
     for row in rows:
@@ -128,7 +124,7 @@ def told(settings: Settings, one: Recorded, news: News, targets: Sequence[str]) 
 
 def _append(settings: Settings, rows: list[dict[str, Any]]) -> None:
     if rows:
-        store.append(path(settings), pa.Table.from_pylist(rows, schema=_SCHEMA), options=settings.storage_options)
+        store.append(locations.alerts(settings), pa.Table.from_pylist(rows, schema=_SCHEMA), options=settings.storage_options)
 
 
 def _id(alert: Alert, earlier: int) -> str:

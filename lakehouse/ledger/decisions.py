@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -71,11 +72,6 @@ class Decision:
         return self.verdict == "accept"
 
 
-def path(settings: Settings, source: str) -> str:
-    """The address of the source's decisions."""
-    return settings.table("bronze", f"{source}_decisions")
-
-
 def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     """Append the decisions of one command, once.
 
@@ -85,13 +81,15 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     rows = [asdict(one) | {"decision_id": decision_id} for one in decided]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    store.append(path(settings, source), table, options=settings.storage_options, app_id=decision_id)
+    store.append(locations.decisions(settings, source), table, options=settings.storage_options, app_id=decision_id)
     return decision_id
 
 
 def all_of(settings: Settings, source: str) -> list[Decision]:
     """Every decision, in the order in which they hold."""
-    found = store.read(path(settings, source), [item.name for item in fields(Decision)], None, settings.storage_options)
+    found = store.read(
+        locations.decisions(settings, source), [item.name for item in fields(Decision)], None, settings.storage_options
+    )
     decided = [] if found is None else [Decision(**row) for row in found.to_pylist()]
     return sorted(decided, key=lambda one: (one.number, one.decided_at, one.decision_id))
 
@@ -106,7 +104,7 @@ def newest(settings: Settings, source: str, ids: Collection[str] | None = None) 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
     """Per decision id the event days that it may change."""
-    found = store.read(path(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
+    found = store.read(locations.decisions(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
     days: dict[str, set[date]] = {}
     for row in [] if found is None else found.to_pylist():
         days.setdefault(row["decision_id"], set()).update(row["touched_days"])

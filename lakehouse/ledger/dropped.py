@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -41,21 +42,20 @@ class Dropped:
     dropped_at: datetime
 
 
-def path(settings: Settings) -> str:
-    """The address of what was dropped of all series."""
-    return settings.table("ops", "dropped")
-
-
 def record(settings: Settings, entry: Dropped) -> None:
     """Append a refusal, once."""
     table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
     app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
-    store.append(path(settings), table, options=settings.storage_options, partition_by=["series"], app_id=app_id)
+    store.append(
+        locations.rejected_candidates(settings), table, options=settings.storage_options, partition_by=["series"], app_id=app_id
+    )
 
 
 def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[Dropped]:
     """What was dropped of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
-    found = store.read(path(settings), [item.name for item in fields(Dropped)], where, settings.storage_options)
+    found = store.read(
+        locations.rejected_candidates(settings), [item.name for item in fields(Dropped)], where, settings.storage_options
+    )
     entries = [] if found is None else [Dropped(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.dropped_at, entry.period_start))

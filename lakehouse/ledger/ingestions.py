@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Ingestion:
 def record(settings: Settings, entry: Ingestion) -> None:
     """Append one delivery; the same statement about the same file is written once."""
     store.append(
-        settings.table("ops", "ingestions"),
+        locations.ingestions(settings),
         pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA),
         options=settings.storage_options,
         partition_by=["source"],
@@ -75,7 +76,7 @@ def record(settings: Settings, entry: Ingestion) -> None:
 def all_of(settings: Settings, source: str) -> list[Ingestion]:
     """Every recorded delivery of a source, by arrival day and file."""
     table = store.read(
-        settings.table("ops", "ingestions"),
+        locations.ingestions(settings),
         [item.name for item in fields(Ingestion)],
         {"source": [source]},
         settings.storage_options,

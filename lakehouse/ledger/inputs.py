@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -36,11 +37,6 @@ class UnknownInputsError(Exception):
     """A name of inputs that nothing is recorded for. Its text says what to do."""
 
 
-def path(settings: Settings) -> str:
-    """The address of the inputs of all sources."""
-    return settings.table("ops", "inputs")
-
-
 def name_of(ids: Collection[str]) -> str:
     """The name of a set."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
@@ -63,7 +59,11 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
     row = {"source": source, "inputs": name, "adds_to": base, "added": added, "recorded_at": now}
     table = pa.Table.from_pylist([row], schema=_SCHEMA)
     store.append(
-        path(settings), table, options=settings.storage_options, partition_by=["source"], app_id=f"inputs:{source}:{name}"
+        locations.input_sets(settings),
+        table,
+        options=settings.storage_options,
+        partition_by=["source"],
+        app_id=f"inputs:{source}:{name}",
     )
     return name
 
@@ -76,7 +76,8 @@ def ids_of(settings: Settings, source: str, name: str) -> set[str]:
     sets = _recorded(settings, source)
     if name not in sets:
         msg = (
-            f"nothing is recorded about the inputs {name} of {source}: the row of {path(settings)} is gone, and only the "
+            f"nothing is recorded about the inputs {name} of {source}: the row of "
+            f"{locations.input_sets(settings)} is gone, and only the "
             "newest state can be made again (materialize the period)"
         )
         raise UnknownInputsError(msg)
@@ -85,7 +86,7 @@ def ids_of(settings: Settings, source: str, name: str) -> set[str]:
 
 def _recorded(settings: Settings, source: str) -> dict[str, _Set]:
     columns = ["inputs", "adds_to", "added", "recorded_at"]
-    found = store.read(path(settings), columns, {"source": [source]}, settings.storage_options)
+    found = store.read(locations.input_sets(settings), columns, {"source": [source]}, settings.storage_options)
     return {
         row["inputs"]: (row["adds_to"], row["added"], row["recorded_at"]) for row in ([] if found is None else found.to_pylist())
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -51,11 +52,6 @@ class IncompleteKeyLogError(Exception):
     """The key log does not cover Bronze, so that whatever is made from it would lack rows. Its text has the way out."""
 
 
-def path(settings: Settings, source: str) -> str:
-    """The address of the source's key log."""
-    return settings.table("ops", f"{source}_keys")
-
-
 def claims(bronze: pa.Table) -> pa.Table:
     """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
@@ -73,18 +69,22 @@ def claims(bronze: pa.Table) -> pa.Table:
 
 def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
     """Append an ingestion's claims, once."""
-    store.append(path(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
+    store.append(locations.key_log(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    found = store.read(path(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options)
+    found = store.read(
+        locations.key_log(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options
+    )
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
     """The same, key by key."""
-    found = store.read(path(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options)
+    found = store.read(
+        locations.key_log(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options
+    )
     result: dict[str, set[date]] = {key: set() for key in keys}
     for row in [] if found is None else found.to_pylist():
         if row["event_date"] is not None:
@@ -94,20 +94,20 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
 
 def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any]) -> set[date]:
     """The arrival days of the claims whose ``column`` holds one of the values."""
-    found = store.read(path(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
+    found = store.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
     return set() if found is None else set(pc.unique(found["arrival_date"]).to_pylist())
 
 
 def days(settings: Settings, source: str) -> set[date]:
     """Every event day that any record has named."""
-    found = store.read(path(settings, source), ["event_date"], None, settings.storage_options)
+    found = store.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 
 def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
     """The keys that these ingestions speak of, and the event days of their own rows."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = store.read(path(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
+    found = store.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
     if found is None:
         return set(), set()
     return set(found["record_key"].to_pylist()), {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
@@ -115,14 +115,16 @@ def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -
 
 def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
     """The claims of an ingestion, as they were judged when it was logged."""
-    found = store.read(path(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options)
+    found = store.read(
+        locations.key_log(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options
+    )
     return SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
 
 
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys that these ingestions speak of."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = store.read(path(settings, source), ["record_key"], wanted, settings.storage_options)
+    found = store.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
     return pa.array([], pa.string()) if found is None else pc.unique(found["record_key"])
 
 
@@ -132,7 +134,7 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     A retirement can bring an older row of its key back to life or end a newer one, so that the rows of all these days
     may be needed. There are none in most sources.
     """
-    table = store.open_table(path(settings, source), settings.storage_options)
+    table = store.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return set()
     retired = pc.unique(store.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])

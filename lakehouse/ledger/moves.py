@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import commits, store
 
 if TYPE_CHECKING:
@@ -75,11 +76,6 @@ class Move:
     release_notes: str = ""
 
 
-def path(settings: Settings) -> str:
-    """The address of the moves of all metrics."""
-    return settings.table("ops", "moves")
-
-
 def follow(settings: Settings, metric: str, gold: str) -> int:
     """Write a row for each commit of a gold table that moved its readers and has none yet.
 
@@ -90,12 +86,14 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return _row(metric, commit["version"], why) if SAID in why else None
 
-    return commits.copy(settings, gold, path(settings), f"moves:{metric}", _SCHEMA, row_of)
+    return commits.copy(settings, gold, locations.promotion_log(settings), f"moves:{metric}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, metric: str) -> list[Move]:
     """Every move of a metric's readers, oldest first."""
-    found = store.read(path(settings), [item.name for item in fields(Move)], {"metric": [metric]}, settings.storage_options)
+    found = store.read(
+        locations.promotion_log(settings), [item.name for item in fields(Move)], {"metric": [metric]}, settings.storage_options
+    )
     rows = [] if found is None else found.to_pylist()
     moves = [Move(**row | {"kind": Kind(row["kind"]), "inputs": json.loads(row["inputs"])}) for row in rows]
     return sorted(moves, key=lambda move: move.gold_version)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -88,19 +89,14 @@ class Entry:
         return f"{self.published_at:%Y-%m}"
 
 
-def path(settings: Settings) -> str:
-    """The address of the notices of all series."""
-    return settings.table("ops", "notices")
-
-
 def has_begun(settings: Settings) -> bool:
     """Whether anybody has looked for something to tell."""
-    return store.open_table(path(settings), settings.storage_options) is not None
+    return store.open_table(locations.notices(settings), settings.storage_options) is not None
 
 
 def reached(settings: Settings, series: str) -> int | None:
     """The version of a series' table up to which all publications are told of here; None where nobody has looked yet."""
-    table = store.open_table(path(settings), settings.storage_options)
+    table = store.open_table(locations.notices(settings), settings.storage_options)
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
 
@@ -116,7 +112,7 @@ def add(settings: Settings, series: str, entries: Iterable[Entry], gold_version:
         for entry in entries
     ]
     return store.append(
-        path(settings),
+        locations.notices(settings),
         pa.Table.from_pylist([row | {"status": row["status"].value} for row in rows], schema=_SCHEMA),
         options=settings.storage_options,
         partition_by=["month"],
@@ -136,12 +132,12 @@ def of(
 
     :param since: those of publications then or later; older months are not read.
     """
-    table = store.open_table(path(settings), settings.storage_options)
+    table = store.open_table(locations.notices(settings), settings.storage_options)
     if table is None:
         return []
     oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
     where = {"month": {values["month"] for values in table.partitions() if values["month"] >= oldest}}
-    found = store.read(path(settings), _SCHEMA.names, where, settings.storage_options)
+    found = store.read(locations.notices(settings), _SCHEMA.names, where, settings.storage_options)
     rows = _SCHEMA.empty_table() if found is None else found.cast(_SCHEMA)
     rows = rows.filter(pc.is_in(rows["status"], pa.array([status.value for status in statuses])))
     if series is not None:
@@ -166,7 +162,7 @@ def audited(settings: Settings, entries: Collection[Entry]) -> None:
 def _update(settings: Settings, entries: Collection[Entry], status: Status, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
-    store.upsert(path(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
+    store.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
 
 
 def _entry(row: dict[str, Any]) -> Entry:

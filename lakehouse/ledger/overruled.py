@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import key_log, operations, store
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ _SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
 CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 
-def path(settings: Settings, source: str) -> str:
-    """The address of what was overruled of a source's claims."""
-    return settings.table("ops", f"{source}_overruled")
-
-
 def record(settings: Settings, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
     """Keep what the key log says of some claims before an operation overwrites them, once.
 
@@ -41,17 +37,17 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     if not wanted:
         return
     where = {"ingestion_id": set(claims["ingestion_id"].to_pylist())}
-    log = store.read(key_log.path(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
+    log = store.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
     stands = {_claim(row): row for row in ([] if log is None else log.to_pylist())}
     unknown = dict.fromkeys(key_log.JUDGED)
-    known = store.read(path(settings, source), ["number"], None, settings.storage_options)
+    known = store.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
     number = 1 + ((pc.max(known["number"]).as_py() or 0) if known is not None else 0)
     about = {"operation_id": operation_id, "number": number, "recorded_at": now}
     rows = [stands.get(claim, row | unknown) | about for claim, row in wanted.items()]
     told = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
     options = settings.storage_options
-    store.append(path(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}")
+    store.append(locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}")
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
@@ -60,7 +56,7 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     That is what they said before the first operation that is not among ``ids``. An operation is known by any of its records:
     it is recorded again once its rows are judged.
     """
-    log = store.read(path(settings, source), _SCHEMA.names, None, settings.storage_options)
+    log = store.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     judging = {entry.operation_id: (entry.wish, entry.recorded_at) for entry in operations.all_of(settings, source)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import decisions, ingestions, operations, redactions, store
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def record(
         "recorded_at": now,
     }
     store.append(
-        settings.table("ops", "applications"),
+        locations.applied_inputs(settings),
         pa.Table.from_pylist([row], schema=_SCHEMA),
         options=settings.storage_options,
         partition_by=["source"],
@@ -106,7 +107,7 @@ def has_any(settings: Settings, source: str) -> bool:
 def _applied(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
     """Per id the event days of silver that contain what it says, application by application."""
     applied = store.read(
-        settings.table("ops", "applications"),
+        locations.applied_inputs(settings),
         ["days", "ingestion_ids"],
         {"source": [source]},
         settings.storage_options,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import commits, store
 
 if TYPE_CHECKING:
@@ -71,11 +72,6 @@ class Publication:
     sign_off_reason: str | None = None
 
 
-def path(settings: Settings) -> str:
-    """The address of the publications of all series."""
-    return settings.table("ops", "publications")
-
-
 def follow(settings: Settings, series: str, gold: str) -> int:
     """Write a row for each commit of a gold table that has none yet.
 
@@ -86,7 +82,7 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return _row(series, commit, why) if "published" in why else None
 
-    return commits.copy(settings, gold, path(settings), f"publications:{series}", _SCHEMA, row_of)
+    return commits.copy(settings, gold, locations.publications(settings), f"publications:{series}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:
@@ -102,7 +98,7 @@ def one(settings: Settings, series: str, publication_id: str) -> Publication | N
 
 def _read(settings: Settings, where: store.Where) -> list[Publication]:
     columns = [item.name for item in fields(Publication)]
-    found = store.read(path(settings), columns, where, settings.storage_options)
+    found = store.read(locations.publications(settings), columns, where, settings.storage_options)
     rows = [] if found is None else found.to_pylist()
     parsed = [row | {name: json.loads(row[name] or "{}") for name in _AS_JSON} for row in rows]
     return sorted((Publication(**row) for row in parsed), key=lambda entry: entry.gold_version)

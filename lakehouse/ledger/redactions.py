@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -47,11 +48,6 @@ class Redaction:
     touched_days: list[date] = field(default_factory=list)
 
 
-def path(settings: Settings, source: str) -> str:
-    """The address of the source's redactions."""
-    return settings.table("bronze", f"{source}_redactions")
-
-
 def record(settings: Settings, source: str, entry: Redaction) -> str:
     """Append a redaction; the same fields of the same key for the same reason are written once.
 
@@ -60,13 +56,15 @@ def record(settings: Settings, source: str, entry: Redaction) -> str:
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
     redaction_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     table = pa.Table.from_pylist([asdict(entry) | {"redaction_id": redaction_id}], schema=_SCHEMA)
-    store.append(path(settings, source), table, options=settings.storage_options, app_id=redaction_id)
+    store.append(locations.redactions(settings, source), table, options=settings.storage_options, app_id=redaction_id)
     return redaction_id
 
 
 def all_of(settings: Settings, source: str) -> list[Redaction]:
     """Every redaction, oldest first."""
-    found = store.read(path(settings, source), [item.name for item in fields(Redaction)], None, settings.storage_options)
+    found = store.read(
+        locations.redactions(settings, source), [item.name for item in fields(Redaction)], None, settings.storage_options
+    )
     entries = [] if found is None else [Redaction(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.redacted_at, entry.redaction_id))
 

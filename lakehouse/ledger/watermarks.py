@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import store
 
 if TYPE_CHECKING:
@@ -54,11 +55,6 @@ class Moved:
     decided_at: datetime
 
 
-def path(settings: Settings) -> str:
-    """The address of the decisions on all sources."""
-    return settings.table("ops", "watermarks")
-
-
 def record(settings: Settings, entry: Moved) -> bool:
     """Append a decision; the same one is written once.
 
@@ -67,11 +63,15 @@ def record(settings: Settings, entry: Moved) -> bool:
     said = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
     app_id = "watermark:" + hashlib.sha256(repr(said).encode()).hexdigest()[:16]
     table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
-    return store.append(path(settings), table, options=settings.storage_options, partition_by=["source"], app_id=app_id)
+    return store.append(
+        locations.watermarks(settings), table, options=settings.storage_options, partition_by=["source"], app_id=app_id
+    )
 
 
 def of(settings: Settings, source: str) -> list[Moved]:
     """Every decision on a source, oldest first."""
-    found = store.read(path(settings), [item.name for item in fields(Moved)], {"source": [source]}, settings.storage_options)
+    found = store.read(
+        locations.watermarks(settings), [item.name for item in fields(Moved)], {"source": [source]}, settings.storage_options
+    )
     entries = [] if found is None else [Moved(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.decided_at, entry.since))

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
+from lakehouse import locations
 from lakehouse.domain.days import listed
 from lakehouse.ledger import progress
 from lakehouse.orchestration import events
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
-from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
+from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.tables import arriving, landing
 
@@ -55,7 +56,7 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
         infos = landing.look(settings, contract)
-        state = state_of(settings, ops(settings, "ingestions"), [contract], landing.state_of(infos))
+        state = state_of(settings, [locations.ingestions(settings)], [contract], landing.state_of(infos))
         if before.nothing_at == state:
             yield dg.SkipReason(before.because)
             return
@@ -98,7 +99,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         description=f"Days of {source} that were left waiting for silver are announced again.",
     )
     def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        state = state_of(settings, ops(settings, "ingestions", "applications"), [contract])
+        state = state_of(settings, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
         waiting = {} if Cursor.read(context.cursor).nothing_at == state else progress.pending_entries(settings, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")

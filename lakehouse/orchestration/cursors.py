@@ -49,11 +49,6 @@ def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[Sour
     return states.digest(settings, tables, versions.code(), *map(versions.of_contract, contracts), *said)
 
 
-def ops(settings: Settings, *names: str) -> list[str]:
-    """The addresses of operational tables."""
-    return [settings.table("ops", name) for name in names]
-
-
 def short_hash(text: str) -> str:
     """16 characters for a tag."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.orchestration import events, plan_tags
@@ -48,7 +49,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
         description=metric.description or f"{metric.name} per event day.",
-        metadata={"dagster/uri": Series(metric).path(settings)},
+        metadata={"dagster/uri": locations.gold(settings, Series(metric))},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         plan_tags.hold_to_pins(context.run.tags, catalog)
@@ -81,7 +82,7 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         group_name=metric.source,
         kinds={"deltalake", "gold"},
         description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from its published days.",
-        metadata={"dagster/uri": rollup.path(settings)},
+        metadata={"dagster/uri": locations.gold(settings, rollup)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         plan_tags.hold_to_pins(context.run.tags, catalog)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.storage.tags import SENSOR_NAME_TAG
 
-from lakehouse.ledger import decisions, progress, redactions, store
+from lakehouse import locations
+from lakehouse.ledger import progress, store
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
-from lakehouse.orchestration.cursors import Cursor, ops, short_hash, state_of
+from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import served, silver
+from lakehouse.tables import served
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
@@ -50,7 +51,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         waiting = progress.pending_by_hand(settings, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
-    said = [decisions.path(settings, source), redactions.path(settings, source)]
+    said = [locations.decisions(settings, source), locations.redactions(settings, source)]
     return _sensor_of_one_run(
         settings,
         source,
@@ -58,7 +59,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days they concern.",
         look,
-        lambda: state_of(settings, [*said, *ops(settings, "operations", "applications")], [contract]),
+        lambda: state_of(settings, [*said, locations.rebuild_requests(settings), locations.applied_inputs(settings)], [contract]),
         nothing="no decision waits for silver",
         what="decisions",
     )
@@ -71,7 +72,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         pending = find_pending(settings, served.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
 
-    read = [silver.path(settings, metric.source), Series(metric).path(settings), *ops(settings, "restatements")]
+    read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric)), locations.restatements(settings)]
     return _sensor_of_one_run(
         settings,
         metric.source,
@@ -92,7 +93,7 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
         pending = find_pending(settings, rollup)
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
 
-    read = [Series(metric).path(settings), *ops(settings, "restatements")]
+    read = [locations.gold(settings, Series(metric)), locations.restatements(settings)]
     return _sensor_of_one_run(
         settings,
         metric.source,

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.domain.days import listed
 from lakehouse.ledger import progress
@@ -15,7 +16,7 @@ from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import bronze, checks, silver
+from lakehouse.tables import checks
 from lakehouse.tables.apply import SilverUpdate, update
 from lakehouse.tables.ingest import DayReport, Ingest
 
@@ -66,7 +67,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         group_name=source,
         kinds={"pyspark", "deltalake", "bronze"},
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
-        metadata={"dagster/uri": bronze.path(settings, source)},
+        metadata={"dagster/uri": locations.bronze(settings, source)},
     )
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
@@ -105,7 +106,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},
         description=f"The current row of each key of {source}, on its own event day.",
-        metadata={"dagster/uri": silver.path(settings, source)},
+        metadata={"dagster/uri": locations.silver(settings, source)},
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         plan_tags.hold_to_pins(context.run.tags, catalog)

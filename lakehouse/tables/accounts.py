@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain import policies
 from lakehouse.domain.admission import Reason
 from lakehouse.domain.dispositions import Claim, Disposition, Verdict, barred, verdicts
 from lakehouse.ledger import decisions, ingestions, key_log, store
-from lakehouse.tables import bronze, claims
+from lakehouse.tables import claims
 from lakehouse.tables.schema import content_columns
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def rows(
         where["record_key"] = keys
     if ingestion_ids is not None:
         where["ingestion_id"] = ingestion_ids
-    found = store.read(bronze.path(settings, contract.dataset), _ROW, where, options)
+    found = store.read(locations.bronze(settings, contract.dataset), _ROW, where, options)
     if found is None:
         return []
     decided = decisions.newest(settings, contract.dataset)
@@ -129,7 +130,7 @@ def rows(
 
 def _not_in_key_log(settings: Settings, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
     place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
-    first = f" (take {settings.table('ops', 'ingestions')} away first, which has every file come anew)" if recorded else ""
+    first = f" (take {locations.ingestions(settings)} away first, which has every file come anew)" if recorded else ""
     msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
     return key_log.IncompleteKeyLogError(msg)
 
@@ -160,7 +161,7 @@ def _rulings(
     wanted: dict[str, Collection[Any]] = {}
     if where:
         wanted["record_key"] = pc.unique(found["record_key"].drop_null()).to_pylist()
-    log = store.read(key_log.path(settings, source), key_log.SCHEMA.names, wanted, options)
+    log = store.read(locations.key_log(settings, source), key_log.SCHEMA.names, wanted, options)
     by_key: dict[str, list[Claim]] = defaultdict(list)
     ruled: dict[RowId, _Ruled] = {}
     said: dict[RowId, tuple[str, str | None, str | None]] = {}
@@ -248,7 +249,7 @@ def _content(settings: Settings, contract: SourceContract, keys: Collection[str]
         return {}
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "record_key": keys}
-    path = bronze.path(settings, contract.dataset)
+    path = locations.bronze(settings, contract.dataset)
     found = store.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
     if found is None:
         return {}

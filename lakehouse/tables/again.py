@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import ingestions, redactions, store
 from lakehouse.tables import addition, basis, gold, silver
@@ -122,7 +123,7 @@ def _period(
     named = json.loads(told["made_from"] or "{}")
     booked = set(named.pop("adjustments", ()))
     days, by = series.period(start).days, daily.by
-    rows = store.read(daily.path(settings), None, {by: days}, settings.storage_options)
+    rows = store.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
     if rows is None or not named:
         msg = f"{told['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
         raise ReproduceError(msg)
@@ -141,7 +142,9 @@ def _period(
 def _booked(settings: Settings, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
     """The adjustments, of days and of the longer period's own series, that a roll-up names."""
     where = {"version_name": names}
-    tables = [store.read(one.path(settings), series.content, where, settings.storage_options) for one in (daily, series)]
+    tables = [
+        store.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
+    ]
     found = [table for table in tables if table is not None]
     return pa.concat_tables(found, promote_options="default") if names and found else None
 

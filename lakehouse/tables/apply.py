@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
 
+from lakehouse import locations
 from lakehouse.ledger import ingestions, key_log, operations, progress, store
-from lakehouse.tables import audit, bronze, changes, delta, silver, versions
+from lakehouse.tables import audit, changes, delta, silver, versions
 from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def update(
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     source = contract.dataset
-    target = silver.path(settings, source)
+    target = locations.silver(settings, source)
     waiting = {day: ids for day, ids in progress.pending(settings, source).items() if day in days}
     merges = contract.materialization.reprocess_policy == "merge"
     # Not where a person said something: that may end what a merge's guard would keep.
@@ -72,7 +73,7 @@ def update(
         ids = set().union(*(waiting[day] for day in merged))
         _merge(settings, contract, session(), merged, ids, run_id)
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
-    if rebuilt and store.version(bronze.path(settings, source), settings.storage_options) >= 0:
+    if rebuilt and store.version(locations.bronze(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
         _rebuild(settings, contract, session(), rebuilt, ids, run_id)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
@@ -128,7 +129,7 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver_version=store.version(silver.path(settings, contract.dataset), settings.storage_options),
+        silver_version=store.version(locations.silver(settings, contract.dataset), settings.storage_options),
         now=settings.clock(),
     )
 
@@ -139,8 +140,8 @@ def _check_key_log(settings: Settings, source: str) -> None:
 
     :raises IncompleteKeyLogError: when Bronze holds sound rows that the ledger or the key log has not.
     """
-    table = store.open_table(bronze.path(settings, source), settings.storage_options)
-    log = store.open_table(key_log.path(settings, source), settings.storage_options)
+    table = store.open_table(locations.bronze(settings, source), settings.storage_options)
+    log = store.open_table(locations.key_log(settings, source), settings.storage_options)
     known = ingestions.ingested(ingestions.all_of(settings, source))
     read, malformed = (sum(getattr(entry, name) for entry in known.values()) for name in ("rows", "malformed"))
     claims = 0 if log is None else store.rows_at_most(log, {})
@@ -154,7 +155,7 @@ def _check_key_log(settings: Settings, source: str) -> None:
     if missing:
         msg = (
             f"the operational tables of {source} do not cover Bronze (arrival days {min(missing)} to {max(missing)}): "
-            f"materialize bronze/{source} for these days, then silver again (where {settings.table('ops', 'ingestions')} is "
+            f"materialize bronze/{source} for these days, then silver again (where {locations.ingestions(settings)} is "
             "still there, take it away first)"
         )
         raise key_log.IncompleteKeyLogError(msg)

@@ -17,12 +17,13 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
 from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.lateness import is_late
 from lakehouse.ledger import audit, commits, redactions, store
 from lakehouse.ledger.audit import Ruling
-from lakehouse.tables import changes, silver
+from lakehouse.tables import changes
 from lakehouse.tables.series import Series
 from lakehouse.text import format_duration
 
@@ -67,7 +68,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     :returns: how many rows were written.
     """
     source = contract.dataset
-    table = store.open_table(silver.path(settings, source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None:
         return 0
     silver_id, newest = str(table.metadata().id), table.version()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse import locations
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
 from lakehouse.tables import candidates, gold_checks, revisions, series, versions
@@ -104,7 +105,7 @@ def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) 
 
     :param starts: the periods that are asked for; by default all that the table has.
     """
-    table = store.pinned(one.path(settings), settings.storage_options)
+    table = store.pinned(locations.gold(settings, one), settings.storage_options)
     existing = None if table is None else store.read_version(table, None, None if starts is None else {one.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
@@ -228,5 +229,5 @@ def trailing(settings: Settings, one: Series, starts: Collection[date]) -> pa.Ta
         return None
     wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
     columns = [one.by, *one.content, "is_latest"]
-    found = store.read(one.path(settings), columns, {one.by: wanted}, settings.storage_options)
+    found = store.read(locations.gold(settings, one), columns, {one.by: wanted}, settings.storage_options)
     return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain.backfills import Layer, Plan, spikes
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, progress, publications, store
-from lakehouse.tables import books, candidates, checks, reading, served
+from lakehouse.tables import candidates, checks, reading, served
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, ve
     others = ingestions.ingested(ingestions.all_of(settings, plan.source))
     rows_before = sum(entry.rows for one, entry in others.items() if one not in own)
     where = {"quarantine_status": ["open"]}
-    found = store.read(books.quarantine_path(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options)
+    found = store.read(locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options)
     waiting = Counter([] if found is None else pc.fill_null(found["ingestion_id"], "").to_pylist())
     new = sum(count for one, count in waiting.items() if one in own)
     if spikes(sum(own.values()), new, rows_before, waiting.total() - new):

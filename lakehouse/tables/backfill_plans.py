@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import bronze, claims, landing, preview, reached, readiness, series, served, silver, versions
+from lakehouse.tables import claims, landing, preview, reached, readiness, series, served, versions
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
@@ -194,8 +195,8 @@ def _of_metric(settings: Settings, catalog: Catalog, wish: Wish) -> _Made:
 
 def metric_days(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    there = series.partitions(settings, silver.path(settings, daily.metric.source), "event_date")
-    days = reach_ahead(there, daily.metric.window) | series.partitions(settings, daily.path(settings), daily.by)
+    there = series.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
+    days = reach_ahead(there, daily.metric.window) | series.partitions(settings, locations.gold(settings, daily), daily.by)
     return {day for day in days if first <= day <= last}
 
 
@@ -208,21 +209,21 @@ def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said:
         keys = pc.unique(pa.chunked_array([one.keys for one in said.values()]))
         days |= claims.reach(settings, contract, own, keys)
     if wish.write_mode == "overwrite":
-        there = key_log.days(settings, source) | series.partitions(settings, silver.path(settings, source), "event_date")
+        there = key_log.days(settings, source) | series.partitions(settings, locations.silver(settings, source), "event_date")
         days |= {day for day in there if wish.first_day <= day <= wish.last_day}
     return days
 
 
 def _bronze_waves(settings: Settings, wish: Wish, found: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in found if not file.known}
-    there = _rows_by_day(settings, bronze.path(settings, wish.target), "arrival_date", arrivals)
+    there = _rows_by_day(settings, locations.bronze(settings, wish.target), "arrival_date", arrivals)
     for part in backfills.chunks(arrivals, wish.order, wish.wave_size):
         rows = sum(there[day] for day in part)
         yield Wave(layer=Layer.BRONZE, table=f"bronze/{wish.target}", partitions=tuple(part), rows=rows)
 
 
 def _silver_waves(settings: Settings, wish: Wish, days: Collection[date]) -> Iterable[Wave]:
-    there = _rows_by_day(settings, silver.path(settings, wish.target), "event_date", days)
+    there = _rows_by_day(settings, locations.silver(settings, wish.target), "event_date", days)
     for part in backfills.chunks(days, wish.order, wish.wave_size):
         rows = sum(there[day] for day in part)
         yield Wave(layer=Layer.SILVER, table=f"silver/{wish.target}", partitions=tuple(part), rows=rows)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import commits, decisions, ingestions, inputs, operations, progress, redactions, store
-from lakehouse.tables import books, silver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,7 +67,7 @@ class Trigger:
 
 def of_silver(settings: Settings, source: str) -> Basis:
     """What silver is made from now."""
-    table = store.open_table(silver.path(settings, source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
     ingested = ingestions.ingested(ingestions.all_of(settings, source))
     said = {*decisions.touched(settings, source), *redactions.touched(settings, source), *operations.touched(settings, source)}
@@ -98,7 +98,7 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
 
 def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     """What versions ``first`` through ``last`` of silver came from, as its log tells."""
-    table = store.open_table(silver.path(settings, source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None or first > last:
         return Trigger()
     told = [commit for commit in commits.history(table, first - 1) if commit["version"] <= last]
@@ -119,7 +119,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
 def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
     """How many rows of each event day wait for a steward."""
     where: dict[str, Collection[Any]] = {"quarantine_status": ["open"], "event_date": list(days)}
-    found = store.read(books.quarantine_path(settings, source), ["event_date"], where, settings.storage_options)
+    found = store.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
     if found is None:
         return {}
     counts = found.group_by("event_date").aggregate([("event_date", "count")])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import audit, redactions, store
-from lakehouse.tables import changes, silver
+from lakehouse.tables import changes
 from lakehouse.tables.schema import content_columns
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     """
     if first > last:
         return Behind()
-    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (table.metadata().id, silver.path(settings, contract.dataset), tuple(settings.storage_options.items()))
+    place = (table.metadata().id, locations.silver(settings, contract.dataset), tuple(settings.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except changes.ForgottenFeedError:
@@ -151,6 +152,6 @@ def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -
     """What the audit says last of some keys in these versions."""
     where: store.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
-    found = store.read(audit.path(settings), columns, where, settings.storage_options) if keys else None
+    found = store.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
     told = [] if found is None else found.to_pylist()
     return {row["event_id"]: row for row in sorted(told, key=lambda row: row["silver_version"])}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.dispositions import Disposition
 from lakehouse.ledger import decisions, key_log, redactions, store
-from lakehouse.tables import accounts, bronze
+from lakehouse.tables import accounts
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
@@ -56,16 +57,6 @@ _WAITING = (
 _STATUS = {"accept": "accepted", "reject": "rejected", "duplicate": "duplicate"}
 
 
-def dispositions_path(settings: Settings, source: str) -> str:
-    """The address of the dispositions: one row per row of Bronze."""
-    return settings.table("ops", f"{source}_dispositions")
-
-
-def quarantine_path(settings: Settings, source: str) -> str:
-    """The address of the quarantine: the rows that wait, or have waited, for a steward."""
-    return settings.table("silver", f"{source}_quarantine")
-
-
 def after_ingestion(settings: Settings, contract: SourceContract, delivery: Delivery, malformed: int) -> None:
     """Enter the rows of a delivery, and what they changed about older rows; before the ledger knows of it.
 
@@ -91,7 +82,9 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Enter every row whose key has been on some event days."""
-    claims = store.read(key_log.path(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options)
+    claims = store.read(
+        locations.key_log(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options
+    )
     keys = set() if claims is None else set(claims["record_key"].to_pylist())
     _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
 
@@ -120,7 +113,7 @@ def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[],
 
 def _inputs(settings: Settings, source: str) -> list[int]:
     """The versions of the tables that the account is made from."""
-    tables = (key_log.path(settings, source), decisions.path(settings, source), redactions.path(settings, source))
+    tables = (locations.key_log(settings, source), locations.decisions(settings, source), locations.redactions(settings, source))
     found = [store.open_table(path, settings.storage_options) for path in tables]
     return [-1 if table is None else table.version() for table in found]
 
@@ -130,16 +123,16 @@ def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) 
     said = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
     said["disposition"] = [one.value for one in said["disposition"]]
     table = pa.Table.from_pydict(said, schema=_DISPOSITIONS)
-    store.upsert(dispositions_path(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
+    store.upsert(locations.dispositions(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
     waiting = _waiting(settings, contract, rows)
-    store.upsert(quarantine_path(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
+    store.upsert(locations.quarantine(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
 def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
     """The quarantine's rows for those that wait or waited, with redacted fields empty."""
     source, options = contract.dataset, settings.storage_options
     asked = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
-    known = store.read(quarantine_path(settings, source), asked, None, options)
+    known = store.read(locations.quarantine(settings, source), asked, None, options)
     before = {tuple(row.values())[:2]: tuple(row.values())[2:] for row in ([] if known is None else known.to_pylist())}
     wanted = {
         (row.ingestion_id, row.line_number): row
@@ -156,7 +149,7 @@ def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]
         "ingestion_id": {row.ingestion_id for row in wanted.values()},
         "line_number": {row.line_number for row in wanted.values()},
     }
-    found = store.read(bronze.path(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
+    found = store.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
     decided = decisions.newest(settings, source)
     hidden = redactions.keys_by_field(settings, source)
     entries = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.tables import delta, frames
 from lakehouse.tables.delivery_reader import delivery_rows
 from lakehouse.tables.schema import arrow_schema, bronze_columns, ddl
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 
 #: Smaller files are parsed in this process, which saves the start of a Python worker.
 _PARSED_HERE_BYTES = 2**20
-
-
-def path(settings: Settings, source: str) -> str:
-    """The address of the source's bronze table."""
-    return settings.table("bronze", source)
 
 
 def app_id(source: str, content_hash: str) -> str:
@@ -61,4 +57,4 @@ def delivery_frame(
 
 def append(frame: DataFrame, settings: Settings, source: str, content_hash: str, why: dict[str, Any]) -> None:
     """Append a delivery in one commit; again, it is a no-op."""
-    delta.append_once(frame, path(settings, source), "arrival_date", app_id(source, content_hash), why)
+    delta.append_once(frame, locations.bronze(settings, source), "arrival_date", app_id(source, content_hash), why)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
+from lakehouse import locations
 from lakehouse.domain.publishing import Reason, State, Step
 from lakehouse.ledger import partitions, store
 from lakehouse.tables import versions
@@ -72,11 +73,6 @@ class Held:
         return _identity(self.draft, self.revision)
 
 
-def path(settings: Settings, series: Series) -> str:
-    """The address of the candidates of a series."""
-    return f"{series.path(settings)}_candidates"
-
-
 def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
     """Write drafts beside, each with the revision that it would be, in the place of older candidates of their periods.
 
@@ -89,7 +85,7 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
     if not new:
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
-    where, options = path(settings, series), settings.storage_options
+    where, options = locations.candidates(settings, series), settings.storage_options
     table = store.open_table(where, options) or partitions.create(where, rows.schema, series.by, options)
     partitions.replace(table, rows, [draft.start for draft, _ in new])
 
@@ -101,7 +97,7 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
-    found = store.read(path(settings, series), columns, where, settings.storage_options)
+    found = store.read(locations.candidates(settings, series), columns, where, settings.storage_options)
     there = {} if found is None else store.split(found, series.by)
     for draft, number in drafts:
         own = there.get(draft.start)
@@ -116,7 +112,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
 
     :raises CommitFailedError: when another run has taken one that failed away, or writes here at this moment.
     """
-    table = store.open_table(path(settings, series), settings.storage_options)
+    table = store.open_table(locations.candidates(settings, series), settings.storage_options)
     if table is None or not starts:
         return
     told = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
@@ -135,7 +131,7 @@ def take_away(settings: Settings, series: Series, decided: Held) -> None:
 
     :raises CommitFailedError: when another run writes here at this moment.
     """
-    table = store.pinned(path(settings, series), settings.storage_options)
+    table = store.pinned(locations.candidates(settings, series), settings.storage_options)
     if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
         partitions.replace(table, store.read_version(table, None, {series.by: []}), [decided.start])
 
@@ -143,7 +139,7 @@ def take_away(settings: Settings, series: Series, decided: Held) -> None:
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
     """The candidates that wait, by period."""
     where = None if starts is None else {series.by: starts}
-    found = store.read(path(settings, series), None, where, settings.storage_options)
+    found = store.read(locations.candidates(settings, series), None, where, settings.storage_options)
     if found is None:
         return []
     result = []
@@ -164,7 +160,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
     """By period the checks that hold its candidate back; one that is being checked is not among them."""
-    found = store.read(path(settings, series), [series.by, "failed"], None, settings.storage_options)
+    found = store.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
     told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}
     return {start: names for start, names in checks.items() if names}

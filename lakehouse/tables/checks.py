@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import ingestions, key_log, redactions, store
 from lakehouse.tables import (
     addition,
     arrival_checks,
     audited,
-    bronze,
     gold,
     reconciliation,
     row_checks,
-    silver,
     source_rules,
 )
 from lakehouse.tables import gold_checks as of_new_numbers
@@ -76,12 +75,12 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     source = contract.dataset
     options = settings.storage_options
     entries = ingestions.all_of(settings, source)
-    schema = _schema_outcomes(store.open_table(bronze.path(settings, source), options), bronze_columns(contract), days)
+    schema = _schema_outcomes(store.open_table(locations.bronze(settings, source), options), bronze_columns(contract), days)
     where = {"arrival_date": list(days)}
-    rows = store.read(bronze.path(settings, source), ["arrival_date", "malformed_reason"], where, options)
+    rows = store.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
     in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
     sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
-    log = store.read(key_log.path(settings, source), ["arrival_date", "kind"], where, options)
+    log = store.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
     outcomes = [*schema, *row_checks.check_rows(settings, contract, in_bronze, days)]
@@ -101,7 +100,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
 
 def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     """Every silver check on each event day."""
-    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     outcomes = _schema_outcomes(table, silver_columns(contract), days)
     required = [item.name for item in contract.typed_fields if item.required]
     rows = (

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import key_log, partitions, store
-from lakehouse.tables import audited, bronze, candidates, series, silver
+from lakehouse.tables import audited, series
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _mask_series(
 ) -> int:
     periods = {period.start: period for period in map(one.period, days)}
     masked = 0
-    for path in (one.path(settings), candidates.path(settings, one)):
+    for path in (locations.gold(settings, one), locations.candidates(settings, one)):
         table = store.pinned(path, settings.storage_options)
         rows = None if table is None else store.read_version(table, None, {one.by: list(periods)})
         if table is None or rows is None or not len(rows):
@@ -102,14 +103,14 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
     """All that Bronze says in some fields of a key."""
     arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", [key])
     where = {"arrival_date": arrivals, "record_key": [key]}
-    found = store.read(bronze.path(settings, contract.dataset), names, where, settings.storage_options)
+    found = store.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
 
 
 def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
     """What other keys say in silver on some days."""
     where = {"event_date": days}
-    found = store.read(silver.path(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
+    found = store.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}
     for row in [] if found is None else found.to_pylist():
         if row["record_key"] != key:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.contracts.gold_checks import GoldChecks
 from lakehouse.domain import days
 from lakehouse.ledger import store
-from lakehouse.tables import audited, candidates, changes, gold_checks, silver
+from lakehouse.tables import audited, candidates, changes, gold_checks
 from lakehouse.tables.pending import count_silver_rows
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def of_coverage(
 
 def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pending: PendingRestatement) -> list[date]:
     """The days that wait for silver, but for those that a run over a range has made since."""
-    table = store.open_table(silver.path(settings, beside.metric.source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & told.keys():
         version = told[start].said["silver_version"]

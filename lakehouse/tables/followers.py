@@ -10,19 +10,21 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.upkeep import Need
 from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import commits, moves, progress, publications, restatements
 from lakehouse.tables import audit, served
+from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.locations import LakeTable
     from lakehouse.settings import Settings
-    from lakehouse.tables.inventory import LakeTable
 
 #: Commits that say of themselves that they change no row.
 _UNCHANGED = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
@@ -70,10 +72,10 @@ def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: Sourc
 
 def copy_log(settings: Settings, one: LakeTable) -> None:
     """Copy what the log of published numbers tells and no table of the ledger has yet."""
-    if one.series is not None:
-        publications.follow(settings, one.name, one.path(settings))
-        if one.series.kind is Kind.DAY:
-            moves.follow(settings, one.name, one.path(settings))
+    if one.metric is not None:
+        publications.follow(settings, one.name, locations.gold(settings, one))
+        if one.kind is Kind.DAY:
+            moves.follow(settings, one.name, locations.gold(settings, one))
 
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
@@ -92,7 +94,7 @@ def _reached(settings: Settings, catalog: Catalog, one: LakeTable) -> dict[str, 
     if one.silver_of is not None:
         followed = [served.daily(settings, catalog, metric) for metric in catalog.metrics_of(one.silver_of.dataset)]
         return {f"gold/{series.name}": restatements.followed_version(settings, served.follower(series)) for series in followed}
-    rollups = one.series.rollups if one.series is not None else []
+    rollups = Series(one.metric, one.kind).rollups if one.metric is not None else []
     return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 
 

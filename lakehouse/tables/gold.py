@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.ledger import store
-from lakehouse.tables import delta, frames, silver
+from lakehouse.tables import delta, frames
 from lakehouse.tables.series import source_days
 from lakehouse.tables.session import sized_for
 
@@ -73,13 +74,13 @@ def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> 
 
 
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
-    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
     return 0 if table is None else store.rows_at_most(table, {"event_date": source_days(metric, days)})
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
     """The silver rows that the numbers of ``days`` are made from; files of other days are not read."""
-    target = silver.path(settings, metric.source)
+    target = locations.silver(settings, metric.source)
     table = store.open_table(target, settings.storage_options)
     columns = [] if table is None else [field.name for field in table.schema().fields]
     return frames.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})

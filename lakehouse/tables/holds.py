@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Step
 from lakehouse.ledger import dropped, publications, store
@@ -55,7 +56,7 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
         signed = audited.signature(settings, one, run, why, reason)
         published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
     candidates.take_away(settings, one, held)
-    publications.follow(settings, one.name, one.path(settings))
+    publications.follow(settings, one.name, locations.gold(settings, one))
     return published[0] if published else None
 
 

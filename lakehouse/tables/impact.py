@@ -12,9 +12,10 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.days import reach_ahead, span
 from lakehouse.ledger import ingestions, key_log, progress, publications, store
-from lakehouse.tables import claims, landing, life, preview, reached, served, silver
+from lakehouse.tables import claims, landing, life, preview, reached, served
 from lakehouse.tables.landing import LandingFile
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
             yield from reached.following(settings, one, change.version, reach & set(starts))
 
     where: store.Where = {"event_date": days, "record_key": [key]}
-    there = store.read(silver.path(settings, source), ["event_date"], where, settings.storage_options)
+    there = store.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if there is None else sorted(there["event_date"].to_pylist())
     found = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
     return _through_gold(settings, catalog, found, moves)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import ingestions, key_log, store
@@ -140,14 +141,14 @@ class Ingest:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
         columns = bronze_columns(self._contract)
         try:
-            delta.align(self._session, self._settings, bronze.path(self._settings, self._source), columns)
+            delta.align(self._session, self._settings, locations.bronze(self._settings, self._source), columns)
         except delta.SchemaChangeError as problem:
             return str(problem)
         return None
 
     def _in_bronze(self, print_: Fingerprint) -> bool:
         """Whether a run that was killed got as far as Bronze's commit."""
-        table = store.open_table(bronze.path(self._settings, self._source), self._options)
+        table = store.open_table(locations.bronze(self._settings, self._source), self._options)
         return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
 
     def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain.lateness import ArrivalCount, LagPercentile, nearest_rank
 from lakehouse.ledger import store
-from lakehouse.tables import bronze, lateness
+from lakehouse.tables import lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
 
     None where there is none.
     """
-    table = store.open_table(bronze.path(settings, contract.dataset), settings.storage_options)
+    table = store.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     now = settings.clock()
     if table is None:
         return None

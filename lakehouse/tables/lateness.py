@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.domain.days import span
 from lakehouse.domain.lateness import propose
 from lakehouse.ledger import files, store
-from lakehouse.tables import books, bronze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,7 +85,7 @@ def typed_by(contract: SourceContract) -> str:
 
 def newest_arrival(settings: Settings, source: str) -> date | None:
     """The newest arrival day of which Bronze has rows, as the log of the account names it."""
-    table = store.open_table(books.dispositions_path(settings, source), settings.storage_options)
+    table = store.open_table(locations.dispositions(settings, source), settings.storage_options)
     return None if table is None else max(files.by_partition(table, "arrival_date"), default=None)
 
 
@@ -94,8 +94,8 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     where: store.Where = {"arrival_date": list(span(first, last))}
     by, options = typed_by(contract), settings.storage_options
     columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
-    found = store.read(bronze.path(settings, contract.dataset), columns, where, options)
-    said = store.read(books.dispositions_path(settings, contract.dataset), ["disposition"], where, options)
+    found = store.read(locations.bronze(settings, contract.dataset), columns, where, options)
+    said = store.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
     dispositions: Counter[str] = Counter()
     for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
         dispositions[row["disposition"]] = row["count_all"]
@@ -112,7 +112,7 @@ def by_day(settings: Settings, contract: SourceContract, first: date, last: date
     """How late the rows of each arrival day were in begun seconds, sorted; days of which nothing came are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
     where: store.Where = {"arrival_date": list(span(first, last))}
-    found = store.read(bronze.path(settings, contract.dataset), columns, where, settings.storage_options)
+    found = store.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
     if found is None:
         return {}
     rows = found.filter(pc.is_null(found["malformed_reason"]))

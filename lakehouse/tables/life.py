@@ -9,9 +9,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import commits, restatements, store
-from lakehouse.tables import changes, silver
+from lakehouse.tables import changes
 from lakehouse.tables.schema import content_columns
 from lakehouse.tables.series import Series
 from lakehouse.tables.served import follower
@@ -44,7 +45,7 @@ def silver_life(
 
     :returns: the changes of content, and the oldest version that the table's log and files still tell of.
     """
-    table = store.open_table(silver.path(settings, contract.dataset), settings.storage_options)
+    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commits.history(table, -1))

@@ -22,9 +22,10 @@ from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse import locations
 from lakehouse.domain import upkeep
 from lakehouse.ledger import store
-from lakehouse.tables import followers, inventory
+from lakehouse.tables import followers
 from lakehouse.tables.served import UnservedVersionError
 from lakehouse.tables.storage import Storage
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.domain.upkeep import Crowd
+    from lakehouse.locations import LakeTable
     from lakehouse.settings import Settings
     from lakehouse.tables.followers import Needs
-    from lakehouse.tables.inventory import LakeTable
 
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
@@ -91,7 +92,7 @@ def maintain(
             "set LAKEHOUSE_RETENTION_HOURS to less where all of them are done sooner"
         )
         raise MaintenanceError(msg)
-    known = {f"{one}": one for one in inventory.tables(catalog)}
+    known = {f"{one}": one for one in locations.tables(catalog)}
     if unknown := [name for name in only if name not in known]:
         msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(known)}"
         raise MaintenanceError(msg)

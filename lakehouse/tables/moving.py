@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Reason, Step
 from lakehouse.ledger import store
@@ -165,7 +166,7 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     to = served.version(catalog, metric, to_version)
     shown = served.version(catalog, metric, shown_version(settings, metric))
     beside, before = Series(to.metric), audited.read(settings, to)
-    table = store.pinned(beside.path(settings), settings.storage_options)
+    table = store.pinned(locations.gold(settings, beside), settings.storage_options)
     new = told.now(None if table is None else store.read_version(table), beside)
     return _Both(shown, to, beside, before, table, told.now(before.existing, shown), new)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.ledger import audit, notices, publications, restatements, store
 from lakehouse.ledger.notices import Entry, Status
 from lakehouse.tables import audit as rows
@@ -120,13 +121,13 @@ def follow_in_audit(settings: Settings, catalog: Catalog, told: Sequence[Audienc
 
 
 def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str]) -> int:
-    version = max(store.version(one.path(settings), settings.storage_options), 0)
+    version = max(store.version(locations.gold(settings, one), settings.storage_options), 0)
     reached = notices.reached(settings, one.name)
     if reached is not None and reached >= version:
         return 0
     news: list[Publication] = []
     if reached is not None:
-        publications.follow(settings, one.name, one.path(settings))
+        publications.follow(settings, one.name, locations.gold(settings, one))
         known = publications.of(settings, one.name)
         news = [entry for entry in known if reached < entry.gold_version <= version]
         version = news[_AT_ONCE - 1].gold_version if len(news) > _AT_ONCE else version

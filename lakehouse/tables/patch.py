@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import redactions, store
-from lakehouse.tables import adjustments, changes, frames, gold, silver, versions
+from lakehouse.tables import adjustments, changes, frames, gold, versions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -42,7 +43,7 @@ def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collect
     # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
-    table = store.open_table(silver.path(settings, metric.source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if not since or table is None:
         return {}
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.domain import publishing
 from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.periods import Kind, covering
@@ -79,7 +80,7 @@ def find_due(settings: Settings, series: Series) -> list[date]:
         delayed = reach_ahead(
             published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window
         )
-        delayed -= published_table.partitions(settings, series.path(settings), series.by)
+        delayed -= published_table.partitions(settings, locations.gold(settings, series), series.by)
         delayed -= {entry.period_start for entry in dropped.of(settings, series.name)}
         starts |= {day for day in delayed if publishing.may_be_published(day, today, terms)}
     return sorted(starts)
@@ -108,7 +109,7 @@ def record_restatement(
         run_id=run_id,
         as_of=settings.clock(),
         followed_version=pending.upstream_version if pending and complete else -1,
-        gold_version=store.version(series.path(settings), settings.storage_options),
+        gold_version=store.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
     )
@@ -137,7 +138,7 @@ def find_refused(settings: Settings, series: Series, existing: pa.Table | None, 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, counted without Spark."""
-    table = store.open_table(settings.table("silver", metric.source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if table is None or not days:
         return {}
     rows = store.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
@@ -148,8 +149,8 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
 def _upstream(settings: Settings, series: Series) -> str:
     """The address of the table that a series is computed from."""
     if series.kind is Kind.DAY:
-        return settings.table("silver", series.metric.source)
-    return series.daily.path(settings)
+        return locations.silver(settings, series.metric.source)
+    return locations.gold(settings, series.daily)
 
 
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
@@ -158,7 +159,7 @@ def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, si
         key_changes = changes.moves(table, since, version)
     except changes.ForgottenFeedError:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
-        days |= published_table.partitions(settings, series.path(settings), series.by)
+        days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
         return PendingRestatement(frozenset(days), version, since)
     causes: dict[date, Counter[str]] = defaultdict(Counter)
     keys: dict[date, list[str]] = defaultdict(list)
@@ -173,7 +174,7 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
     version, daily = table.version(), series.daily
     history = commits.history(table, since - 1)
     if len(history) <= version - since:
-        days = published_table.partitions(settings, daily.path(settings), daily.by)
+        days = published_table.partitions(settings, locations.gold(settings, daily), daily.by)
     else:
         metadata = [commits.why(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.ledger import moves, publications, restatements
 from lakehouse.ledger.moves import Kind, Move
 from lakehouse.ledger.restatements import Restatement
@@ -83,8 +84,8 @@ def settle(settings: Settings, one: Series) -> Move:
 
     :raises PromotionRefusedError: where readers were never moved.
     """
-    publications.follow(settings, one.name, one.path(settings))
-    moves.follow(settings, one.name, one.path(settings))
+    publications.follow(settings, one.name, locations.gold(settings, one))
+    moves.follow(settings, one.name, locations.gold(settings, one))
     log = moves.of(settings, one.name)
     if not log:
         msg = f"the readers of gold/{one.name} have not been moved yet: they see v1"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
 
+from lakehouse import locations
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import publications, store
-from lakehouse.tables import audited, basis, gold, patch, series, silver
+from lakehouse.tables import audited, basis, gold, patch, series
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
 from lakehouse.tables.pending import count_silver_rows, find_refused, record_restatement
 from lakehouse.tables.revisions import MADE_FROM, Draft
@@ -51,7 +52,7 @@ def restate(
     """
     done = _publish_days(settings, one, session, sorted(days), run, follows)
     audited.tidy(settings, one)
-    publications.follow(settings, one.name, one.path(settings))
+    publications.follow(settings, one.name, locations.gold(settings, one))
     record_restatement(settings, one, run.run_id, done.days, days, follows)
     return done
 
@@ -76,7 +77,7 @@ def _publish_days(
         draft.start for draft in drafts if draft.silver_version == made_from.silver_version
     ]  # others stand as they were
     expected = count_silver_rows(settings, one.metric, from_silver)
-    if store.version(silver.path(settings, source), settings.storage_options) != made_from.silver_version:
+    if store.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
         msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
     return audited.publish(settings, before, drafts, run, lineage(one, run, made_from, follows, trigger), expected)

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.periods import covering
 from lakehouse.domain.publishing import State
@@ -112,7 +113,7 @@ class _Stands:
     def __init__(self, settings: Settings, one: Series, starts: Collection[date]) -> None:
         self._series, self._starts = one, sorted(starts)
         self._today = settings.clock().date()
-        found = store.read(one.path(settings), [one.by, *_TOLD], {one.by: starts}, settings.storage_options)
+        found = store.read(locations.gold(settings, one), [one.by, *_TOLD], {one.by: starts}, settings.storage_options)
         rows = [] if found is None else found.to_pylist()
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[one.by]: row for row in rows if row["is_latest"]}

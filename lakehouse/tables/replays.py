@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import key_log, operations, overruled, progress, store
 from lakehouse.ledger.operations import Operation
-from lakehouse.tables import admission, books, bronze, claims, delta, silver, versions
+from lakehouse.tables import admission, books, claims, delta, versions
 from lakehouse.tables.schema import bronze_columns
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plan(
     :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
     """
     source = contract.dataset
-    delta.align(session, settings, bronze.path(settings, source), bronze_columns(contract))
+    delta.align(session, settings, locations.bronze(settings, source), bronze_columns(contract))
     known = key_log.days(settings, source) | _days_of_silver(settings, source)
     in_range = {day for day in known if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)
@@ -86,7 +87,7 @@ def plan(
         entry = replace(entry, operation_id=operations.record(settings, entry))
     if len(otherwise):
         overruled.record(settings, source, entry.operation_id, otherwise, settings.clock())
-        store.upsert(key_log.path(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
+        store.upsert(locations.key_log(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
         # Once more: a run of silver may have answered the first record before the rows were judged.
         operations.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(one.touched_days for one in stopped))
@@ -111,7 +112,7 @@ def _judged_otherwise(
 ) -> pa.Table:
     """The claims of rows on some event days whose judgement is another one now, as they should stand in the key log."""
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
-    path, options = key_log.path(settings, contract.dataset), settings.storage_options
+    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     log = store.read(path, columns, {"event_date": days}, options) if days else None
     stands = {_row(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
     if log is None or not stands:
@@ -133,5 +134,5 @@ def _judgement(claim: dict[str, Any]) -> list[Any]:
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:
     """The event days of which silver has files."""
-    found = store.read(silver.path(settings, source), ["event_date"], None, settings.storage_options)
+    found = store.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
     return set() if found is None else set(pc.unique(found["event_date"]).to_pylist())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import decisions, ingestions, operations, store
 from lakehouse.tables import again, differences, gold, silver, terms, versions
 from lakehouse.tables.again import ReproduceError
@@ -74,7 +75,7 @@ def reproduce(
     :raises UnknownInputsError: where the inputs that it names are not recorded.
     :raises ForgottenContractError: where its contract is not kept.
     """
-    published = store.read(series.path(settings), None, {series.by: [start]}, settings.storage_options)
+    published = store.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     told = _told(series, start, published, revision, adjustment)
     now = Terms(series.metric, catalog.sources[series.metric.source])
     then = terms.of_then(settings, now, told)

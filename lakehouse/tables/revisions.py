@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
+from lakehouse import locations
 from lakehouse.domain.publishing import Reason, Standing, State, Step, VersionName, next_change
 from lakehouse.ledger import partitions, store
 from lakehouse.tables import adjustments, served
@@ -226,7 +227,7 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
 
     :raises CommitFailedError: where another writer was quicker, and may have published what is to be published.
     """
-    table = partitions.create(series.path(settings), schema, series.by, settings.storage_options)
+    table = partitions.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
     if table.version() > 0:
         msg = f"{series.name} was published for the first time by somebody else just now"
         raise CommitFailedError(msg)

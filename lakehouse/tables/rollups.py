@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.domain import publishing
 from lakehouse.domain.days import listed
 from lakehouse.domain.periods import Period, covering
@@ -62,7 +63,7 @@ def restate(
         adjusted = {rollup.period(one.start) for one in now.revisions if one.step is Step.ADJUSTMENT}
         wanted = _booked(settings, rollup, adjusted)
     audited.tidy(settings, rollup)
-    publications.follow(settings, rollup.name, rollup.path(settings))
+    publications.follow(settings, rollup.name, locations.gold(settings, rollup))
     record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
     return done
 
@@ -78,7 +79,7 @@ def _publish_periods(
     run: Run,
 ) -> Published:
     before = audited.read(settings, rollup, [period.start for period in periods])
-    table = store.open_table(daily.path(settings), settings.storage_options)
+    table = store.open_table(locations.gold(settings, daily), settings.storage_options)
     served.transaction(daily, table)  # raises where these days are made with another version's logic by now
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else store.read_version(table, None, {daily.by: days})
@@ -126,7 +127,7 @@ def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> 
     if rollup.metric.publication.after_close != "adjust":
         return set()
     where = {rollup.by: [period.start for period in periods]}
-    found = store.read(rollup.path(settings), ["booked_on"], where, settings.storage_options)
+    found = store.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
     return set() if found is None else set(_covering(rollup, set(found["booked_on"].drop_null().to_pylist())))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.dispositions import Disposition
 from lakehouse.domain.lateness import exceeds, late_share
 from lakehouse.ledger import key_log, progress, store
-from lakehouse.tables import accounts, books, silver
+from lakehouse.tables import accounts
 from lakehouse.tables.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def check_rows(
 def _judged_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
-    path = key_log.path(settings, contract.dataset)
+    path = locations.key_log(settings, contract.dataset)
     log = store.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
     sound: Counter[date] = Counter()
     beyond: Counter[date] = Counter()
@@ -82,7 +83,7 @@ _FATE = {
 def _review_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     columns = ["arrival_date", "quarantine_review_by"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": ["open"]}
-    path = books.quarantine_path(settings, contract.dataset)
+    path = locations.quarantine(settings, contract.dataset)
     found = store.read(path, columns, where, settings.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
@@ -112,7 +113,9 @@ def disposition_outcomes(
     due = {place: day for place, day in due.items() if place[0] not in waiting}
     columns = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
     where = {"event_date": settled, "arrival_date": list(days)}
-    there = store.read(silver.path(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
+    there = (
+        store.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
+    )
     found = {
         tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())
     }

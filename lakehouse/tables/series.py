@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.contracts.gold_checks import GoldChecks
 from lakehouse.domain.days import reach_back
 from lakehouse.domain.periods import Kind, Period, containing
@@ -117,10 +118,6 @@ class Series:
         """The period that a day lies in."""
         return containing(day, self.kind, self.metric.publication.fiscal_year_starts)
 
-    def path(self, settings: Settings) -> str:
-        """The address of the table."""
-        return settings.table("gold", self.name)
-
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
     """The Silver days that the numbers of ``days`` are computed from."""
@@ -159,7 +156,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 def due(settings: Settings, series: Series, today: date) -> list[date]:
     """The periods whose newest number is to change its state by now, from the table's log alone."""
-    files = _files(settings, series.path(settings))
+    files = _files(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return []
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store
 from lakehouse.tables.series import Series
@@ -34,7 +35,7 @@ class MovedError(Exception):
 
 def number(settings: Settings, one: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(store.open_table(one.path(settings), settings.storage_options))
+    return _number_in(store.open_table(locations.gold(settings, one), settings.storage_options))
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:

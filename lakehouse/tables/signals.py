@@ -13,13 +13,14 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.domain import alerting, publishing
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
 from lakehouse.domain.publishing import State
 from lakehouse.ledger import states, store
-from lakehouse.tables import bronze, candidates, lags, served, silver, versions
+from lakehouse.tables import candidates, lags, served, versions
 from lakehouse.tables.pending import find_due
 from lakehouse.tables.series import TIME, Series
 
@@ -42,13 +43,13 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
 
     As long as it is the same, so are the alerts; what the clock alone brings about is found within the hour.
     """
-    paths = [bronze.path(settings, source) for source in catalog.sources]
+    paths = [locations.bronze(settings, source) for source in catalog.sources]
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for one in (daily, *daily.rollups):
-            paths += [one.path(settings), candidates.path(settings, one)]
+            paths += [locations.gold(settings, one), locations.candidates(settings, one)]
         if metric.publication.start_delay:
-            paths.append(silver.path(settings, metric.source))
+            paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
     return states.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", versions.code())
 
@@ -147,7 +148,7 @@ def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list
     measures = dict.fromkeys(bound.measure for bound in daily.metric.alerts.values)
     columns = [daily.by, "period", "revision", "state", "published_at", *daily.metric.grain, *measures]
     where = {daily.by: days, "is_latest": [True]}
-    found = store.read(daily.path(settings), columns, where, settings.storage_options) if days else None
+    found = store.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
     for rows in {} if found is None else store.split(found, daily.by).values():
         yield rows.to_pylist()
 
@@ -163,7 +164,7 @@ def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> 
 def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[Restated]:
     """The revisions and adjustments since a time that say something else than what was published before them."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
-    found = store.read(daily.path(settings), columns, {daily.by: days}, settings.storage_options) if days else None
+    found = store.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
     if found is None:
         return []
     anew = pc.equal(found["restated_on"], found["published_at"])  # a change of state keeps the time of its content
@@ -174,7 +175,7 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
 
 def _files(settings: Settings, one: Series) -> pa.Table | None:
     """The files of a table of numbers with their statistics."""
-    table = store.open_table(one.path(settings), settings.storage_options)
+    table = store.open_table(locations.gold(settings, one), settings.storage_options)
     files = None if table is None else pa.table(table.get_add_actions(flatten=True))
     return files if files is not None and len(files) and "max.published_at" in files.column_names else None
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions, store
-from lakehouse.tables import admitted_claims, bronze, claims, delta, frames
+from lakehouse.tables import admitted_claims, claims, delta, frames
 from lakehouse.tables.schema import ORDER, bronze_columns, ddl, silver_columns
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
-
-
-def path(settings: Settings, source: str) -> str:
-    """The address of the source's silver table."""
-    return settings.table("silver", source)
 
 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
@@ -68,7 +64,7 @@ def state(
         so that any earlier state can be made again (R10); redactions always count.
     :param until: only what had arrived by then, also of a file that arrived in parts.
     """
-    log = spark.read.format("delta").load(key_log.path(settings, contract.dataset))
+    log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
     if ids is not None:
         log = admitted_claims.judged_as_then(spark, log, overruled.as_of(settings, contract.dataset, ids))
     log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
@@ -125,7 +121,7 @@ def merge(
 
     :param arrival_days: the partitions of Bronze that hold the ingestions' rows.
     """
-    target = path(settings, contract.dataset)
+    target = locations.silver(settings, contract.dataset)
     while True:
         before = store.version(target, settings.storage_options)
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
@@ -142,7 +138,7 @@ def rebuild(
 
     :returns: the days that were.
     """
-    target = path(settings, contract.dataset)
+    target = locations.silver(settings, contract.dataset)
     written: set[date] = set()
     while True:
         before = store.version(target, settings.storage_options)
@@ -173,8 +169,8 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
 
     :raises SchemaChangeError: where a column has another type in the contract than in the table.
     """
-    target = path(settings, contract.dataset)
-    delta.align(lambda: spark, settings, bronze.path(settings, contract.dataset), bronze_columns(contract))
+    target = locations.silver(settings, contract.dataset)
+    delta.align(lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
     delta.align(lambda: spark, settings, target, silver_columns(contract))
     if store.version(target, settings.storage_options) < 0:
         delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
@@ -182,7 +178,7 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
 
 def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
     """The query of a view that shows the newest row of each key, for a source kept under ``append``."""
-    address = path(settings, contract.dataset)
+    address = locations.silver(settings, contract.dataset)
     if engine == "spark":
         quote, table = "`", "delta.`" + address.replace("`", "``") + "`"
     else:
@@ -224,13 +220,13 @@ def _claims_of_keys(
     spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
 ) -> DataFrame:
     """Every claim, of any recorded ingestion, on the keys that these ingestions speak of."""
-    path_ = key_log.path(settings, contract.dataset)
+    path = locations.key_log(settings, contract.dataset)
     recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
     keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
     if len(keys) <= settings.local_rows:
-        found = frames.scan(spark, settings, path_, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+        found = frames.scan(spark, settings, path, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
         return found.where(recorded)
-    log = spark.read.format("delta").load(path_)
+    log = spark.read.format("delta").load(path)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
     return log.where(recorded).join(spoken_of, "record_key", "left_semi")
 
@@ -262,7 +258,7 @@ def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Colle
 
 def _gone(settings: Settings, contract: SourceContract) -> list[str]:
     """The columns of silver that the contract has no more."""
-    table = store.open_table(path(settings, contract.dataset), settings.storage_options)
+    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     known = {name for name, _ in silver_columns(contract)}
     return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
 
@@ -272,7 +268,7 @@ def _bronze_rows(
 ) -> DataFrame:
     """Silver's columns of the sound rows in Bronze that meet ``where``."""
     columns = [name for name, _ in silver_columns(contract)]
-    rows = frames.scan(spark, settings, bronze.path(settings, contract.dataset), [*columns, "malformed_reason"], where)
+    rows = frames.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
     rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
     return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.domain.publishing import State
 from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
 from lakehouse.ledger import ingestions, publications, store
@@ -40,13 +41,13 @@ def lived_through(settings: Settings, daily: Series) -> date | None:
     """
     moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
     for one in (daily, *daily.rollups):
-        found = store.read(one.path(settings), ["published_at"], None, settings.storage_options)
+        found = store.read(locations.gold(settings, one), ["published_at"], None, settings.storage_options)
         moments |= set() if found is None else set(found["published_at"].to_pylist())
     return max(moments).date() if moments else None
 
 
 def _history(settings: Settings, one: Series) -> dict[date, list[Version]]:
-    starts = series.partitions(settings, one.path(settings), one.by)
+    starts = series.partitions(settings, locations.gold(settings, one), one.by)
     return dict(sorted(reading.history(settings, one, starts).items()))
 
 

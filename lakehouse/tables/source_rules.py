@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.ledger import ingestions, redactions, store
-from lakehouse.tables import bronze, gold_rules, silver
+from lakehouse.tables import gold_rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -69,7 +70,7 @@ def check_event_days(settings: Settings, contract: SourceContract, days: Collect
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = silver.path(settings, contract.dataset), ["event_date", "record_key", *names]
+    path, columns = locations.silver(settings, contract.dataset), ["event_date", "record_key", *names]
     rows = store.read(path, columns, {"event_date": days}, settings.storage_options)
     hidden = redactions.keys_by_field(settings, contract.dataset)
     counts: dict[str, _Counts] = {}
@@ -96,7 +97,7 @@ def _nulls_in_bronze(settings: Settings, contract: SourceContract, days: Collect
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = bronze.path(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
+    path, columns = locations.bronze(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
     rows = store.read(path, columns, {"arrival_date": days}, settings.storage_options)
     counts: dict[str, _Counts] = {}
     if rows is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.admission import Reason
 from lakehouse.ledger import decisions, key_log, store
 from lakehouse.ledger.decisions import Decision
@@ -95,7 +96,7 @@ def require_signature(by: str, reason: str) -> None:
 
 def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
     """Per row the claims that it makes (key and event day), the one about its own key first."""
-    path, options = key_log.path(settings, contract.dataset), settings.storage_options
+    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
     found = store.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
     claims_of: dict[RowId, list[dict[str, Any]]] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger import contracts
@@ -44,7 +45,7 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     Beside the metric's stands the one that made silver's newest commit: where a source's contract has changed and silver
     was not built since, that is not ``contract``.
     """
-    table, source = contracts.path(settings), versions.of_contract(contract)
+    table, source = locations.contract_archive(settings), versions.of_contract(contract)
     own, in_silver = versions.of_contract(metric), versions.newest_in_silver(settings, contract.dataset)["contract"]
     if _kept.get((table, metric.name)) == (own, source, in_silver):
         return
@@ -67,8 +68,8 @@ def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Term
         said = contracts.find(settings, "metric", name, version)
         if said is None:
             msg = (
-                f"{name} was published under the contract {version}, which is not kept in {contracts.path(settings)}; put the "
-                "contract's file of then back to make the number again"
+                f"{name} was published under the contract {version}, which is not kept in "
+                f"{locations.contract_archive(settings)}; put the contract's file of then back to make the number again"
             )
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, said, f"{name} ({version})")

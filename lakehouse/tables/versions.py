@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakehouse
+from lakehouse import locations
 from lakehouse.ledger import commits, store
-from lakehouse.tables import silver
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
@@ -43,7 +43,7 @@ def stamp(contract: SourceContract) -> dict[str, str]:
 
 def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
     """The code and the contract that made silver's newest commit; None where no commit tells."""
-    table = store.open_table(silver.path(settings, source), settings.storage_options)
+    table = store.open_table(locations.silver(settings, source), settings.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
         why = commits.why(commit)
         if "code" in why:

@@ -12,13 +12,14 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import apply, silver
+from lakehouse.tables import apply
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
@@ -133,9 +134,9 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     deliveries = ingestions.all_of(lake, "earthquakes")
     assert Counter(entry.status for entry in deliveries) == {"ingested": 30, "redelivered": 30}
 
-    version = store.version(silver.path(lake, "earthquakes"), lake.storage_options)
+    version = store.version(locations.silver(lake, "earthquakes"), lake.storage_options)
     every_day = set().union(*(entry.touched_days for entry in deliveries))
     assert apply.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
-    assert store.version(silver.path(lake, "earthquakes"), lake.storage_options) == version, (
+    assert store.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
         "a rebuild of everything changes nothing (R3)"
     )

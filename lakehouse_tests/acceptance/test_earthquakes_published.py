@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.asked import parse
 from lakehouse.domain.days import span
@@ -69,7 +70,7 @@ def numbers(version: Version) -> Numbers:
 
 
 def check_what_was_seen(lake: Settings, published: Published, last: date) -> None:
-    known = reading.history(lake, DAILY, series.partitions(lake, DAILY.path(lake), DAILY.by))
+    known = reading.history(lake, DAILY, series.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     assert set(known) == set(published.seen)
     for day, versions in known.items():
         assert [(numbers(one), one.state.value) for one in versions] == published.seen[day], day
@@ -101,7 +102,7 @@ def check_what_arrivals_said(lake: Settings, spark: SparkSession, as_of_dates: l
 
 def check_reproduced(lake: Settings, spark: SparkSession) -> None:
     """Every revision of the day that was restated most often is made again."""
-    known = reading.history(lake, DAILY, series.partitions(lake, DAILY.path(lake), DAILY.by))
+    known = reading.history(lake, DAILY, series.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     restless = max(known, key=lambda day: len(known[day]))
     for version in known[restless]:
         assert reproduce.reproduce(lake, CATALOG, DAILY, restless, version.revision, lambda: spark).equal, version.name

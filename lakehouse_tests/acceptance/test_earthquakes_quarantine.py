@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.rules import Lateness
 from lakehouse.domain.days import span
 from lakehouse.ledger import store
 from lakehouse.settings import Settings
-from lakehouse.tables import accounts, books, quarantine, silver, stewardship
-from lakehouse.tables.bronze import path as bronze_path
+from lakehouse.tables import accounts, quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, silver_digest, true_digests
 from lakehouse_tests.tables.lake import Lake
@@ -44,12 +44,12 @@ def earthquakes(watermark: int | None) -> SourceContract:
 def check_books(lake: Lake) -> Counter[str]:
     """Every row of Bronze has one disposition, those that are applied and no delete are what silver holds."""
     place = ("ingestion_id", "line_number")
-    bronze = _read(bronze_path(lake.settings, "earthquakes"), *place)
-    disposed = _read(books.dispositions_path(lake.settings, "earthquakes"), *place, "disposition", "change_op")
+    bronze = _read(locations.bronze(lake.settings, "earthquakes"), *place)
+    disposed = _read(locations.dispositions(lake.settings, "earthquakes"), *place, "disposition", "change_op")
     assert len(disposed) == len(bronze)
     assert {row[:2] for row in disposed} == set(bronze)
     applied = {row[:2] for row in disposed if row[2] == "applied" and row[3] != "delete"}
-    held = _read(silver.path(lake.settings, "earthquakes"), *place)
+    held = _read(locations.silver(lake.settings, "earthquakes"), *place)
     assert applied == set(held)
     assert len(applied) == len(held)
     counted = Counter(row[2] for row in disposed)
@@ -61,7 +61,7 @@ def check_account(lake: Lake) -> None:
     """The account, made anew from all that was said, is what the books hold."""
     account = accounts.rows(lake.settings, lake.contract)
     columns = ("ingestion_id", "line_number", "disposition", "because", "decided_by")
-    told = sorted(_read(books.dispositions_path(lake.settings, "earthquakes"), *columns), key=str)
+    told = sorted(_read(locations.dispositions(lake.settings, "earthquakes"), *columns), key=str)
     anew = [tuple(getattr(row, name) for name in columns) for row in account]
     assert told == sorted(((*row[:2], row[2].value, *row[3:]) for row in anew), key=str)
 

@@ -11,6 +11,7 @@ import yaml
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
+from lakehouse import locations
 from lakehouse.cli import app
 from lakehouse.ledger import store
 from lakehouse.tables.series import Series
@@ -59,7 +60,7 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
     assert equal.exit_code == 0, equal.output
     assert "total_v2024-02-01.r1, made again from Bronze, is equal." in equal.output
     assert "compared: total, biggest, row_count (1 row)" in equal.output
-    path = Series(METRICS[0]).path(settings)
+    path = locations.gold(settings, Series(METRICS[0]))
     rows = store.read(path)
     bent = rows.set_column(rows.column_names.index("total"), "total", pa.array([9], pa.int64()))
     write_deltalake(path, bent, mode="overwrite")

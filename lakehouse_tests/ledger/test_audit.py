@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
 
+from lakehouse import locations
 from lakehouse.ledger import audit as log
 from lakehouse.ledger import decisions, key_log, redactions, store
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import audit, silver
+from lakehouse.tables import audit
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse_tests.tables.lake import contract
 
@@ -39,7 +40,7 @@ def append_to_silver(settings: Settings, *said: Said, late: int = 5, source: Sou
         event = datetime(2024, 2, day, 12, tzinfo=timezone.utc)
         named = {"record_key": key, "id": key, "amount": amount, "event_ts": event, "event_date": event.date()}
         rows.append({**named, "source_system": "shop", "arrival_ts": event + timedelta(days=late), "change_op": "insert"})
-    path = silver.path(settings, source.dataset)
+    path = locations.silver(settings, source.dataset)
     metadata = json.dumps({"run_id": "run", "method": "merge", "ingestions": ["x"], **why})
     write_deltalake(
         path,
@@ -80,7 +81,7 @@ def test_versions_that_cannot_be_read_any_more_are_passed_over(settings, caplog:
     append_to_silver(settings, ("log cleaned", 1, 1))
     append_to_silver(settings, ("file vacuumed", 2, 1))
     append_to_silver(settings, ("there", 3, 1))
-    folder = Path(silver.path(settings, "events"))
+    folder = Path(locations.silver(settings, "events"))
     DeltaTable(str(folder)).create_checkpoint()
     (folder / "_delta_log" / f"{0:020}.json").unlink()
     (vacuumed,) = (folder / "event_date=2024-02-02").glob("*.parquet")
@@ -93,7 +94,7 @@ def test_versions_that_cannot_be_read_any_more_are_passed_over(settings, caplog:
 
 def test_other_problems_of_the_feed_are_not_passed_over(settings) -> None:
     append_to_silver(settings, ("a", 1, 1))
-    (broken,) = Path(silver.path(settings, "events")).glob("*/*.parquet")
+    (broken,) = Path(locations.silver(settings, "events")).glob("*/*.parquet")
     broken.write_bytes(b"no Parquet")
     with pytest.raises(Exception, match="arquet"):
         follow(settings)
@@ -103,7 +104,7 @@ def test_silver_made_anew_is_followed_from_its_first_version(settings) -> None:
     for number in range(3):
         append_to_silver(settings, (f"{number}", 1, 1))
     assert follow(settings) == 3
-    Path(silver.path(settings, "events")).rename(settings.table("silver", "before"))
+    Path(locations.silver(settings, "events")).rename(settings.table("silver", "before"))
     append_to_silver(settings, ("anew", 1, 1))
     assert follow(settings) == 1
     assert follow(settings) == 0
@@ -112,7 +113,7 @@ def test_silver_made_anew_is_followed_from_its_first_version(settings) -> None:
 @pytest.mark.parametrize("said", ["by hand", "[1]", "{}"])
 def test_a_commit_by_somebody_else_is_no_stumbling_block(settings, said: str) -> None:
     append_to_silver(settings, ("a", 1, 1))
-    table = DeltaTable(silver.path(settings, "events"))
+    table = DeltaTable(locations.silver(settings, "events"))
     table.delete("record_key = 'a'", commit_properties=CommitProperties(custom_metadata={"userMetadata": said}))
     assert follow(settings) == 2
     assert [(row["action_type"], row["runner_id"], row["actor"]) for row in rows(settings)] == [
@@ -132,7 +133,7 @@ def test_a_key_that_is_on_a_day_twice_has_a_row_for_each(settings) -> None:
 
 def test_a_column_that_silver_got_later_is_empty_before(settings) -> None:
     append_to_silver(settings, ("a", 1, 1))
-    table = DeltaTable(silver.path(settings, "events"))
+    table = DeltaTable(locations.silver(settings, "events"))
     table.alter.add_columns([Field("colour", "string")])
     table.update(new_values={"amount": "2"})
     assert follow(settings) == 2
@@ -153,7 +154,7 @@ def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
     decision_id = decisions.record(settings, "events", taken)
     claims = [("file", 2, "decided 2"), ("file", 2, "corrected by 2"), ("file", 4, "next line"), ("other", 2, "other file")]
     said = [{"ingestion_id": file, "line_number": line, "record_key": key} for file, line, key in claims]
-    store.append(key_log.path(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
+    store.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
     hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, "redaction:1")
 
     def actions(*ids: str, **why: str) -> dict[str, str | None]:
@@ -203,9 +204,9 @@ def test_what_is_redacted_while_the_audit_is_written_is_masked_behind_it(setting
     monkeypatch.setattr(log, "append", redacted_meanwhile)
     assert follow(settings) == 2
     assert {row["event_id"]: row["new_value"]["amount"] for row in rows(settings)} == {"a": "[redacted]", "b": 4711}
-    version = DeltaTable(log.path(settings)).version()
+    version = DeltaTable(locations.audit_log(settings)).version()
     assert log.redact(settings, "events", "a", ["amount"]) == 0
-    assert DeltaTable(log.path(settings)).version() == version
+    assert DeltaTable(locations.audit_log(settings)).version() == version
 
 
 @pytest.mark.parametrize(

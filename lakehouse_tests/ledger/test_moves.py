@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.ledger import moves
 from lakehouse.ledger.moves import Kind
 from lakehouse.tables import versions
@@ -38,13 +39,13 @@ def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
     rollback(settings, catalog())
     known = moves.of(settings, "total")
     assert [one.kind for one in known] == [Kind.PROMOTE, Kind.ROLLBACK]
-    assert moves.follow(settings, "total", GOLD.path(settings)) == 0
-    rmtree(Path(moves.path(settings)))
+    assert moves.follow(settings, "total", locations.gold(settings, GOLD)) == 0
+    rmtree(Path(locations.promotion_log(settings)))
     assert moves.of(settings, "total") == []
-    assert moves.follow(settings, "total", GOLD.path(settings)) == 2
+    assert moves.follow(settings, "total", locations.gold(settings, GOLD)) == 2
     assert moves.of(settings, "total") == known
 
 
 def test_without_a_table_nothing_has_moved(settings: Settings) -> None:
-    assert moves.follow(settings, "total", GOLD.path(settings)) == 0
+    assert moves.follow(settings, "total", locations.gold(settings, GOLD)) == 0
     assert moves.of(settings, "total") == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.ledger import audit as log
 from lakehouse.ledger import notices
 from lakehouse.ledger.notices import Entry, Status
@@ -56,9 +57,9 @@ def test_a_delivery_is_of_one_target(settings) -> None:
     notices.add(settings, "total", [entry(), entry(target="hook"), entry("m2")], 5, None)
     now = AT + timedelta(minutes=1)
     notices.delivered(settings, entry(), now)
-    version = DeltaTable(notices.path(settings)).version()
+    version = DeltaTable(locations.notices(settings)).version()
     notices.delivered(settings, entry(), now)
-    assert DeltaTable(notices.path(settings)).version() == version
+    assert DeltaTable(locations.notices(settings)).version() == version
     assert states(settings, statuses=[Status.WAITING]) == [("m1", "hook", Status.WAITING), ("m2", "log", Status.WAITING)]
     (told,) = notices.of(settings, statuses=[Status.DELIVERED])
     assert told == entry(status=Status.DELIVERED, delivered_at=now)
@@ -90,9 +91,9 @@ def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, reda
     if redacted == "between":
         assert log.redact(settings, "events", "a", ["amount"]) == 1
     assert log.notified(settings, found) == 1
-    version = DeltaTable(log.path(settings)).version()
+    version = DeltaTable(locations.audit_log(settings)).version()
     log.notified(settings, found)
-    assert DeltaTable(log.path(settings)).version() == version, "once is enough"
+    assert DeltaTable(locations.audit_log(settings)).version() == version, "once is enough"
     told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in rows(settings)}
     assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}
     assert len(log.untold(settings, "events", [0])) == 0
@@ -118,6 +119,6 @@ def test_nothing_to_say_writes_nothing(settings) -> None:
     assert len(log.untold(settings, "events", [1])) == 0
     append_to_silver(settings, ("a", 1, 1))
     follow(settings)
-    version = DeltaTable(log.path(settings)).version()
+    version = DeltaTable(locations.audit_log(settings)).version()
     assert log.notified(settings, log.untold(settings, "events", [9])) == 0
-    assert DeltaTable(log.path(settings)).version() == version
+    assert DeltaTable(locations.audit_log(settings)).version() == version

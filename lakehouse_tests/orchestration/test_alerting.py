@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.ledger import alerts, store
 from lakehouse.orchestration.alerting import alerts_sensor, look
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.targets import DeliveryError, Message, Webhook
-from lakehouse.tables import bronze
 from lakehouse_tests.orchestration.receiver import Receiver, receiving
 from lakehouse_tests.tables.arrivals import arrive, at, every
 from lakehouse_tests.tables.lake import contract
@@ -206,7 +206,7 @@ def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, re
     desk.publish()
     desk.say(1, 100)
     desk.publish()
-    kept = {file: file.read_bytes() for file in Path(bronze.path(settings, "events")).glob("*/*.parquet")}
+    kept = {file: file.read_bytes() for file in Path(locations.bronze(settings, "events")).glob("*/*.parquet")}
     for file in kept:
         file.write_bytes(b"torn")
     with pytest.raises(Exception, match="the alerts of events could not be looked at") as problem:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.source import SourceContract
 from lakehouse.ledger import store
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
-from lakehouse.tables import checks, silver
+from lakehouse.tables import checks
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.test_automation import FIRST
@@ -64,7 +65,7 @@ class House:
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in own}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
-        return store.version(silver.path(self.settings, "sales"), self.settings.storage_options)
+        return store.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
 
 
 def span(first: str, last: str) -> dict[str, str]:
@@ -166,7 +167,7 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     house.run({SILVER}, span(DAYS[0], DAYS[3]))
     assert house.silver_version() == version, "days that come out equal are not written"
     assert not find_pending(house.settings, series).starts, "and queue nothing below"
-    table = store.open_table(silver.path(house.settings, "sales"))
+    table = store.open_table(locations.silver(house.settings, "sales"))
     assert table is not None
     table.delete("record_key = 's21'")
     told = by_partition(house.check(SILVER, span(DAYS[0], DAYS[3]), "equals_bronze"))

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
 from lakehouse.domain.publishing import Reason, State, Step
@@ -26,7 +27,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.cursors import Cursor
 from lakehouse.settings import Settings
-from lakehouse.tables import revisions, silver
+from lakehouse.tables import revisions
 from lakehouse.tables.revisions import Draft, Signature
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
@@ -108,9 +109,9 @@ class Deployment:
         day = self.day()
         row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
         rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
-        there = Path(silver.path(self.lake, "sales")).exists()
+        there = Path(locations.silver(self.lake, "sales")).exists()
         write_deltalake(
-            silver.path(self.lake, "sales"),
+            locations.silver(self.lake, "sales"),
             rows,
             mode="append",
             partition_by=["event_date"],
@@ -119,15 +120,15 @@ class Deployment:
 
     def compacted(self) -> None:
         """A commit that changes no row."""
-        table = store.open_table(silver.path(self.lake, "sales"))
+        table = store.open_table(locations.silver(self.lake, "sales"))
         if table is not None:
             table.optimize.compact()
 
     def followed(self) -> None:
-        self._followed(self.daily, silver.path(self.lake, "sales"))
+        self._followed(self.daily, locations.silver(self.lake, "sales"))
 
     def followed_by_weeks(self) -> None:
-        self._followed(self.daily.rollups[0], self.daily.path(self.lake))
+        self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
 
     def _followed(self, one: Series, what: str) -> None:
         restatements.record(self.lake, Restatement(one.name, "run", AT, store.version(what, self.lake.storage_options), 0, []))
@@ -136,7 +137,7 @@ class Deployment:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = store.pinned(self.daily.path(self.lake))
+        table = store.pinned(locations.gold(self.lake, self.daily))
         existing = None if table is None else store.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, Step.REVISION, Reason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
@@ -220,9 +221,9 @@ def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.Dags
     deployment.followed()
     sensor = Ticking(lake, deployment.catalog, "restate_revenue", instance)
     assert sensor.says() == "gold follows silver"
-    before = DeltaTable(silver.path(lake, "sales")).version()
+    before = DeltaTable(locations.silver(lake, "sales")).version()
     deployment.compacted()
-    assert DeltaTable(silver.path(lake, "sales")).version() > before
+    assert DeltaTable(locations.silver(lake, "sales")).version() > before
     assert sensor.says() == "gold follows silver"
     deployment.changed()
     assert len(sensor.asks()) == 1

@@ -13,6 +13,7 @@ import duckdb_extension_delta
 import pyarrow as pa
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.asked import parse
 from lakehouse.tables import publish, reading, series
@@ -61,7 +62,7 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def _truth(desk: Shop) -> dict[str, list[Row]]:
     """What the product says."""
     one = desk.series
-    known = reading.history(desk.settings, one, series.partitions(desk.settings, one.path(desk.settings), one.by))
+    known = reading.history(desk.settings, one, series.partitions(desk.settings, locations.gold(desk.settings, one), one.by))
     found = {
         "latest": reading.versions(known, parse("latest")),
         "as_of": reading.versions(known, parse("2024-11-10T08:00:00Z")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakehouse.tables import bronze
+from lakehouse import locations
 from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def row(arrived: datetime, lag: timedelta | None, **said: Any) -> dict[str, Any]
 def arrive(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
     """Append rows to Bronze, in one commit."""
     table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
-    write_deltalake(bronze.path(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
+    write_deltalake(locations.bronze(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
 
 
 def every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **said: Any) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import silver
 from lakehouse.tables.maintenance import Upkeep, maintain
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -54,7 +54,7 @@ def follow(settings: Settings, version: int, metric_name: str = "total") -> None
 
 def correct_in_silver(settings: Settings, key: str, amount: int) -> None:
     """One commit that changes a row, with a file of its own in the change feed."""
-    DeltaTable(silver.path(settings, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
+    DeltaTable(locations.silver(settings, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
 
 
 def changing_silver(settings: Settings) -> None:

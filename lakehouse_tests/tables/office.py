@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import store
@@ -101,7 +102,7 @@ class Office:
         )
 
     def revisions(self, one: MetricContract) -> list[tuple[date, int, int | None]]:
-        found = store.read(Series(one).path(self.settings), ["event_date", "revision", "adjustment"])
+        found = store.read(locations.gold(self.settings, Series(one)), ["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
     def again(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:

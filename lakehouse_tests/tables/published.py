@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.periods import Kind, containing
 from lakehouse.domain.publishing import State
@@ -161,7 +162,7 @@ def total(found: pa.Table) -> Any:
 
 def rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
-    found = store.read(one.path(settings))
+    found = store.read(locations.gold(settings, one))
     return [] if found is None else found.to_pylist()
 
 
@@ -171,7 +172,7 @@ def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
     states go forward; no two neighbours say the same in the same state; what a row says of itself fits its rows.
     """
-    found = store.read(one.path(settings))
+    found = store.read(locations.gold(settings, one))
     if found is None:
         return []
     told: list[tuple[Any, ...]] = []

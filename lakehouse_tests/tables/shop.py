@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import CommitProperties, DeltaTable
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.days import reach_back
@@ -19,7 +20,7 @@ from lakehouse.ledger import audit as log
 from lakehouse.ledger import store
 from lakehouse.orchestration import notifying
 from lakehouse.orchestration.targets import DeliveryError
-from lakehouse.tables import audit, gold, publish, rollups, silver
+from lakehouse.tables import audit, gold, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
@@ -50,7 +51,7 @@ def added_up() -> Iterator[None]:
     """Numbers are what silver's amounts add up to: by Arrow, and not by Spark."""
 
     def numbers(_: Any, settings: Settings, one: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
-        rows = store.read(silver.path(settings, one.source), ["event_date", "amount"])
+        rows = store.read(locations.silver(settings, one.source), ["event_date", "amount"])
         found = {}
         for day in days:
             covered = pa.array(sorted(reach_back([day], one.window)), pa.date32())
@@ -110,7 +111,7 @@ class Shop:
 
     def correct(self, key: str, **values: str) -> None:
         """Another value for some columns of a row, each as SQL."""
-        table = DeltaTable(silver.path(self.settings, "events"))
+        table = DeltaTable(locations.silver(self.settings, "events"))
         why = CommitProperties(custom_metadata={"userMetadata": '{"ingestions": ["y"], "run_id": "run"}'})
         table.update(updates=values, predicate=f"record_key = '{key}'", commit_properties=why)
         self.audit()

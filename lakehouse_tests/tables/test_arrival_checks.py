@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakehouse import locations
 from lakehouse.ledger import ingestions, store
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.tables import arrival_checks, books, checks
@@ -98,7 +99,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
     ]
     whole = books._quarantine_schema(contract())
     table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
-    store.append(books.quarantine_path(settings, "events"), table, partition_by=["arrival_date"])
+    store.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 
 
 def test_reviews_are_counted_and_the_oldest_is_told(settings: Settings) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import audit as log
 from lakehouse.ledger import decisions, redactions, store
@@ -197,7 +198,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
 
     def broken(why: dict[str, Any]) -> None:
         """Spoil the day of a, and mend it."""
-        target = silver.path(settings, "events")
+        target = locations.silver(settings, "events")
         rows = spark.read.format("delta").load(target).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
         delta.replace_days(rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"})
         silver.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why})
@@ -266,7 +267,7 @@ def test_replaying_the_audit_gives_what_silver_holds(
             lake.update(days)
     lake.update()
     names = [name for name, _ in content_columns(lake.contract)]
-    rows = store.read(silver.path(lake.settings, "events"), names)
+    rows = store.read(locations.silver(lake.settings, "events"), names)
     assert rows is not None
     held = [
         {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()} for one in rows.to_pylist()

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.ledger import audit, redactions, store
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import behind, changes, silver
+from lakehouse.tables import behind, changes
 from lakehouse.tables.behind import Behind
 from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse_tests.conftest import lake_settings
@@ -49,7 +50,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 def _settings(tmp_path: Path) -> Settings:
     """Version 0 has four rows; 1 corrects one twice over with 2, moves one, ends one and brings one."""
     settings = lake_settings(tmp_path)
-    path = silver.path(settings, "events")
+    path = locations.silver(settings, "events")
     first = table(row("a", 1), row("b", 2), row("c", 3), row("d", 4))
     write_deltalake(path, first, partition_by=["event_date"], configuration=FEED)
     DeltaTable(path).delete("record_key = 'c'")
@@ -101,7 +102,7 @@ def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
 def test_the_audit_says_why(settings: Settings) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
     rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit.SCHEMA)
-    store.append(audit.path(settings), rows, partition_by=["source"])
+    store.append(locations.audit_log(settings), rows, partition_by=["source"])
     found = {one.key: (one.because, one.by) for one in behind.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
     assert found["a"] == ("typing error", "till 4")
     assert found["e"] == (None, None)
@@ -122,7 +123,7 @@ def test_where_silver_did_not_move_no_row_did(settings: Settings) -> None:
 
 def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
     """A correction is told also where the feed of all other days is gone."""
-    path = silver.path(settings, "events")
+    path = locations.silver(settings, "events")
     write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
     merged(path, row("a", 12, line=9))
     for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):

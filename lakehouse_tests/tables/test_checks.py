@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import key_log, store
-from lakehouse.tables import checks, silver
+from lakehouse.ledger import store
+from lakehouse.tables import checks
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.tables.lake import Lake
 
@@ -40,7 +41,7 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     assert all(outcome.passed for outcome in checks.check_silver(settings, contract, days))
     assert all(outcome.passed for outcome in checks.check_bronze(settings, contract, arrival))
 
-    path = silver.path(settings, "sales")
+    path = locations.silver(settings, "sales")
     copy = (
         spark.read.format("delta")
         .load(path)
@@ -77,7 +78,7 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     lake.update()
     assert disposed().passed
     assert disposed().numbers["waiting_for_silver"] == 0
-    path = silver.path(settings, "sales")
+    path = locations.silver(settings, "sales")
     spark.sql(f"UPDATE delta.`{path}` SET line_number = 99 WHERE record_key = 's21'")
     assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-02"
     spark.sql(f"UPDATE delta.`{path}` SET line_number = 4 WHERE record_key = 's21'")
@@ -86,7 +87,7 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     assert not disposed().passed
     assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"
 
-    shutil.rmtree(key_log.path(settings, "sales"))
+    shutil.rmtree(locations.key_log(settings, "sales"))
     assert not disposed().passed
     assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
 
@@ -103,7 +104,7 @@ def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession,
         return [one.passed for one in outcomes if one.check == "every_row_disposed"]
 
     assert passed() == [True, True]
-    path = silver.path(settings, "sales")
+    path = locations.silver(settings, "sales")
     version = store.open_table(path).version()
     ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(path)
     ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import publications, restatements, store
 from lakehouse.tables import publish, revisions, rollups
@@ -48,7 +49,7 @@ def together(settings: Settings, said: list[tuple[int, int]]) -> None:
 
 def complete(settings: Settings, one: Series) -> None:
     """Each commit of numbers is told in the ledger, once, whichever process came to tell it."""
-    publications.follow(settings, one.name, one.path(settings))
+    publications.follow(settings, one.name, locations.gold(settings, one))
     told = publications.of(settings, one.name)
     assert len({entry.gold_version for entry in told}) == len(told)
     named = sorted(name for entry in told for name in entry.published.values())
@@ -140,7 +141,7 @@ def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
     def behind(path: str, *args: Any, **more: Any) -> bool:
         if first:
             first.clear()
-            early = store.open_table(desk.series.path(settings))
+            early = store.open_table(locations.gold(settings, desk.series))
             assert early is not None
             early.load_as_version(early.version() - 1)
             with pytest.MonkeyPatch.context() as older:
@@ -149,7 +150,7 @@ def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
                 assert publications.follow(settings, "total", early_path) == 1
         return real(path, *args, **more)
 
-    early_path = desk.series.path(settings)
+    early_path = locations.gold(settings, desk.series)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store, "append", behind)
         assert publications.follow(settings, "total", early_path) == 1

@@ -10,6 +10,7 @@ import delta.exceptions
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.ledger import commits
 from lakehouse.tables import silver
 from lakehouse.tables.delta import CONFLICTS
@@ -40,7 +41,7 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, mon
         lake.ingest(date(2024, 2, arrived))
         if arrived < 3:
             lake.update()
-    path, done = silver.path(settings, "events"), Path(settings.root, "compacted")
+    path, done = locations.silver(settings, "events"), Path(settings.root, "compacted")
     source_of_merge = silver._merge_source
 
     def compacting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

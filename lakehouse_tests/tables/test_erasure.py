@@ -6,9 +6,10 @@ from datetime import date, datetime, timezone
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import store
-from lakehouse.tables import audited, candidates, publish, rollups
+from lakehouse.tables import audited, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.redact import redact_fields
@@ -38,7 +39,7 @@ def line(key: str, amount: int, person: str, hour: int) -> str:
 
 
 def shown(lake: Lake, one: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
-    path = candidates.path(lake.settings, one) if of_candidates else one.path(lake.settings)
+    path = locations.candidates(lake.settings, one) if of_candidates else locations.gold(lake.settings, one)
     rows = store.read(path, ["revision", "person", "amount"])
     return {tuple(row.values()) for row in rows.to_pylist()}
 

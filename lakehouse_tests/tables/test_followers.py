@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import ingestions, progress
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import basis, life, silver
+from lakehouse.tables import basis, life
 from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.ledger.test_audit import rows as audited
 from lakehouse_tests.tables import versions_of_total
@@ -83,7 +84,7 @@ def test_a_metric_that_never_followed_needs_nothing(lifted: Settings) -> None:
 
 def test_behind_for_longer_than_the_table_remembers_nothing_is_deleted(lifted: Settings) -> None:
     changing_silver(lifted)
-    table = DeltaTable(silver.path(lifted, "events"))
+    table = DeltaTable(locations.silver(lifted, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
     follow(lifted, 10)
     (why,) = upkeep(lifted, "silver/events").kept
@@ -110,7 +111,7 @@ def test_the_audit_is_complete_before_what_it_is_made_from_may_go(lifted: Settin
     follow(lifted, 12)
     upkeep(lifted, "silver/events")
     assert len(audited(lifted)) == 12
-    silver_id = f"{DeltaTable(silver.path(lifted, 'events')).metadata().id}"
+    silver_id = f"{DeltaTable(locations.silver(lifted, 'events')).metadata().id}"
     assert audit_log.followed(lifted, "events", silver_id) == 12
     assert upkeep(lifted, "silver/events").problem is None
     assert len(audited(lifted)) == 12
@@ -139,7 +140,7 @@ def test_more_than_a_table_remembers_is_told_with_the_way_out(settings: Settings
     follow(settings, 11)
     (why,) = upkeep(settings, "silver/events", retention_hours=720).kept
     assert "delta.deletedFileRetentionDuration to 'interval 720 hours'" in why
-    table = DeltaTable(silver.path(settings, "events"))
+    table = DeltaTable(locations.silver(settings, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 720 hours"})
     follow(settings, 13)
     assert "(720 h)" in upkeep(settings, "silver/events", retention_hours=720).kept[0]
@@ -174,5 +175,5 @@ def test_a_compaction_behind_a_stopped_run_hides_nothing_of_it(lifted: Settings)
     ingestions.record(lifted, _ingested("x", date(2024, 2, 2)))
     before = basis.of_silver(lifted, "events")
     assert before.lacking == {}
-    DeltaTable(silver.path(lifted, "events")).optimize.compact()  # by whoever has not looked
+    DeltaTable(locations.silver(lifted, "events")).optimize.compact()  # by whoever has not looked
     assert basis.of_silver(lifted, "events") == replace(before, silver_version=13)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.ledger import ingestions, partitions, store
 from lakehouse.ledger.key_log import IncompleteKeyLogError
@@ -108,7 +109,7 @@ def steps(lake: Lake) -> None:
 
 def outcome(lake: Lake) -> tuple[Any, ...]:
     shown = ["event_date", "total", "row_count", "revision", "state", "reason", "is_latest", "inputs", "content"]
-    numbers = store.read(Series(TOTAL).path(lake.settings), shown)
+    numbers = store.read(locations.gold(lake.settings, Series(TOTAL)), shown)
     assert numbers is not None
     known = [
         (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)

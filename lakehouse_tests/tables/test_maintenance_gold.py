@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import commits, moves, partitions, publications, store
@@ -75,12 +76,12 @@ def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
 
 
 def moments(settings: Settings, one: Series) -> set[datetime]:
-    return set(store.read(one.path(settings), ["published_at"])["published_at"].to_pylist())
+    return set(store.read(locations.gold(settings, one), ["published_at"])["published_at"].to_pylist())
 
 
 def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, ...]]:
     """What readers saw at a moment, by the documented filter."""
-    rows = store.read(one.path(settings), ["period", "total", "revision", "published_at", "superseded_at"]).to_pylist()
+    rows = store.read(locations.gold(settings, one), ["period", "total", "revision", "published_at", "superseded_at"]).to_pylist()
     shown = [
         row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)
     ]
@@ -89,7 +90,7 @@ def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, 
 
 def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the 32nd column too, with which Delta's own statistics end."""
-    path = Series(TOTAL).path(lifted)
+    path = locations.gold(lifted, Series(TOTAL))
     many = {f"measure_{number}": [1] for number in range(40)}
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
@@ -131,7 +132,7 @@ def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pyt
             desk.publish()
     assert publications.of(lifted, "total") == []
     assert upkeep(lifted, "gold/total").checkpointed
-    grow_old(Path(desk.series.path(lifted), "_delta_log"))
+    grow_old(Path(locations.gold(lifted, desk.series), "_delta_log"))
     assert upkeep(lifted, "gold/total").log_files_deleted == 6
     assert len(publications.of(lifted, "total")) == 6
     assert moves.of(lifted, "total") == []
@@ -147,7 +148,7 @@ def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, mo
     desk.publish()
     desk.roll()
     ours = {"delta.logRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
-    DeltaTable(desk.series.path(lifted)).alter.set_table_properties(ours)
+    DeltaTable(locations.gold(lifted, desk.series)).alter.set_table_properties(ours)
     for number in range(2, 8):
         desk.at(number)
         desk.say(number, number)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import commits, publications, store
-from lakehouse.tables import bronze, inventory, maintenance, silver
+from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import maintain
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -53,7 +54,7 @@ def looked_after(of: Office, *only: str) -> dict[str, Upkeep]:
 def contents(of: Office) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     found = {}
-    for one in inventory.tables(of.catalog):
+    for one in locations.tables(of.catalog):
         rows = store.read(one.path(of.settings))
         if rows is not None:
             found[f"{one}"] = sorted(map(repr, rows.to_pylist()))
@@ -62,7 +63,7 @@ def contents(of: Office) -> dict[str, Any]:
 
 def behind_spark(of: Office) -> dict[str, list[str]]:
     """The same of the tables that Spark reads, as Spark reads them."""
-    paths = [silver.path(of.settings, "events"), bronze.path(of.settings, "events")]
+    paths = [locations.silver(of.settings, "events"), locations.bronze(of.settings, "events")]
     return {path: sorted(map(repr, of.lake.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths}
 
 
@@ -80,12 +81,12 @@ def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:
     assert set(done) == tables, "every table that is there was looked after"
     assert done["silver/events"].partitions_compacted
     assert done["silver/events"].files_deleted > 10
-    assert not list(Path(silver.path(settings, "events")).rglob("cdc-*.parquet")), "everybody has followed"
+    assert not list(Path(locations.silver(settings, "events")).rglob("cdc-*.parquet")), "everybody has followed"
     assert contents(of) == before
     assert behind_spark(of) == seen_by_spark
     assert waiting(of) == [({}, frozenset())] * 2
     assert [publications.of(settings, one.name) for one in of.metrics] == told
-    table = DeltaTable(silver.path(settings, "events"))
+    table = DeltaTable(locations.silver(settings, "events"))
     assert audit_log.followed(settings, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
     assert [one.name for one in of.all_again() if not one.equal] == []
     assert all(one.files_deleted == 0 and one.files_before == one.files_after for one in looked_after(of).values())
@@ -118,10 +119,10 @@ def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) ->
     assert waiting(of) == before
     of.publish()
     assert waiting(of) == [({}, frozenset())] * 3
-    reasons = store.read(Series(total).path(settings), ["event_date", "revision", "restatement_reason"]).to_pylist()
+    reasons = store.read(locations.gold(settings, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
     told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
     assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
     assert looked_after(of)["silver/events"].files_deleted > 0
     assert [one.name for one in of.all_again() if not one.equal] == []
-    operations = [commit["operation"] for commit in commits.history(DeltaTable(silver.path(settings, "events")), -1)]
+    operations = [commit["operation"] for commit in commits.history(DeltaTable(locations.silver(settings, "events")), -1)]
     assert operations.count("OPTIMIZE") <= 2

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.domain.asked import parse
 from lakehouse.domain.periods import Kind, containing
 from lakehouse.tables import candidates, holds, reading, series, served
@@ -104,7 +105,7 @@ class Readers:
                 self.said_by[self.shown][held.start.day] = total
 
     def has_numbers(self) -> bool:
-        return bool(series.partitions(self.settings, ONE.path(self.settings), ONE.by))
+        return bool(series.partitions(self.settings, locations.gold(self.settings, ONE), ONE.by))
 
     def check(self) -> None:
         if not self.has_numbers():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.ledger import notices as ledger
 from lakehouse.ledger import publications
 from lakehouse.ledger.notices import Status
@@ -40,9 +41,9 @@ def test_each_consumer_is_told_once_what_the_number_was_and_is(settings) -> None
     assert (one["state"], one["reason"], one["changed_rows"]) == ("preliminary", "late_data", 1)
     assert box.messages[0].data["publication_id"] == publications.of(settings, "total")[-1].publication_id
     assert shop.notified() == {"late": [True]}
-    version = DeltaTable(ledger.path(settings)).version()
+    version = DeltaTable(locations.notices(settings)).version()
     assert (shop.tell(box).delivered, len(box.messages)) == (0, 2)
-    assert DeltaTable(ledger.path(settings)).version() == version, "a look that finds nothing writes nothing"
+    assert DeltaTable(locations.notices(settings)).version() == version, "a look that finds nothing writes nothing"
 
 
 def test_first_numbers_and_changes_of_state_are_not_told(settings) -> None:

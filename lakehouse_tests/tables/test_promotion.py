@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.domain.asked import parse
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import moves, publications, store
@@ -43,9 +44,9 @@ def filled(settings: Settings) -> Settings:
 
 
 def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Settings) -> None:
-    before = DeltaTable(V1.path(filled)).version()
+    before = DeltaTable(locations.gold(filled, V1)).version()
     done = promote(filled, catalog())
-    assert DeltaTable(V1.path(filled)).version() == before + 1
+    assert DeltaTable(locations.gold(filled, V1)).version() == before + 1
     assert seen(filled) == {1: 10, 2: 22, 3: 30}
     assert total.revisions(filled, 2) == [(1, None, 20, "initial", 1), (2, None, 22, "manual", 2)]
     assert [len(total.revisions(filled, number)) for number in (1, 3)] == [1, 1]
@@ -83,12 +84,12 @@ def test_equal_numbers_are_moved_by_a_commit_of_its_own(settings: Settings) -> N
     at(settings, 3)
     fill(settings, V1, {1: 10})
     fill(settings, V2, {1: 10})
-    before = DeltaTable(V1.path(settings)).version()
+    before = DeltaTable(locations.gold(settings, V1)).version()
     assert promote(settings, catalog()).move.periods == 0
     assert promotion.shown_version(settings, metric()) == 2
     assert rollback(settings, catalog()).move.periods == 0
     assert promotion.shown_version(settings, metric()) == 1
-    assert DeltaTable(V1.path(settings)).version() == before + 2
+    assert DeltaTable(locations.gold(settings, V1)).version() == before + 2
     assert total.revisions(settings, 1) == [(1, None, 10, "initial", 1)]
 
 
@@ -181,7 +182,7 @@ def test_a_version_goes_on_following_silver_where_it_stood() -> None:
 
 
 def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
-    table = store.pinned(V1.path(filled))
+    table = store.pinned(locations.gold(filled, V1))
     assert served.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served.transaction(V2, table) is None
     with pytest.raises(served.MovedError, match="gold/total shows v1 by now, and these numbers were made with v2"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.ledger import moves, partitions, publications, store
 from lakehouse.tables import promotion
 from lakehouse_tests.conftest import lake_settings
@@ -84,7 +85,7 @@ def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeyp
 
 def outcome(settings: Settings) -> tuple[Any, ...]:
     names = ["event_date", "total", "revision", "is_latest", "reason", "dataset_version", "restatement_reason"]
-    found = store.read(V1.path(settings), names)
+    found = store.read(locations.gold(settings, V1), names)
     assert found is not None
     log = [(one.kind, one.to_version, one.periods, one.gold_version, one.release_notes) for one in moves.of(settings, "total")]
     told = [one.gold_version for one in publications.of(settings, "total")]

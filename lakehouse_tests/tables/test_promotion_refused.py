@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.domain.comparison import Threshold
 from lakehouse.tables import candidates, promotion, revisions, served
 from lakehouse.tables.series import Series
@@ -135,19 +136,19 @@ def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
     at(settings, 3)
     fill(settings, V1, {1: 10, 2: 20})
     fill(settings, V2, {1: 11, 2: None})
-    version = DeltaTable(V1.path(settings)).version()
+    version = DeltaTable(locations.gold(settings, V1)).version()
     strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
     said = refusal(lambda: promote(settings, strict))
     assert said.startswith("nulls of 2024-02-02: ")
     assert "held" not in said
-    assert DeltaTable(V1.path(settings)).version() == version
+    assert DeltaTable(locations.gold(settings, V1)).version() == version
     lenient = catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 1}]}))
     promote(settings, lenient)
     assert seen(settings) == {1: 11, 2: None}
 
 
 def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:
-    table = DeltaTable(V2.path(filled))
+    table = DeltaTable(locations.gold(filled, V2))
     table.update({"total": "total + 1"}, predicate="event_date = '2024-02-02'")
     assert "gold/total_v2 does not hold what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.tables import bronze, publish, silver
+from lakehouse.tables import publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -50,9 +51,9 @@ def poison(lake: Lake, *, sparing: set[date]) -> None:
     """Take away every data file of days that are not spared, in all layers."""
     gone = 0
     for table in (
-        bronze.path(lake.settings, "events"),
-        silver.path(lake.settings, "events"),
-        Series(TOTAL).path(lake.settings),
+        locations.bronze(lake.settings, "events"),
+        locations.silver(lake.settings, "events"),
+        locations.gold(lake.settings, Series(TOTAL)),
     ):
         for file in Path(table).rglob("*.parquet"):
             partition = file.parent.name.partition("=")[2]
@@ -64,7 +65,7 @@ def poison(lake: Lake, *, sparing: set[date]) -> None:
 
 def silver_of(lake: Lake, *days: date) -> set[tuple[str, date, int]]:
     """Silver's rows on some days: the whole table can no longer be read."""
-    frame = lake.spark.read.format("delta").load(silver.path(lake.settings, "events"))
+    frame = lake.spark.read.format("delta").load(locations.silver(lake.settings, "events"))
     rows = frame.where(frame.event_date.isin(list(days))).select("record_key", "event_date", "amount").collect()
     return {tuple(row) for row in rows}
 

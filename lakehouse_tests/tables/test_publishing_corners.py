@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.asked import UnknownVersionError, parse
 from lakehouse.domain.periods import Kind, containing
-from lakehouse.tables import audited, candidates, reading, silver
+from lakehouse.tables import audited, candidates, reading
 from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.published import Desk, day, metric, without_spark
@@ -89,7 +90,7 @@ def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
 def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settings) -> None:
     desk = Desk(settings, metric(window=3, publication={"start_delay": 2}))
     rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
-    write_deltalake(silver.path(settings, "events"), rows, partition_by=["event_date"])
+    write_deltalake(locations.silver(settings, "events"), rows, partition_by=["event_date"])
     desk.at(4)
     assert find_due(settings, desk.series) == [day(1), day(2)]
 
@@ -121,7 +122,7 @@ def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(settings
 
 
 def test_where_silvers_log_was_cleaned_every_day_may_be_another_one(settings) -> None:
-    path = silver.path(settings, "events")
+    path = locations.silver(settings, "events")
     for number in range(1, 6):
         rows = pa.table({"record_key": [f"k{number}"], "event_date": pa.array([date(2024, 1, number)])})
         write_deltalake(
@@ -169,7 +170,7 @@ def test_a_roll_up_follows_a_daily_table_that_was_created_again(settings) -> Non
         desk.publish()
     desk.roll()
     assert find_pending(settings, week).starts == frozenset()
-    shutil.rmtree(desk.series.path(settings))
+    shutil.rmtree(locations.gold(settings, desk.series))
     desk.say(1, 13)
     desk.publish()
     assert find_pending(settings, week).starts == {day(1)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.tables.pending import find_pending
@@ -71,7 +72,7 @@ def hold(desk: Desk) -> None:
 def sign_off(desk: Desk) -> None:
     if desk.held():
         desk.sign_off(1, 2)
-    publications.follow(desk.settings, desk.series.name, desk.series.path(desk.settings))
+    publications.follow(desk.settings, desk.series.name, locations.gold(desk.settings, desk.series))
     everything_rolls(desk)
 
 
@@ -215,7 +216,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_told_of_by_the_next_one(set
     assert desk.publish().revisions == [], "there is nothing to publish"
     assert [dict(entry.published) for entry in publications.of(settings, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
     assert len(restatements.of(settings, "total")) == 1
-    found = store.read(publications.path(settings), ["series"])
+    found = store.read(locations.publications(settings), ["series"])
     assert found is not None
     assert len(found) == 2
     assert desk.history(1)[-1][:2] == ("r2", 11)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, example, given
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.asked import parse
 from lakehouse.domain.periods import Kind
@@ -148,7 +149,7 @@ class World:
             held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.lake.settings, one)}
             assert held == {day: said.held[0] for day, said in model.days.items() if said.held}
             self._check_as_of(one, model)
-            publications.follow(self.lake.settings, one.name, one.path(self.lake.settings))
+            publications.follow(self.lake.settings, one.name, locations.gold(self.lake.settings, one))
             named = sorted(name for entry in publications.of(self.lake.settings, one.name) for name in entry.published.values())
             assert named == sorted({row["version_name"] for [row] in told.values()})
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.domain.dispositions import Disposition
 from lakehouse.ledger import audit, decisions, store
-from lakehouse.tables import accounts, books, quarantine, stewardship
+from lakehouse.tables import accounts, quarantine, stewardship
 from lakehouse.tables.admission import RuleError
 from lakehouse.tables.quarantine import Wanted
 from lakehouse.tables.redact import redact_fields
@@ -56,7 +57,7 @@ def waiting(lake: Lake, **wanted: Any) -> dict[str, str]:
 def became(lake: Lake) -> dict[str, Disposition]:
     """Disposition by key, from the account and, the same, from the table for SQL."""
     rows = accounts.rows(lake.settings, lake.contract)
-    table = store.read(books.dispositions_path(lake.settings, "events"))
+    table = store.read(locations.dispositions(lake.settings, "events"))
     assert table is not None
     said = ("because", "decided_by", "decision")
     written = {

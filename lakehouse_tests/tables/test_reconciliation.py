@@ -13,9 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 
+from lakehouse import locations
 from lakehouse.ledger import decisions, restatements, store
 from lakehouse.ledger.decisions import Decision
-from lakehouse.tables import accounts, checks, holds, reconciliation, silver
+from lakehouse.tables import accounts, checks, holds, reconciliation
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
@@ -48,7 +49,7 @@ def passed(lake: Lake, days: list[date] = BOTH) -> list[bool]:
 
 def lose(lake: Lake, key: str) -> pa.Table:
     """Take a row out of silver behind everybody's back; the row."""
-    table = store.open_table(silver.path(lake.settings, "events"))
+    table = store.open_table(locations.silver(lake.settings, "events"))
     assert table is not None
     gone = store.read_version(table, None, {"record_key": [key]})
     table.delete(f"record_key = '{key}'")
@@ -56,7 +57,7 @@ def lose(lake: Lake, key: str) -> pa.Table:
 
 
 def add(lake: Lake, rows: pa.Table) -> None:
-    write_deltalake(silver.path(lake.settings, "events"), rows, mode="append")
+    write_deltalake(locations.silver(lake.settings, "events"), rows, mode="append")
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.ledger import operations, store
-from lakehouse.tables import books, quarantine, replays, versions
+from lakehouse.tables import quarantine, replays, versions
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.tables.lake import Lake, contract
 from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
@@ -78,6 +79,6 @@ def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
     assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
     became(lake)
     assert lake.pending() == []
-    table = store.read(books.quarantine_path(settings, "events"), ["quarantine_status"])
+    table = store.read(locations.quarantine(settings, "events"), ["quarantine_status"])
     assert table is not None
     assert set(table["quarantine_status"].to_pylist()) == {"released"}

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakehouse import locations
 from lakehouse.ledger import store
 from lakehouse.ledger.inputs import UnknownInputsError
-from lakehouse.ledger.inputs import path as inputs_path
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.series import Series
@@ -60,7 +60,7 @@ def test_every_revision_of_a_history_is_made_again(settings, spark) -> None:
     assert [(one.name, one.differences, one.close) for one in made if not one.equal or one.close] == []
     assert all(one.certain and not one.hidden for one in made)
     for one in TWO:
-        content = store.read(Series(one).path(settings), ["event_date", "content"])
+        content = store.read(locations.gold(settings, Series(one)), ["event_date", "content"])
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
@@ -96,7 +96,7 @@ def test_a_number_that_was_tampered_with_differs_and_is_told_cell_by_cell(settin
     of.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     of.publish()
     by_colour = METRICS[2]
-    path = Series(by_colour).path(settings)
+    path = locations.gold(settings, Series(by_colour))
     rows = store.read(path)
     bent = pc.if_else(pc.equal(rows["colour"], "blue"), pa.scalar(9, pa.int64()), rows["total"])
     write_deltalake(path, rows.set_column(rows.column_names.index("total"), "total", bent), mode="overwrite")
@@ -165,6 +165,6 @@ def test_what_cannot_be_made_again_is_said(settings, spark) -> None:
         of.again(METRICS[0], date(2024, 2, 1), 7)
     with pytest.raises(ReproduceError, match="published is nothing"):
         of.again(METRICS[0], date(2024, 2, 9), 1)
-    DeltaTable(inputs_path(settings)).delete()
+    DeltaTable(locations.input_sets(settings)).delete()
     with pytest.raises(UnknownInputsError, match="nothing is recorded"):
         of.again(METRICS[0], date(2024, 2, 1), 1)

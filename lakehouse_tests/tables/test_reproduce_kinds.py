@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.ledger import contracts, ingestions, store
+from lakehouse import locations
+from lakehouse.ledger import ingestions, store
 from lakehouse.tables import reproduce, rollups, stewardship
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
@@ -29,13 +30,13 @@ def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None
     of.metrics = [doubled]
     of.rebuild(coloured(changes={}))
     of.publish()
-    numbers = store.read(Series(doubled).path(settings), ["total"])["total"].to_pylist()
+    numbers = store.read(locations.gold(settings, Series(doubled)), ["total"])["total"].to_pylist()
     assert sorted(numbers) == [3, 4], "both rows, then the newest one twice"
     assert [(one.equal, one.contract_then == one.contract_now, one.certain) for one in of.all_again()] == [
         (True, False, True),
         (True, True, True),
     ]
-    contracts_path = Path(contracts.path(settings))
+    contracts_path = Path(locations.contract_archive(settings))
     contracts_path.rename(contracts_path.with_name("gone"))
     with pytest.raises(ForgottenContractError, match="published under the contract"):
         of.again(doubled, date(2024, 2, 1), 1)
@@ -90,7 +91,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spa
     of.vacuum()
     for one in of.metrics:
         weekly = Series(one).rollups[0]
-        found = store.read(weekly.path(settings), [weekly.by, "revision", "adjustment"])
+        found = store.read(locations.gold(settings, weekly), [weekly.by, "revision", "adjustment"])
         assert found is not None
         for start, revision, adjustment in sorted({tuple(row.values()) for row in found.to_pylist()}, key=str):
             again = reproduce.reproduce(settings, of.catalog, weekly, start, revision, lambda: spark, adjustment)

@@ -14,6 +14,7 @@ import duckdb_extension_delta
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications, store
@@ -72,11 +73,11 @@ def test_equal_content_makes_no_commit(settings) -> None:
     desk.at(1)
     desk.say(1, {"north": "1.50", "south": "2.00"})
     desk.publish()
-    version = DeltaTable(desk.series.path(settings)).version()
+    version = DeltaTable(locations.gold(settings, desk.series)).version()
     desk.at(1, 5)
     desk.say(1, {"south": "2.0", "north": "1.5"})
     assert desk.publish().revisions == []
-    assert DeltaTable(desk.series.path(settings)).version() == version
+    assert DeltaTable(locations.gold(settings, desk.series)).version() == version
     desk.say(1, {"north": "2.00", "south": "1.50"})
     assert [f"{one.name}" for one in desk.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
 
@@ -99,11 +100,11 @@ def test_many_periods_in_one_commit(settings) -> None:
     for number in (1, 2, 3):
         desk.say(number, number)
     desk.publish()
-    before = DeltaTable(desk.series.path(settings)).version()
+    before = DeltaTable(locations.gold(settings, desk.series)).version()
     for number in (1, 3):
         desk.say(number, 9)
     desk.publish()
-    assert DeltaTable(desk.series.path(settings)).version() == before + 1
+    assert DeltaTable(locations.gold(settings, desk.series)).version() == before + 1
     assert [desk.shown(number) for number in (1, 2, 3)] == [9, 2, 9]
     assert [len(desk.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
     [first, second] = publications.of(settings, "total")
@@ -244,13 +245,15 @@ def test_every_reader_sees_the_same(settings) -> None:
         columns = f"{one.by}, store, total"
 
         def asked(where: str, columns: str = columns, one: series.Series = one) -> list[tuple[Any, ...]]:
-            found = connection.execute(f"SELECT {columns} FROM delta_scan('{one.path(settings)}') WHERE {where}").fetchall()
+            found = connection.execute(
+                f"SELECT {columns} FROM delta_scan('{locations.gold(settings, one)}') WHERE {where}"
+            ).fetchall()
             return sorted(found, key=str)
 
         def mine(found: list[dict[str, Any]], one: series.Series = one) -> list[tuple[Any, ...]]:
             return sorted(((row[one.by], row["store"], row["total"]) for row in found), key=str)
 
-        newest = store.read(one.path(settings), None, {"is_latest": [True]})
+        newest = store.read(locations.gold(settings, one), None, {"is_latest": [True]})
         assert newest is not None
         assert asked("is_latest") == mine(newest.to_pylist()) == mine([row for row in there if row["is_latest"]])
         assert len({row[0] for row in asked("is_latest")}) == len({version[0] for version in versions})

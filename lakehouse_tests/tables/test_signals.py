@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
 from lakehouse.contracts import Catalog
 from lakehouse.domain.alerts import Kind
 from lakehouse.domain.periods import Kind as PeriodKind
-from lakehouse.tables import bronze, lags, signals
+from lakehouse.tables import lags, signals
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.arrivals import arrive, at, every, row
@@ -160,7 +161,7 @@ def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> No
     source = contract(**LATE)
     for back in (100, 40, 5, 0):
         arrive(settings, source, every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
-    old = [*Path(bronze.path(settings, "events")).glob("arrival_date=2023-11-12/*"), *_files(settings, TODAY - 40 * DAY)]
+    old = [*Path(locations.bronze(settings, "events")).glob("arrival_date=2023-11-12/*"), *_files(settings, TODAY - 40 * DAY)]
     assert len(old) == 2
     for file in old:
         file.write_bytes(b"nobody reads this")
@@ -170,7 +171,7 @@ def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> No
 
 
 def _files(settings: Settings, arrival: date) -> list[Path]:
-    found = list(Path(bronze.path(settings, "events")).glob(f"arrival_date={arrival}/*"))
+    found = list(Path(locations.bronze(settings, "events")).glob(f"arrival_date={arrival}/*"))
     assert all(pq.read_metadata(file).num_rows for file in found)
     return found
 

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.ledger import ingestions, redactions, store
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import bronze, checks, silver, source_rules
+from lakehouse.tables import checks, source_rules
 from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import contract
@@ -117,12 +118,12 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
         whole = dict.fromkeys(columns.names) | {"record_key": row.key, "id": row.key, "amount": row.amount, "change_op": row.op}
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
         said.append(whole | {"malformed_reason": "bad" if row.malformed else None})
-    path = bronze.path(settings, "events")
+    path = locations.bronze(settings, "events")
     store.append(path, pa.Table.from_pylist(said, schema=columns), partition_by=["arrival_date"])
     living = [row for row in said if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)
-    store.append(silver.path(settings, "events"), content, partition_by=["event_date"])
+    store.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
 
 
 @given(st.lists(ROWS, max_size=12), st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]), st.booleans())

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
+from lakehouse import locations
 from lakehouse.domain import completeness
 from lakehouse.domain.completeness import Unknown
 from lakehouse.domain.days import reach_back
@@ -197,7 +198,7 @@ class Lake:
 
     async def _snapshot(self, one: Series) -> Snapshot:
         if one.name not in self._numbers:
-            path = one.path(self.settings)
+            path = locations.gold(self.settings, one)
             self._numbers[one.name] = Fresh(partial(snapshot.read, self.settings, path, one.by), *_NUMBERS)
         return await _got(self._numbers[one.name])
 

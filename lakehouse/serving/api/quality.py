@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse import locations
 from lakehouse.domain import lateness as judging
 from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store
@@ -18,7 +19,7 @@ from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import books, lateness
+from lakehouse.tables import lateness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def routes(lake: Lake) -> APIRouter:
         return _source(contract, lateness.measure(lake.settings, contract, start, end))
 
     def source_told(source: str, start: date, end: date) -> dict[str, Any]:
-        version = store.version(books.dispositions_path(lake.settings, source), lake.settings.storage_options)
+        version = store.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         return measured(source, start, end, version)
 
     @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse import locations
 from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.api.callers import holder
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import books, quarantine, stewardship
+from lakehouse.tables import quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def reading(lake: Lake) -> APIRouter:
 
 def listed(lake: Lake, source: str, status: Status) -> list[dict[str, Any]]:
     """The rows of a source's quarantine that are in a state, for the API and for the pages."""
-    version = store.version(books.quarantine_path(lake.settings, source), lake.settings.storage_options)
+    version = store.version(locations.quarantine(lake.settings, source), lake.settings.storage_options)
     return _listed(lake, source, None if status == "any" else status, version)
 
 

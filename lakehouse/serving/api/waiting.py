@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind
-from lakehouse.ledger import decisions, progress, redactions, restatements, store
-from lakehouse.tables import candidates, served, silver
+from lakehouse.ledger import progress, restatements, store
+from lakehouse.tables import candidates, served
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
@@ -51,10 +52,10 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused
     :param opened: the tables, kept open from one look to the next.
     :param known: what was read before; it is given again where no table has changed.
     """
-    ledger = ("ingestions", "applications", "operations", "restatements")
-    paths = [settings.table("ops", name) for name in ledger]
-    paths += [decisions.path(settings, source), redactions.path(settings, source), silver.path(settings, source)]
-    paths += [Series(metric).path(settings) for metric in catalog.metrics_of(source)]
+    logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
+    paths = [log(settings) for log in logs]
+    paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
+    paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
     with store.reusing_tables(opened):
         versions = {path: store.version(path, settings.storage_options) for path in paths}
         if known is not None and known.versions == tuple(versions.values()):
@@ -80,11 +81,11 @@ def _followers(
         with suppress(served.UnservedVersionError):
             daily = served.daily(settings, catalog, metric)
             name = served.follower(daily)
-            key = (versions[silver.path(settings, source)], name, followed.get(name))
+            key = (versions[locations.silver(settings, source)], name, followed.get(name))
             yield daily.name, partial(_anew, key, partial(_pending, settings, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)
-                key = (versions[daily.path(settings)], rollup.name, followed.get(rollup.name))
+                key = (versions[locations.gold(settings, daily)], rollup.name, followed.get(rollup.name))
                 yield rollup.name, partial(_anew, key, partial(_pending, settings, rollup))
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from lakehouse import locations
 from lakehouse.domain.periods import Kind, containing
 from lakehouse.serving.api import lake, waiting
-from lakehouse.tables import publish, rollups, silver
+from lakehouse.tables import publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -77,7 +78,7 @@ def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Pat
     follow(told.settings, 1)
     with asked(told.settings, catalog(told.metric)) as client:
         assert not behind(client, on(THEN))
-        DeltaTable(silver.path(told.settings, "events")).optimize.compact()
+        DeltaTable(locations.silver(told.settings, "events")).optimize.compact()
         assert not behind(client, on(THEN))
         assert MORE not in client.get(f"/page/metrics/total/{on(THEN)}").text
         assert MORE not in client.get("/").text

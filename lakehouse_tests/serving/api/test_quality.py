@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.domain.completeness import Estimate, Unknown, estimate
 from lakehouse.domain.publishing import Reason
-from lakehouse.ledger import publications
-from lakehouse.tables import arrivals, bronze
+from lakehouse.tables import arrivals
 from lakehouse.tables.lateness import Measured, newest_arrival
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, desk, got, on, tell
@@ -95,7 +95,7 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
         hours = {name: seconds / 3600 for name, seconds in found["seconds"].items()}
         assert hours == {"p50": 38, "p90": 85, "p95": 93, "p99": 99, "p99_9": 100, "max": 100}
         assert not [one for one in gc.get_objects() if isinstance(one, Measured)], "what is remembered is the answer alone"
-        shutil.rmtree(bronze.path(settings, "events"))
+        shutil.rmtree(locations.bronze(settings, "events"))
         assert got(client, "/data-quality/lateness", **asks)["sources"] == told
         nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert nothing["seconds"] is None
@@ -232,7 +232,7 @@ def test_where_a_number_comes_from(tmp_path: Path) -> None:
         assert (found["version"], found["source"], found["run_id"]) == ("r1", "events", "run")
         assert found["publication"]["validation"] == {"checks": 2, "failed": 0, "held": 0}
         assert found["publication"]["downstream"] == ["gold/total_weekly"]
-        shutil.rmtree(publications.path(told.settings))
+        shutil.rmtree(locations.publications(told.settings))
         assert got(client, f"/lineage/total/{on(1)}", version="r1") == found | {"publication": None}
         assert got(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
         assert got(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.ledger import decisions, tokens
 from lakehouse.ledger.tokens import Role
 from lakehouse.serving.app import Terms
@@ -186,6 +187,6 @@ def test_where_reading_needs_a_token(settings: Settings) -> None:
 def test_only_hashes_are_kept(settings: Settings) -> None:
     _, text = tokens.add(settings, "anna", Role.STEWARD)
     secret = text.rsplit("_", maxsplit=1)[-1]
-    stored = b"".join(path.read_bytes() for path in Path(tokens.path(settings)).rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in Path(locations.tokens(settings)).rglob("*") if path.is_file())
     assert secret.encode() not in stored
     assert text.encode() not in stored

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.domain.asked import choose, parse
 from lakehouse.serving.api import snapshot
 from lakehouse.serving.api.snapshot import Snapshot
@@ -34,7 +35,7 @@ def _without_spark() -> Iterator[None]:
 
 
 def taken(desk: Desk, known: Snapshot | None) -> Snapshot:
-    return snapshot.read(desk.settings, desk.series.path(desk.settings), desk.series.by, known)
+    return snapshot.read(desk.settings, locations.gold(desk.settings, desk.series), desk.series.by, known)
 
 
 def said(one: Series, found: Snapshot) -> dict[Any, Any]:
@@ -78,7 +79,7 @@ def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
         desk.say(1, {"a": value, "b": None})
         desk.publish(1)
     followed = taken(desk, None)
-    table = DeltaTable(desk.series.path(desk.settings))
+    table = DeltaTable(locations.gold(desk.settings, desk.series))
     table.optimize.z_order(["store"])
     again = taken(desk, followed)
     assert again.version > followed.version
@@ -110,5 +111,5 @@ def test_where_there_is_no_table_there_is_nothing(tmp_path, monkeypatch) -> None
     desk.publish()
     followed = taken(desk, None)
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
-    shutil.rmtree(desk.series.path(desk.settings))
+    shutil.rmtree(locations.gold(desk.settings, desk.series))
     assert taken(desk, followed) == Snapshot()

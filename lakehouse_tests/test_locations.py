@@ -1,4 +1,4 @@
-"""Every table that the product writes is known by name, so that it is looked after."""
+"""Every table that the product writes has an address and is listed, so that it is maintained."""
 
 from __future__ import annotations
 
@@ -6,30 +6,38 @@ import re
 from pathlib import Path
 
 import lakehouse
+from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
-from lakehouse.tables import candidates, inventory
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric
 
 _TABLE = re.compile(r'settings\.table\("(\w+)", f?"([\w{}]+)"\)')
+_PACKAGE = Path(str(lakehouse.__file__)).parent
 
 
 def test_what_the_code_writes_is_in_the_inventory() -> None:
-    known = {f"{one}" for one in inventory.tables(Catalog({"events": contract()}, {"total": metric()}))}
-    sources = [path.read_text() for path in Path(str(lakehouse.__file__)).parent.rglob("*.py")]
+    known = {f"{one}" for one in locations.tables(Catalog({"events": contract()}, {"total": metric()}))}
+    sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
     assert len(written) > 15
-    assert written <= known, "add it to tables/inventory.py"
+    assert written <= known, "add it to locations.tables"
     assert {"bronze/events", "silver/events", "gold/total", "gold/total_candidates"} <= known
 
 
 def test_each_table_is_there_once_and_at_its_address(settings) -> None:
     catalog = load_catalog(None)
-    found = inventory.tables(catalog)
+    found = locations.tables(catalog)
     assert len({f"{one}" for one in found}) == len(found)
     addresses = {one.path(settings) for one in found}
     for daily in map(Series, catalog.metrics.values()):
         for one in (daily, *daily.rollups):
-            assert {one.path(settings), candidates.path(settings, one)} <= addresses
+            assert {locations.gold(settings, one), locations.candidates(settings, one)} <= addresses
     assert [one.name for one in found if one.silver_of] == sorted(catalog.sources)
+
+
+def test_only_locations_and_generic_readers_build_addresses() -> None:
+    building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "settings.table(" in path.read_text()}
+    assert building == {"locations.py", "orchestration/resources.py", "cli/promote.py"}, (
+        "take the address from lakehouse.locations (allowed: readers of any table, and the folder of release notes)"
+    )

@@ -1,0 +1,203 @@
+"""The address of every table of the lakehouse, and the list of all of them.
+
+What a table holds and how it is written is defined where it is written; this module knows only where it is, so that a
+reader needs no import of the writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lakehouse.domain.periods import Kind
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_LAYERS = ("bronze", "silver", "gold", "ops")
+#: Layer and suffix of the tables that every source has, besides silver.
+_SOURCE_TABLES = (
+    *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions")),
+    ("silver", "_quarantine"),
+    *(("ops", suffix) for suffix in ("_keys", "_dispositions", "_overruled")),
+)
+#: The tables in ``ops`` that all sources and metrics share.
+_SHARED_TABLES = (
+    *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "tokens"),
+)
+
+
+class Named(Protocol):
+    """A published series; its name is the name of its table."""
+
+    @property
+    def name(self) -> str:
+        """The name of the series' table."""
+
+
+def bronze(settings: Settings, source: str) -> str:
+    """The rows of a source as they were delivered."""
+    return settings.table("bronze", source)
+
+
+def decisions(settings: Settings, source: str) -> str:
+    """The decisions of stewards about rows of a source."""
+    return settings.table("bronze", f"{source}_decisions")
+
+
+def redactions(settings: Settings, source: str) -> str:
+    """The values of a source that were redacted."""
+    return settings.table("bronze", f"{source}_redactions")
+
+
+def silver(settings: Settings, source: str) -> str:
+    """The current row of every key of a source."""
+    return settings.table("silver", source)
+
+
+def quarantine(settings: Settings, source: str) -> str:
+    """The rows of a source that wait, or have waited, for a steward's decision."""
+    return settings.table("silver", f"{source}_quarantine")
+
+
+def gold(settings: Settings, series: Named) -> str:
+    """The published numbers of a series, with all their revisions."""
+    return settings.table("gold", series.name)
+
+
+def candidates(settings: Settings, series: Named) -> str:
+    """The numbers of a series that are not published because a check failed or a sign-off is missing."""
+    return settings.table("gold", f"{series.name}_candidates")
+
+
+def key_log(settings: Settings, source: str) -> str:
+    """What each row of a source's Bronze table says about a record key, and whether it was admitted."""
+    return settings.table("ops", f"{source}_keys")
+
+
+def dispositions(settings: Settings, source: str) -> str:
+    """What became of each row of a source's Bronze table."""
+    return settings.table("ops", f"{source}_dispositions")
+
+
+def judgement_history(settings: Settings, source: str) -> str:
+    """The admission results of a source's rows that a rebuild replaced."""
+    return settings.table("ops", f"{source}_overruled")
+
+
+def ingestions(settings: Settings) -> str:
+    """The files that were taken into Bronze."""
+    return settings.table("ops", "ingestions")
+
+
+def applied_inputs(settings: Settings) -> str:
+    """The ingestions, decisions and rebuild requests that silver contains, by event day."""
+    return settings.table("ops", "applications")
+
+
+def rebuild_requests(settings: Settings) -> str:
+    """The requests to evaluate event days again and rebuild them."""
+    return settings.table("ops", "operations")
+
+
+def audit_log(settings: Settings) -> str:
+    """The changes of silver that late rows caused."""
+    return settings.table("ops", "late_arrival_audit")
+
+
+def restatements(settings: Settings) -> str:
+    """The version of its input up to which each series was restated."""
+    return settings.table("ops", "restatements")
+
+
+def publications(settings: Settings) -> str:
+    """The publications of all series."""
+    return settings.table("ops", "publications")
+
+
+def input_sets(settings: Settings) -> str:
+    """The sets of inputs that published numbers were made from."""
+    return settings.table("ops", "inputs")
+
+
+def rejected_candidates(settings: Settings) -> str:
+    """The candidates that were rejected instead of published."""
+    return settings.table("ops", "dropped")
+
+
+def promotion_log(settings: Settings) -> str:
+    """The promotions of dataset versions."""
+    return settings.table("ops", "moves")
+
+
+def contract_archive(settings: Settings) -> str:
+    """The text of every contract version under which numbers were published."""
+    return settings.table("ops", "contracts")
+
+
+def notices(settings: Settings) -> str:
+    """The notices to consumers, and which of them were delivered."""
+    return settings.table("ops", "notices")
+
+
+def alerts(settings: Settings) -> str:
+    """The changes of the state of alerts."""
+    return settings.table("ops", "alerts")
+
+
+def backfills(settings: Settings) -> str:
+    """The plans of backfills."""
+    return settings.table("ops", "backfills")
+
+
+def backfill_events(settings: Settings) -> str:
+    """What happened to the chunks of each backfill."""
+    return settings.table("ops", "backfill_events")
+
+
+def watermarks(settings: Settings) -> str:
+    """The changes of the sources' watermarks."""
+    return settings.table("ops", "watermarks")
+
+
+def tokens(settings: Settings) -> str:
+    """The hashes of the API tokens."""
+    return settings.table("ops", "tokens")
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table that the contracts describe, whether it exists yet or not.
+
+    :param silver_of: the source, of a source's silver table only.
+    :param metric: the metric, of a table of published numbers only; ``kind`` is the kind of its periods.
+    """
+
+    layer: str
+    name: str
+    silver_of: SourceContract | None = None
+    metric: MetricContract | None = None
+    kind: Kind = Kind.DAY
+
+    def __str__(self) -> str:
+        return f"{self.layer}/{self.name}"
+
+    def path(self, settings: Settings) -> str:
+        """The address of the table."""
+        return settings.table(self.layer, self.name)
+
+
+def tables(catalog: Catalog) -> list[LakeTable]:
+    """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
+    listed = [LakeTable("silver", source, silver_of=contract) for source, contract in catalog.sources.items()]
+    listed += [LakeTable(layer, f"{source}{suffix}") for source in catalog.sources for layer, suffix in _SOURCE_TABLES]
+    for metric in catalog.metrics.values():
+        for kind in (Kind.DAY, *map(Kind, metric.publication.rollups)):
+            name = f"{metric.name}{kind.suffix}"
+            listed += [LakeTable("gold", name, metric=metric, kind=kind), LakeTable("gold", f"{name}_candidates")]
+    listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
+    return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))
