@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from math import sqrt
 from statistics import mean, variance
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakehouse.domain import lateness
 from lakehouse.domain.alerts import Kind
@@ -58,6 +58,17 @@ class Published:
     state: State
     published_at: datetime
     values: Sequence[tuple[str, Number | None]]
+
+
+@dataclass(frozen=True, order=True)
+class CrossedLimit:
+    """The limit of a :class:`ValueBound` that a value lies beyond, and on which side of it."""
+
+    side: Literal["below", "above"]
+    limit: Decimal
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.limit}"
 
 
 def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
@@ -190,12 +201,12 @@ def value(about: About, number: Published, bound: ValueBound, live_tolerance: De
     if final and now - number.published_at > LOOKED_AT:
         return None
     tolerance = Decimal(0) if final else live_tolerance
-    measured = [(exact(one), grain) for grain, one in number.values if one is not None]
-    beyond = sorted((_limit(one, bound, tolerance), one, grain) for one, grain in measured if _limit(one, bound, tolerance))
+    measured = [(exact(measure), grain) for grain, measure in number.values if measure is not None]
+    beyond = [(*row, limit) for row in measured if (limit := _crossed(row[0], bound, tolerance))]
     if not beyond:
         return None
-    smaller = [one for one in beyond if one[0].startswith("below")]
-    limit, worst, where = smaller[0] if smaller else beyond[-1]
+    too_small = [row for row in beyond if row[2].side == "below"]
+    worst, where, limit = min(too_small) if too_small else max(beyond)
     clearly = "" if final else f", and clearly so: by more than {float(live_tolerance):.0%}"
     more = f" {len(beyond) - 1} more rows of its grain are beyond, too." if len(beyond) > 1 else ""
     text = (
@@ -205,7 +216,7 @@ def value(about: About, number: Published, bound: ValueBound, live_tolerance: De
     numbers = {
         "measure": bound.measure,
         "value": f"{worst:f}",
-        "limit": limit,
+        "limit": f"{limit}",
         "grain": where or None,
         "rows_beyond": len(beyond),
     }
@@ -220,14 +231,19 @@ def named(bound: ValueBound) -> str:
     return " ".join([bound.measure, *limits, *where])
 
 
-def _limit(one: Decimal, bound: ValueBound, tolerance: Decimal) -> str:
-    """The limit that a value lies beyond, by more than a share of it; empty where it lies within. NaN lies nowhere."""
-    for word, limit in (("below", bound.below), ("above", bound.above)):
-        if limit is not None and not one.is_nan():
-            margin = _EXACT.multiply(_EXACT.abs(limit), tolerance)
-            if one < _EXACT.subtract(limit, margin) if word == "below" else one > _EXACT.add(limit, margin):
-                return f"{word} {limit}"
-    return ""
+def _crossed(measured: Decimal, bound: ValueBound, tolerance: Decimal) -> CrossedLimit | None:
+    """The limit that a value lies beyond by more than a share of the limit; None for a value within, and for NaN."""
+    if measured.is_nan():
+        return None
+    if bound.below is not None and measured < _EXACT.subtract(bound.below, _margin(bound.below, tolerance)):
+        return CrossedLimit("below", bound.below)
+    if bound.above is not None and measured > _EXACT.add(bound.above, _margin(bound.above, tolerance)):
+        return CrossedLimit("above", bound.above)
+    return None
+
+
+def _margin(limit: Decimal, tolerance: Decimal) -> Decimal:
+    return _EXACT.multiply(_EXACT.abs(limit), tolerance)
 
 
 def _periods(restated: Sequence[Restated]) -> str:
