@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog

@@ -12,9 +12,9 @@ from lakehouse.cli.console import deployment, errors
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from lakehouse.calendar.periods import Kind, Period
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.domain.asked import Asked
-    from lakehouse.domain.periods import Kind, Period
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
 
@@ -42,7 +42,7 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
 
     :raises typer.BadParameter: where the metric is not published for it.
     """
-    from lakehouse.domain.periods import Kind  # noqa: PLC0415
+    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.tables import served  # noqa: PLC0415
     from lakehouse.tables.series import Series  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
     :raises typer.BadParameter: for a text that names none.
     """
-    from lakehouse.domain import periods  # noqa: PLC0415
+    from lakehouse.calendar import periods  # noqa: PLC0415
 
     try:
         return periods.parse(text, metric.publication.fiscal_year_starts)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from lakehouse.calendar.days import listed
 from lakehouse.cli.console import counted, errors, out
-from lakehouse.domain.days import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

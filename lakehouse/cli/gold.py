@@ -114,7 +114,7 @@ def diff(
     as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Report how two versions of many periods differ."""
-    from lakehouse.domain.periods import Kind  # noqa: PLC0415
+    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.serving import reports  # noqa: PLC0415
     from lakehouse.tables import reading, series  # noqa: PLC0415
 

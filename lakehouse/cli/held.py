@@ -31,7 +31,7 @@ def held(
     as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """List the numbers that failed a check: readers do not see them until somebody signs them off."""
-    from lakehouse.domain.periods import Kind  # noqa: PLC0415
+    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.tables import candidates  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = asking.metric_named(metric)[:2] if metric else deployment()

@@ -28,7 +28,7 @@ def reproduce(
     adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
 ) -> None:
     """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
-    from lakehouse.domain.periods import UnknownPeriodError, parse  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.calendar.periods import UnknownPeriodError, parse  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.domain.publishing import parse_version_name  # noqa: PLC0415
 
     name = parse_version_name(metric)
@@ -61,7 +61,7 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
 
     :raises UnknownPeriodError: for a text that names no period.
     """
-    from lakehouse.domain.periods import parse  # noqa: PLC0415
+    from lakehouse.calendar.periods import parse  # noqa: PLC0415
     from lakehouse.tables.series import Series  # noqa: PLC0415
 
     kind = parse(period).kind

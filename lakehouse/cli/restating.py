@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.calendar.days import listed
 from lakehouse.cli.console import errors, out
-from lakehouse.domain.days import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

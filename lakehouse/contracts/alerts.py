@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
-from lakehouse.contracts.gold_checks import Share  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.checks import Share  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

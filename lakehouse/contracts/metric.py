@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
-from lakehouse.contracts.gold_checks import GoldChecks, problems
+from lakehouse.contracts.checks import GoldChecks, problems
 from lakehouse.contracts.publication import Publication
 
 #: Columns that every gold table has beside grain and measures.

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from lakehouse.contracts.base import Strict
-from lakehouse.contracts.gold_checks import Severity  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.checks import Severity  # noqa: TC001 (pydantic reads it)
 
 _PART = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?")
 #: Minute, hour, day of the month, month, weekday (Sunday is 0 and 7), as cron has them.

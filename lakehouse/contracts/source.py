@@ -16,8 +16,8 @@ from pydantic import Field, field_validator, model_validator
 from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.rules import Lateness, Materialization, Quality, SyntheticKey
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.source_rules import Lateness, Materialization, Quality, SyntheticKey
 
 #: Columns that every bronze and silver table has beside the contract's own.
 SYSTEM_COLUMNS = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import timedelta
 
-    from lakehouse.contracts.rules import Lateness, RowRule
+    from lakehouse.contracts.source_rules import Lateness, RowRule
 
 
 class Standing(str, Enum):

@@ -15,10 +15,10 @@ from math import sqrt
 from statistics import mean, variance
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse.calendar.days import listed
 from lakehouse.domain import lateness
 from lakehouse.domain.alerts import Kind
 from lakehouse.domain.comparison import exact
-from lakehouse.domain.days import listed
 from lakehouse.domain.publishing import State
 from lakehouse.text import format_duration
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from lakehouse.contracts.rules import Tuning
+    from lakehouse.contracts.source_rules import Tuning
 
 PERCENTILES = ("0.5", "0.9", "0.95", "0.99", "0.999")
 #: What a watermark would have caught is told for these, and for those that are in force or proposed.

@@ -17,8 +17,8 @@ from lakehouse.domain.values import converter, is_date_only, to_boolean, to_date
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.contracts.rules import SyntheticKey
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import SyntheticKey
     from lakehouse.domain.records import Record
     from lakehouse.domain.row_ids import Delivery
 

@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.periods import Kind, containing
+from lakehouse.calendar.periods import Kind, containing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse import locations
-from lakehouse.domain.days import listed
+from lakehouse.calendar.days import listed
 from lakehouse.ledger import progress
 from lakehouse.orchestration import events
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work

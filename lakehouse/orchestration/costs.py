@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
+from lakehouse.calendar.days import span
 from lakehouse.domain.backfills import Layer
-from lakehouse.domain.days import span
 from lakehouse.orchestration.in_process import TABLE_TAG
 from lakehouse.orchestration.partitions import DAYS_TAG
 

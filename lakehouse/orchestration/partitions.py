@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from lakehouse.domain.days import from_json, to_json
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.days import from_json, to_json
+from lakehouse.calendar.periods import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection

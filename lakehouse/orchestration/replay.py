@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
-from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress, store
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from lakehouse.domain.days import rolling
+from lakehouse.calendar.days import rolling
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.tables import arrival_checks

@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse import locations
+from lakehouse.calendar.days import listed
 from lakehouse.contracts import Catalog, SourceContract
-from lakehouse.domain.days import listed
 from lakehouse.ledger import progress
 from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days

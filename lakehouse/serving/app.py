@@ -14,7 +14,7 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
 from lakehouse.serving.api import comparing, health, lineage, metrics, problems, quality, quality_models, quarantine
 from lakehouse.serving.api.callers import Callers

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.periods import Period
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.ledger import ingestions, redactions, store
 from lakehouse.tables import addition, basis, gold, silver
 from lakehouse.tables.series import Series, source_days

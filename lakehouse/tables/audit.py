@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.event_day import lateness
-from lakehouse.domain.days import reach_ahead
 from lakehouse.domain.lateness import is_late
 from lakehouse.ledger import audit, commits, redactions, store
 from lakehouse.ledger.audit import Ruling

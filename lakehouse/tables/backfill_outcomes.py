@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.domain.backfills import Layer, Plan, spikes
-from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, progress, publications, store
 from lakehouse.tables import candidates, checks, reading, served
 from lakehouse.tables.pending import find_pending

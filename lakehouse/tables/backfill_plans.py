@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
-from lakehouse.domain.days import reach_ahead
 from lakehouse.ledger import ingestions, key_log, progress, store
 from lakehouse.tables import claims, landing, preview, reached, readiness, series, served, versions
 from lakehouse.tables.pending import find_pending

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.domain.days import reach_ahead
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.ledger import key_log, partitions, store
 from lakehouse.tables import audited, series
 from lakehouse.tables.series import Series

@@ -9,8 +9,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.contracts.gold_checks import GoldChecks
-from lakehouse.domain import days
+from lakehouse.calendar import days as calendar_days
+from lakehouse.contracts.checks import GoldChecks
 from lakehouse.ledger import store
 from lakehouse.tables import audited, candidates, changes, gold_checks
 from lakehouse.tables.pending import count_silver_rows
@@ -98,7 +98,7 @@ def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pendin
         except changes.ForgottenFeedError:
             stale |= starts  # nobody can tell
             continue
-        stale |= starts & days.reach_ahead(changed, beside.metric.window)
+        stale |= starts & calendar_days.reach_ahead(changed, beside.metric.window)
     return sorted(stale)
 
 
@@ -157,7 +157,7 @@ def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
 
 def listed(starts: Collection[date]) -> str:
     """Some periods, the first few by name."""
-    return days.listed([f"{start}" for start in sorted(starts)], _SHOWN)
+    return calendar_days.listed([f"{start}" for start in sorted(starts)], _SHOWN)
 
 
 def _fill(beside: Series, starts: Collection[date]) -> str:

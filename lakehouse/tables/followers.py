@@ -11,7 +11,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.upkeep import Need
 from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import commits, moves, progress, publications, restatements

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.domain.periods import Period
     from lakehouse.settings import Settings
 
 

@@ -17,7 +17,7 @@ from lakehouse.tables.gold_rules import Candidate, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakehouse.contracts.gold_checks import GoldChecks
+    from lakehouse.contracts.checks import GoldChecks
     from lakehouse.domain.drift import Result
     from lakehouse.tables.outcome import Outcome
 

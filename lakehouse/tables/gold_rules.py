@@ -1,7 +1,7 @@
 """How a candidate is held against the rules of its contract: row counts, NULLs, drift, and the move of a restatement.
 
 Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
-``contracts.gold_checks``, the statistics in ``domain.drift``; what is checked whatever the contract says, and what becomes of
+``contracts.checks``, the statistics in ``domain.drift``; what is checked whatever the contract says, and what becomes of
 a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it. Two of the rules
 also judge sources (``source_rules``).
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
-    from lakehouse.contracts.gold_checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
+    from lakehouse.contracts.checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
     from lakehouse.domain.drift import Result
 
 #: Tells whether a fraction has a short exact decimal form.

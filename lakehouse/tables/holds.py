@@ -14,7 +14,7 @@ from lakehouse.tables import audited, candidates, revisions
 from lakehouse.tables.audited import Run, again_on_conflict
 
 if TYPE_CHECKING:
-    from lakehouse.domain.periods import Period
+    from lakehouse.calendar.periods import Period
     from lakehouse.settings import Settings
     from lakehouse.tables.candidates import Held
     from lakehouse.tables.revisions import Revision

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.domain.days import reach_ahead, span
+from lakehouse.calendar.days import reach_ahead, span
 from lakehouse.ledger import ingestions, key_log, progress, publications, store
 from lakehouse.tables import claims, landing, life, preview, reached, served
 from lakehouse.tables.landing import LandingFile

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
-from lakehouse.domain.days import span
 from lakehouse.domain.lateness import propose
 from lakehouse.ledger import files, store
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.domain.days import reach_ahead
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.ledger import commits, restatements, store
 from lakehouse.tables import changes
 from lakehouse.tables.schema import content_columns

@@ -12,9 +12,9 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.calendar.periods import Kind, covering
 from lakehouse.domain import publishing
-from lakehouse.domain.days import reach_ahead
-from lakehouse.domain.periods import Kind, covering
 from lakehouse.ledger import commits, dropped, restatements, store
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables import changes, served

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.domain.days import reach_ahead
-from lakehouse.domain.periods import covering
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.calendar.periods import covering
 from lakehouse.domain.publishing import State
 from lakehouse.ledger import publications, restatements, store
 from lakehouse.tables import candidates, served

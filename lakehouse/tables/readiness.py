@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.days import listed
+from lakehouse.calendar.days import listed
 from lakehouse.domain.manifest import ManifestProblem, Promise, promises
 from lakehouse.domain.records import FileProblem
 from lakehouse.tables import landing

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.calendar.periods import covering
 from lakehouse.domain.asked import UnknownVersionError, choose
 from lakehouse.domain.comparison import Change, Comparison, Number, Sides, added
-from lakehouse.domain.periods import covering
 from lakehouse.domain.publishing import GRAVEST, Reason, State
 from lakehouse.ledger import store
 from lakehouse.tables.series import ABOUT
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.domain.asked import Asked
     from lakehouse.domain.comparison import Threshold
-    from lakehouse.domain.periods import Period
     from lakehouse.settings import Settings
     from lakehouse.tables.series import Series
 

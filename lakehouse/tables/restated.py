@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.notices import Notice, Restated, restates
-from lakehouse.domain.periods import Kind
 from lakehouse.domain.publishing import parse_version_name
 from lakehouse.ledger import restatements
 from lakehouse.tables import reading, served

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.days import listed
+from lakehouse.calendar.periods import Period, covering
 from lakehouse.domain import publishing
-from lakehouse.domain.days import listed
-from lakehouse.domain.periods import Period, covering
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
 from lakehouse.ledger import publications, store
 from lakehouse.tables import addition, audited, series, served

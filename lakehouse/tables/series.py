@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.gold_checks import GoldChecks
-from lakehouse.domain.days import reach_back
-from lakehouse.domain.periods import Kind, Period, containing
+from lakehouse.calendar.days import reach_back
+from lakehouse.calendar.periods import Kind, Period, containing
+from lakehouse.contracts.checks import GoldChecks
 from lakehouse.domain.publishing import Standing, State
 from lakehouse.ledger import store
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.domain.days import span
+from lakehouse.calendar.days import span
 from lakehouse.ledger import store
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE

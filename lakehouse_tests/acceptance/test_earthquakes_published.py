@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from lakehouse import locations
+from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.asked import parse
-from lakehouse.domain.days import span
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.tables import reading, reproduce, series

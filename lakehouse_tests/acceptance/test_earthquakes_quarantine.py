@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
+from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.contracts.rules import Lateness
-from lakehouse.domain.days import span
+from lakehouse.contracts.source_rules import Lateness
 from lakehouse.ledger import store
 from lakehouse.settings import Settings
 from lakehouse.tables import accounts, quarantine, stewardship

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.days import span
 from lakehouse.ledger import ingestions, progress
 from lakehouse.settings import Settings
 from lakehouse.tables.pending import find_pending

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from lakehouse.contracts import ContractError, SourceContract, load_contract
-from lakehouse.contracts.rules import CHECKS
 from lakehouse.contracts.schedules import Cron
+from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.tables import arrival_checks, checks
 from lakehouse_tests.contracts.test_loader import SOURCE
 from lakehouse_tests.tables.lake import contract

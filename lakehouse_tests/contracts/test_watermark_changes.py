@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lakehouse.contracts.rules import Lateness
+from lakehouse.contracts.source_rules import Lateness
 from lakehouse.tables import admission, impact
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import catalog, tell

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.domain.days import rolling
+from lakehouse.calendar.days import rolling
 from lakehouse.tables.arrival_checks import arrived_at
 
 UTC = ZoneInfo("UTC")

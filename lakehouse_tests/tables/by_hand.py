@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.contracts.gold_checks import GoldChecks
+from lakehouse.contracts.checks import GoldChecks
 from lakehouse.tables.gold_checks import Candidate, audit, blocking
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind, containing
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.domain.periods import Kind, containing
 from lakehouse.domain.publishing import State
 from lakehouse.ledger import store
 from lakehouse.tables import candidates, gold, holds, publish, rollups, series

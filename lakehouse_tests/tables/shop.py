@@ -13,9 +13,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_back
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.domain.days import reach_back
 from lakehouse.ledger import audit as log
 from lakehouse.ledger import store
 from lakehouse.orchestration import notifying

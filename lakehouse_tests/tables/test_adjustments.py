@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.domain.periods import Kind
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.by_hand import AFTER, DIGITS, NEXT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.ledger import publications, restatements, store
 from lakehouse.tables import publish, revisions, rollups
 from lakehouse.tables.audited import Run

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.gold_checks import GoldChecks
+from lakehouse.contracts.checks import GoldChecks
 from lakehouse.tables.gold_checks import ALWAYS, NAMES, audit, names
 from lakehouse_tests.tables.by_hand import DIGITS, MONEY, NEXT, candidate, found, held, history, table
 

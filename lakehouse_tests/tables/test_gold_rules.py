@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehouse.contracts.gold_checks import GoldChecks
+from lakehouse.contracts.checks import GoldChecks
 from lakehouse.tables.gold_checks import audit, blocking
 from lakehouse_tests.tables.by_hand import AFTER, DAY, DIGITS, NEXT, candidate, found, held, history, table
 

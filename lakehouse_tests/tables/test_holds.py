@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.ledger import dropped, publications
 from lakehouse.tables import candidates, publish
 from lakehouse.tables.audited import Run

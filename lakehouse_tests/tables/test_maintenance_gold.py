@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import commits, moves, partitions, publications, store
 from lakehouse.tables import maintenance, series
 from lakehouse.tables.maintenance import maintain

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind, containing
 from lakehouse.domain.asked import parse
-from lakehouse.domain.periods import Kind, containing
 from lakehouse.tables import candidates, holds, reading, series, served
 from lakehouse.tables.audited import Run
 from lakehouse.tables.promotion import PromotionRefusedError

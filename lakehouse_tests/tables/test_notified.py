@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.domain.periods import Kind, containing
+from lakehouse.calendar.periods import Kind, containing
 from lakehouse.tables import holds, notices
 from lakehouse.tables.audited import Run
 from lakehouse.tables.series import Series

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.asked import parse
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import moves, publications, store
 from lakehouse.tables import promotion, reading, rollups, served, versions
 from lakehouse.tables.pending import find_pending

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind, containing
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.asked import UnknownVersionError, parse
-from lakehouse.domain.periods import Kind, containing
 from lakehouse.tables import audited, candidates, reading
 from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series

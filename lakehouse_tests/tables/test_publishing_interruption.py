@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.ledger import dropped, publications, restatements, store
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import Phase, example, given
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.domain.asked import parse
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import publications
 from lakehouse.tables import candidates, holds, publish, reading, rollups
 from lakehouse.tables.audited import Run

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.asked import By, UnknownVersionError, parse
-from lakehouse.domain.periods import Kind
 from lakehouse.tables import reading
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings

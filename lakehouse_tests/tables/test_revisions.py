@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.publishing import Reason
 from lakehouse.ledger import publications, store
 from lakehouse.tables import revisions, rollups, series

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
+from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.domain.alerts import Kind
-from lakehouse.domain.periods import Kind as PeriodKind
 from lakehouse.tables import lags, signals
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from lakehouse.domain import asked, periods
+from lakehouse.calendar import periods
+from lakehouse.domain import asked
 from lakehouse.domain.asked import Asked, UnknownVersionError
 from lakehouse.serving.api.problems import Problem
 
 if TYPE_CHECKING:
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
-    from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Shown
     from lakehouse.serving.api.snapshot import Head, Kept
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
+from lakehouse.calendar.days import reach_back
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain import completeness
 from lakehouse.domain.completeness import Unknown
-from lakehouse.domain.days import reach_back
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store, tokens
 from lakehouse.serving.api import snapshot, waiting
 from lakehouse.serving.api.fresh import Fresh
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.domain.completeness import Arrivals, Estimate
-    from lakehouse.domain.periods import Period
     from lakehouse.ledger.tokens import Token
     from lakehouse.serving.api.snapshot import Kept, Snapshot
     from lakehouse.serving.api.waiting import Waiting

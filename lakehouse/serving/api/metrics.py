@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.asked import Asked, choose
-from lakehouse.domain.periods import Kind
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
 from lakehouse.serving.api.problems import Problem
 
 if TYPE_CHECKING:
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
-    from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Head, Kept
     from lakehouse.tables.reading import Version

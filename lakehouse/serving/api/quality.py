@@ -12,8 +12,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain import lateness as judging
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters

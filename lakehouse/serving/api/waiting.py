@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.ledger import progress, restatements, store
 from lakehouse.tables import candidates, served
 from lakehouse.tables.pending import find_pending

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.serving.api.asked import Day, MetricName, Parameters
 from lakehouse.serving.web import charts, numbers
 from lakehouse.serving.web.page import PREFIX, respond

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.domain.comparison import Number
-    from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Kept
     from lakehouse.tables.reading import Version

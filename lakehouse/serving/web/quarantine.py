@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.domain.days import reach_ahead
+from lakehouse.calendar.days import reach_ahead
 from lakehouse.ledger import decisions, store
 from lakehouse.serving.api import asked, waiting
 from lakehouse.serving.api.asked import NoParameters, Offset, Parameters

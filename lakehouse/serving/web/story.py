@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.calendar.periods import Kind
 from lakehouse.domain.asked import Asked, By
-from lakehouse.domain.periods import Kind
 from lakehouse.ledger import publications, store
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.domain.comparison import Sides
-    from lakehouse.domain.periods import Period
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.drawing import Chart
     from lakehouse.tables.reading import Version

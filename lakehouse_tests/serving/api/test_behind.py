@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.domain.periods import Kind, containing
+from lakehouse.calendar.periods import Kind, containing
 from lakehouse.serving.api import lake, waiting
 from lakehouse.tables import publish, rollups
 from lakehouse.tables.audited import Run

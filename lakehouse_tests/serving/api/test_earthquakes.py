@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.days import span
 from lakehouse.tables import publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due

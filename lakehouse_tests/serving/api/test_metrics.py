@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.domain.periods import Kind
+from lakehouse.calendar.periods import Kind
 from lakehouse.serving.api import answers, snapshot
 from lakehouse.serving.app import Terms
 from lakehouse_tests.conftest import lake_settings

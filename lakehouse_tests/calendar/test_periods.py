@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.domain.periods import KNOWN_NAMES, Kind, UnknownPeriodError, containing, covering, parse
+from lakehouse.calendar.periods import KNOWN_NAMES, Kind, UnknownPeriodError, containing, covering, parse
 
 DAYS = st.one_of(st.dates(date(3, 1, 1), date(9997, 12, 31)), st.dates(date(1990, 1, 1), date(2040, 12, 31)))
 KINDS = st.sampled_from(Kind)

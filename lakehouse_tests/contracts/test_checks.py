@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakehouse.contracts import ContractError, load_contract
-from lakehouse.contracts.gold_checks import GoldChecks, problems
+from lakehouse.contracts.checks import GoldChecks, problems
 
 TYPES = {"revenue": "decimal(18,2)", "sales": "bigint", "mean": "double", "visits": "int", "best": "string", "last": "timestamp"}
 

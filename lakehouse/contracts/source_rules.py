@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
-from lakehouse.contracts.gold_checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
 
 #: What gives another answer tomorrow.
 _BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
