@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.settings import Settings
-from lakehouse.tables.session import spark_options
+from lakehouse.spark.session import spark_options
 
 FIRST = date(2018, 1, 1)
 _BY_HAND = ("spark.master", "spark.sql.extensions", "spark.sql.catalog.spark_catalog", "spark.driver.extraClassPath")

@@ -18,7 +18,7 @@ from statistics import median
 
 import dagster as dg
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.acceptance.test_automation import FIRST, HEADER
 
@@ -77,7 +77,7 @@ def one_file(deployment: Deployment, landing: Path, number: int) -> dict[str, fl
 def revenue(deployment: Deployment) -> object:
     """The number of the day that late files concern."""
     where = {"is_latest": [True], "event_date": [date(2024, 11, 2)]}
-    found = store.read(str(deployment.root / "gold" / "revenue"), ["revenue"], where)
+    found = table_io.read(str(deployment.root / "gold" / "revenue"), ["revenue"], where)
     return found["revenue"][0].as_py() if found is not None and len(found) else None
 
 

@@ -27,7 +27,8 @@ from handwritten import session
 
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.ledger import progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import progress
 from lakehouse.settings import Settings
 from lakehouse.tables import apply, publish, rollups
 from lakehouse.tables.audited import Run
@@ -61,7 +62,7 @@ def main() -> None:
     spark = session(tuned=True)
     seconds: dict[int, list[list[float]]] = {arguments.few: [], arguments.many: []}
     written: dict[int, list[tuple[int, ...]]] = {days: [] for days in seconds}
-    with tempfile.TemporaryDirectory() as scratch, nullcontext() if arguments.apart else store.reusing_tables():
+    with tempfile.TemporaryDirectory() as scratch, nullcontext() if arguments.apart else table_io.reusing_tables():
         lakes = {days: Lake(spark, Path(scratch, str(days)), days) for days in seconds}
         for number in range(WARM_UP + MEASURED):
             for days, lake in lakes.items():

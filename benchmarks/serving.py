@@ -33,8 +33,9 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import key_log, partitions, store
+from lakehouse.ledger import key_log
 from lakehouse.settings import Settings
 from lakehouse.tables import revisions
 from lakehouse.tables.audited import Run, read, signature
@@ -97,8 +98,8 @@ class Table:
         for number in range(1, self.revisions + 1):
             self.publish([start], number)
         self.filled = datetime.now(timezone.utc)
-        table = store.open_table(locations.gold(self.settings, self.series))
-        one_day = store.read_version(table)
+        table = table_io.open_table(locations.gold(self.settings, self.series))
+        one_day = table_io.read_version(table)
         parts = []
         for day in self.days:
             rows = one_day
@@ -107,7 +108,7 @@ class Table:
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
-        partitions.replace(store.pinned(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days)
+        partition_writer.replace(table_io.pinned(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days)
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:

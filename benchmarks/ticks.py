@@ -34,8 +34,10 @@ from pyspark import SparkContext
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.loader import bundled_folder
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import decisions, ingestions, progress, restatements, store
+from lakehouse.ledger import decisions, ingestions, progress, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
@@ -43,7 +45,6 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.settings import Settings
 from lakehouse.tables import revisions
 from lakehouse.tables.revisions import Draft, Signature
-from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
 
 FIRST = date(2021, 1, 1)
@@ -140,7 +141,7 @@ def timed(evaluate: Any, context: Any) -> dict[str, Any]:
 
 def touched(folder: Path) -> list[date]:
     """The event days of the deployment."""
-    found = store.read(deployment(folder)[0].table("silver", "sales"), ["event_date"])
+    found = table_io.read(deployment(folder)[0].table("silver", "sales"), ["event_date"])
     return sorted(set(found["event_date"].to_pylist()))
 
 
@@ -199,7 +200,7 @@ class Built:
         share = max(1, len(entries) // commits)
         for begin in range(0, len(entries), share):
             rows = pa.Table.from_pylist([asdict(entry) for entry in entries[begin : begin + share]], schema=ingestions._SCHEMA)
-            store.append(self.settings.table("ops", "ingestions"), rows, partition_by=["source"])
+            table_io.append(self.settings.table("ops", "ingestions"), rows, partition_by=["source"])
 
     def _ingestion(self, number: int, touched: list[date], **about: Any) -> Ingestion:
         said = {"source": "sales", "ingestion_id": f"i{number}", "content_hash": f"h{number}", "bytes": 10, "modified": LONG_AGO}
@@ -268,17 +269,17 @@ class Built:
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, Step.REVISION, Reason.LATE_DATA) for start in starts]
-            table = store.pinned(locations.gold(self.settings, one))
-            existing = None if table is None else store.read_version(table)
+            table = table_io.pinned(locations.gold(self.settings, one))
+            existing = None if table is None else table_io.read_version(table)
             revisions.publish(self.settings, one, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""
-        followed = store.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
+        followed = table_io.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
         for one in (self.daily, *self.daily.rollups):
-            version = store.version(locations.gold(self.settings, one), self.settings.storage_options)
+            version = table_io.version(locations.gold(self.settings, one), self.settings.storage_options)
             restatements.record(self.settings, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
-            followed = store.version(locations.gold(self.settings, self.daily), self.settings.storage_options)
+            followed = table_io.version(locations.gold(self.settings, self.daily), self.settings.storage_options)
 
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""

@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
     """The session, with the options that the product uses."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (unit tests start without pyspark)
 
-    from lakehouse.tables.session import spark_options  # noqa: PLC0415
+    from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
     builder = SparkSession.builder.appName("lakehouse tests")
     for name, value in spark_options(Settings(spark_long_lived=True)).items():

@@ -15,7 +15,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -51,7 +51,7 @@ def true_daily() -> dict[date, dict[date, tuple[int, int, Decimal, Decimal | Non
 def silver_digest(settings: Settings) -> str:
     """The digest of the published state, in the canonical form of the truth."""
     fields = [field.name for field in load_catalog(None).sources["earthquakes"].typed_fields if field.name != "event_id"]
-    rows = store.read(locations.silver(settings, "earthquakes"), fields)
+    rows = table_io.read(locations.silver(settings, "earthquakes"), fields)
     return digest([] if rows is None else [tuple(row.values()) for row in rows.to_pylist()])
 
 
@@ -61,6 +61,6 @@ def digest(rows: list[tuple[str | None, ...]]) -> str:
 
 
 def gold_daily(settings: Settings) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
-    rows = store.read(settings.table("gold", "earthquakes_daily"), None, {"is_latest": [True]})
+    rows = table_io.read(settings.table("gold", "earthquakes_daily"), None, {"is_latest": [True]})
     found = [] if rows is None else [row for row in rows.to_pylist() if row["row_count"]]
     return {row["event_date"]: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for row in found}

@@ -55,8 +55,9 @@ def plan_(
     if not reason.strip():
         msg = "--reason is empty: say why, for those who will ask"
         raise typer.BadParameter(msg)
+    from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.domain.manifest import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
-    from lakehouse.ledger import backfills, store  # noqa: PLC0415
+    from lakehouse.ledger import backfills  # noqa: PLC0415
     from lakehouse.tables import backfill_plans  # noqa: PLC0415
 
     settings, catalog = deployment()
@@ -73,7 +74,7 @@ def plan_(
         dataset_version=asking.dataset_version(target_version) if target_version else None,
         promised=promises(manifest.name, manifest.read_bytes()) if manifest else (),
     )
-    with errors.status("reading files") as status, store.reusing_tables():
+    with errors.status("reading files") as status, table_io.reusing_tables():
 
         def read(done: int, of: int) -> None:
             status.update(f"reading files: {done} of {of}")

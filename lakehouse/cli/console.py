@@ -69,11 +69,11 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.orchestration.backfilling import CancelledError  # noqa: PLC0415
     from lakehouse.orchestration.in_process import RunFailedError  # noqa: PLC0415
     from lakehouse.orchestration.webserver import WebserverError  # noqa: PLC0415
+    from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
+    from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
     from lakehouse.tables.admission import RuleError  # noqa: PLC0415
     from lakehouse.tables.backfill_plans import PlanProblemError  # noqa: PLC0415
-    from lakehouse.tables.delta import SchemaChangeError  # noqa: PLC0415
     from lakehouse.tables.holds import HoldError  # noqa: PLC0415
-    from lakehouse.tables.jars import SetupProblem  # noqa: PLC0415
     from lakehouse.tables.served import MovedError, UnservedVersionError  # noqa: PLC0415
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 

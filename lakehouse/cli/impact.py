@@ -74,10 +74,10 @@ def _found(
     start: datetime | None,
     end: datetime | None,
 ) -> Impact:
-    from lakehouse.ledger import store  # noqa: PLC0415
+    from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.tables import impact as tables  # noqa: PLC0415
 
-    with store.reusing_tables():
+    with table_io.reusing_tables():
         if file is not None:
             return tables.of_file(settings, catalog, source, file)
         if start is not None:

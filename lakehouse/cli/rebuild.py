@@ -24,8 +24,9 @@ def rebuild(
 ) -> None:
     """Judge the rows of these event days anew and rebuild silver; days that come out equal make no restatement."""
     from lakehouse.cli.restating import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
-    from lakehouse.tables import replays, versions  # noqa: PLC0415
+    from lakehouse.tables import replays  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -48,7 +49,7 @@ def rebuild(
     if not planned.days:
         out.print(f"bronze/{source} names no event day from {start_date:%Y-%m-%d} through {end_date:%Y-%m-%d}; nothing to do.")
         return
-    now = versions.stamp(contract)
+    now = provenance.stamp(contract)
     out.print(f"{len(planned.days)} event days are made again, {planned.rows_judged_otherwise:,} rows are judged otherwise.")
     out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)

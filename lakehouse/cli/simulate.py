@@ -155,11 +155,11 @@ def _catalog(lake: Settings) -> Catalog:
 
 def _versions(lake: Settings) -> list[int]:
     """How far the tables that people read have come."""
+    from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.domain.simulation import METRIC, SOURCE  # noqa: PLC0415
-    from lakehouse.ledger import store  # noqa: PLC0415
 
     names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
-    return [store.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
+    return [table_io.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
 
 
 def _found(lake: Settings, one: Series, options: Options, made_at: datetime) -> Simulation:

@@ -24,12 +24,12 @@ def start(
 ) -> None:
     """Start it, wait until it answers, and print what makes commands and Dagster use it."""
     from lakehouse.settings import Settings  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.tables import connect, server  # noqa: PLC0415
-    from lakehouse.tables.session import local_options  # noqa: PLC0415
+    from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
+    from lakehouse.spark.session import local_options  # noqa: PLC0415
 
-    connect.check_installed()
+    connect_client.check_installed()
     settings = Settings(spark_long_lived=True, spark_memory=memory) if memory else Settings(spark_long_lived=True)
-    found, new = server.start(server.state_folder(), local_options(settings), port, wait)
+    found, new = connect_server.start(connect_server.state_folder(), local_options(settings), port, wait)
     if not new:
         errors.print(f"It runs already, since {found.started_at}; other options take effect behind 'lakehouse spark stop'.")
     out.print(f"export LAKEHOUSE_SPARK_REMOTE={found.address}", soft_wrap=True)
@@ -38,18 +38,18 @@ def start(
 @app.command()
 def status() -> None:
     """Say whether it answers; the exit code is 1 where it does not."""
-    from lakehouse.tables import connect, server  # noqa: PLC0415
+    from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
 
-    found = server.known(server.state_folder())
+    found = connect_server.known(connect_server.state_folder())
     if found is None:
         out.print("No server was started here: 'lakehouse spark start' starts one.")
         raise typer.Exit(1)
     if not found.lives():
         out.print(f"The server of {found.started_at} is gone; its log is {found.log}.", soft_wrap=True)
         raise typer.Exit(1)
-    connect.check_installed()
+    connect_client.check_installed()
     about = f"process {found.pid}, since {found.started_at}, log {found.log}"
-    spark = connect.version(found.address)
+    spark = connect_client.version(found.address)
     if spark is None:
         out.print(f"{found.address} does not answer ({about}); 'lakehouse spark stop' ends it.", soft_wrap=True)
         raise typer.Exit(1)
@@ -59,7 +59,7 @@ def status() -> None:
 @app.command()
 def stop() -> None:
     """End it, and wait until it is gone."""
-    from lakehouse.tables import server  # noqa: PLC0415
+    from lakehouse.spark import connect_server  # noqa: PLC0415
 
-    ended = server.stop(server.state_folder())
+    ended = connect_server.stop(connect_server.state_folder())
     out.print(f"{ended.address} has ended." if ended else "No server runs that was started here.")

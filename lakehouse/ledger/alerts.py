@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.alerts import Alert, Kind
-from lakehouse.ledger import store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +75,7 @@ class Recorded:
 
 def all_of(settings: Settings) -> list[Recorded]:
     """Every alert, oldest first."""
-    found = store.read(locations.alerts(settings), _SCHEMA.names, None, settings.storage_options)
+    found = table_io.read(locations.alerts(settings), _SCHEMA.names, None, settings.storage_options)
     rows = [] if found is None else sorted(found.to_pylist(), key=lambda row: row["at"])
     alerts = {row["alert_id"]: _recorded(row) for row in reversed(rows) if row["event"] == "opened"}
     for row in rows:
@@ -124,7 +124,7 @@ def told(settings: Settings, one: Recorded, news: News, targets: Sequence[str]) 
 
 def _append(settings: Settings, rows: list[dict[str, Any]]) -> None:
     if rows:
-        store.append(locations.alerts(settings), pa.Table.from_pylist(rows, schema=_SCHEMA), options=settings.storage_options)
+        table_io.append(locations.alerts(settings), pa.Table.from_pylist(rows, schema=_SCHEMA), options=settings.storage_options)
 
 
 def _id(alert: Alert, earlier: int) -> str:

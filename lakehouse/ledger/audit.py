@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import decisions, operations, progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions, operations, progress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -99,7 +100,7 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
 
     :param silver_id: tells apart tables that stood at silver's address one after another, each with versions from 0.
     """
-    table = store.open_table(locations.audit_log(settings), settings.storage_options)
+    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
     reached = None if table is None else table.transaction_version(_app_id(source, silver_id))
     return -1 if reached is None else reached
 
@@ -117,7 +118,7 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
         by_row = {one.row: one for one in decisions.all_of(settings, source) if one.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]
-    claims = store.read(locations.key_log(settings, source), columns, where, settings.storage_options) if by_row else None
+    claims = table_io.read(locations.key_log(settings, source), columns, where, settings.storage_options) if by_row else None
     decided = {one.record_key: one for one in by_row.values()}
     for claim in [] if claims is None else claims.to_pylist():  # what a row says of another key is decided with it
         one = by_row.get((claim["ingestion_id"], claim["line_number"]))
@@ -140,7 +141,7 @@ def append(settings: Settings, source: str, silver_id: str, version: int, rows: 
 
     :returns: how many rows were written.
     """
-    written = store.append(
+    written = table_io.append(
         locations.audit_log(settings),
         rows,
         options=settings.storage_options,
@@ -168,7 +169,7 @@ def read(
     """
     asked = {"event_id": key, "actor": actor, "action_type": action}
     where: dict[str, Collection[Any]] = {name: [value] for name, value in asked.items() if value is not None}
-    found = store.read(locations.audit_log(settings), SCHEMA.names, {"source": [source], **where}, settings.storage_options)
+    found = table_io.read(locations.audit_log(settings), SCHEMA.names, {"source": [source], **where}, settings.storage_options)
     rows = SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
     if day is not None:
         # A quote inside a value is escaped, so that only the field itself reads like this.
@@ -184,7 +185,7 @@ def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Tab
     """The rows of some versions of silver whose ``notification_sent`` is false: their keys, version and impacted numbers."""
     columns = [*_SAME, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
-    found = store.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
+    found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     return schema.empty_table() if found is None else found.cast(schema)
 
@@ -197,7 +198,7 @@ def notified(settings: Settings, rows: pa.Table) -> int:
     :returns: how many rows say so.
     """
     told = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
-    store.upsert(locations.audit_log(settings), told, _SAME, options=settings.storage_options, partition_by="source")
+    table_io.upsert(locations.audit_log(settings), told, _SAME, options=settings.storage_options, partition_by="source")
     return len(rows)
 
 
@@ -247,7 +248,7 @@ def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -
     changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
     if changed:
         table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # not what others write: see notified
-        store.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
+        table_io.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
     return len(changed)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Plan, Status
-from lakehouse.ledger import store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Event:
 def store_plan(settings: Settings, plan: Plan) -> None:
     """Keep a plan, once."""
     row = {name: getattr(plan, name) for name in _PLANS.names if name != "plan"} | {"plan": plan.model_dump_json()}
-    store.append(
+    table_io.append(
         locations.backfills(settings),
         pa.Table.from_pylist([row], schema=_PLANS),
         options=settings.storage_options,
@@ -84,7 +84,7 @@ def store_plan(settings: Settings, plan: Plan) -> None:
 
 def plans(settings: Settings) -> list[Plan]:
     """Every plan, oldest first."""
-    found = store.read(locations.backfills(settings), ["plan"], None, settings.storage_options)
+    found = table_io.read(locations.backfills(settings), ["plan"], None, settings.storage_options)
     read = [] if found is None else [Plan.model_validate_json(text) for text in found["plan"].to_pylist()]
     return sorted(read, key=lambda plan: (plan.created_at, plan.plan_id))
 
@@ -112,7 +112,7 @@ def record(settings: Settings, entry: Event) -> bool:
     :returns: whether it was new.
     """
     row = asdict(entry) | {"said": json.dumps(dict(entry.said), default=str, sort_keys=True)}
-    return store.append(
+    return table_io.append(
         locations.backfill_events(settings),
         pa.Table.from_pylist([row], schema=_EVENTS),
         options=settings.storage_options,
@@ -125,7 +125,7 @@ def events(settings: Settings, plan_id: str) -> list[Event]:
     """What happened to a plan, oldest first."""
     columns = [item.name for item in fields(Event)]
     where = {"plan_id": [plan_id]}
-    found = store.read(locations.backfill_events(settings), columns, where, settings.storage_options)
+    found = table_io.read(locations.backfill_events(settings), columns, where, settings.storage_options)
     read = [] if found is None else [Event(**row | {"said": json.loads(row["said"])}) for row in found.to_pylist()]
     return sorted(read, key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event))
 

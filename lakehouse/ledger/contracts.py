@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,7 +49,7 @@ def record(
     row = {"kind": kind, "name": name, "version": version, "source_version": source_version, "contract": contract}
     table = pa.Table.from_pylist([row | {"number": number, "recorded_at": now}], schema=_SCHEMA)
     app_id = f"contracts:{kind}:{name}:{number}:{version}:{source_version}"
-    return store.append(locations.contract_archive(settings), table, options=settings.storage_options, app_id=app_id)
+    return table_io.append(locations.contract_archive(settings), table, options=settings.storage_options, app_id=app_id)
 
 
 def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def source_version(settings: Settings, metric: str, version: str, when: datetime
 
 
 def _rows(settings: Settings, kind: Kind, name: str) -> list[dict[str, Any]]:
-    found = store.read(
+    found = table_io.read(
         locations.contract_archive(settings), _SCHEMA.names, {"kind": [kind], "name": [name]}, settings.storage_options
     )
     return sorted([] if found is None else found.to_pylist(), key=lambda row: row["number"])

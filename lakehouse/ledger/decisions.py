@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -81,13 +81,13 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     rows = [asdict(one) | {"decision_id": decision_id} for one in decided]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    store.append(locations.decisions(settings, source), table, options=settings.storage_options, app_id=decision_id)
+    table_io.append(locations.decisions(settings, source), table, options=settings.storage_options, app_id=decision_id)
     return decision_id
 
 
 def all_of(settings: Settings, source: str) -> list[Decision]:
     """Every decision, in the order in which they hold."""
-    found = store.read(
+    found = table_io.read(
         locations.decisions(settings, source), [item.name for item in fields(Decision)], None, settings.storage_options
     )
     decided = [] if found is None else [Decision(**row) for row in found.to_pylist()]
@@ -104,7 +104,7 @@ def newest(settings: Settings, source: str, ids: Collection[str] | None = None) 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
     """Per decision id the event days that it may change."""
-    found = store.read(locations.decisions(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
+    found = table_io.read(locations.decisions(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
     days: dict[str, set[date]] = {}
     for row in [] if found is None else found.to_pylist():
         days.setdefault(row["decision_id"], set()).update(row["touched_days"])

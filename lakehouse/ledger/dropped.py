@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +46,7 @@ def record(settings: Settings, entry: Dropped) -> None:
     """Append a refusal, once."""
     table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
     app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
-    store.append(
+    table_io.append(
         locations.rejected_candidates(settings), table, options=settings.storage_options, partition_by=["series"], app_id=app_id
     )
 
@@ -54,7 +54,7 @@ def record(settings: Settings, entry: Dropped) -> None:
 def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[Dropped]:
     """What was dropped of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
-    found = store.read(
+    found = table_io.read(
         locations.rejected_candidates(settings), [item.name for item in fields(Dropped)], where, settings.storage_options
     )
     entries = [] if found is None else [Dropped(**row) for row in found.to_pylist()]

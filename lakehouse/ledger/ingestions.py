@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -64,7 +64,7 @@ class Ingestion:
 
 def record(settings: Settings, entry: Ingestion) -> None:
     """Append one delivery; the same statement about the same file is written once."""
-    store.append(
+    table_io.append(
         locations.ingestions(settings),
         pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA),
         options=settings.storage_options,
@@ -75,7 +75,7 @@ def record(settings: Settings, entry: Ingestion) -> None:
 
 def all_of(settings: Settings, source: str) -> list[Ingestion]:
     """Every recorded delivery of a source, by arrival day and file."""
-    table = store.read(
+    table = table_io.read(
         locations.ingestions(settings),
         [item.name for item in fields(Ingestion)],
         {"source": [source]},

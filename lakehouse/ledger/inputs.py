@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,7 +58,7 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
     added = sorted(wanted - (known[base] if base is not None else set()))
     row = {"source": source, "inputs": name, "adds_to": base, "added": added, "recorded_at": now}
     table = pa.Table.from_pylist([row], schema=_SCHEMA)
-    store.append(
+    table_io.append(
         locations.input_sets(settings),
         table,
         options=settings.storage_options,
@@ -86,7 +86,7 @@ def ids_of(settings: Settings, source: str, name: str) -> set[str]:
 
 def _recorded(settings: Settings, source: str) -> dict[str, _Set]:
     columns = ["inputs", "adds_to", "added", "recorded_at"]
-    found = store.read(locations.input_sets(settings), columns, {"source": [source]}, settings.storage_options)
+    found = table_io.read(locations.input_sets(settings), columns, {"source": [source]}, settings.storage_options)
     return {
         row["inputs"]: (row["adds_to"], row["added"], row["recorded_at"]) for row in ([] if found is None else found.to_pylist())
     }

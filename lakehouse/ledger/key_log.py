@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -69,12 +69,12 @@ def claims(bronze: pa.Table) -> pa.Table:
 
 def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
     """Append an ingestion's claims, once."""
-    store.append(locations.key_log(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
+    table_io.append(locations.key_log(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    found = store.read(
+    found = table_io.read(
         locations.key_log(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options
     )
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
@@ -82,7 +82,7 @@ def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
     """The same, key by key."""
-    found = store.read(
+    found = table_io.read(
         locations.key_log(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options
     )
     result: dict[str, set[date]] = {key: set() for key in keys}
@@ -94,20 +94,20 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
 
 def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any]) -> set[date]:
     """The arrival days of the claims whose ``column`` holds one of the values."""
-    found = store.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
+    found = table_io.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
     return set() if found is None else set(pc.unique(found["arrival_date"]).to_pylist())
 
 
 def days(settings: Settings, source: str) -> set[date]:
     """Every event day that any record has named."""
-    found = store.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
+    found = table_io.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 
 def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
     """The keys that these ingestions speak of, and the event days of their own rows."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = store.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
+    found = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
     if found is None:
         return set(), set()
     return set(found["record_key"].to_pylist()), {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
@@ -115,7 +115,7 @@ def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -
 
 def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
     """The claims of an ingestion, as they were judged when it was logged."""
-    found = store.read(
+    found = table_io.read(
         locations.key_log(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options
     )
     return SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
@@ -124,7 +124,7 @@ def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys that these ingestions speak of."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = store.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
+    found = table_io.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
     return pa.array([], pa.string()) if found is None else pc.unique(found["record_key"])
 
 
@@ -134,12 +134,12 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     A retirement can bring an older row of its key back to life or end a newer one, so that the rows of all these days
     may be needed. There are none in most sources.
     """
-    table = store.open_table(locations.key_log(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return set()
-    retired = pc.unique(store.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
+    retired = pc.unique(table_io.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
     if not len(retired):
         return set()
-    found = store.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
+    found = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
     spoken_of = pc.unique(found.filter(pc.is_in(found["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
     return set(pc.unique(found.filter(pc.is_in(found["record_key"], spoken_of))["arrival_date"]).to_pylist())

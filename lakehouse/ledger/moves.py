@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import commits, store
+from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,12 +86,12 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return _row(metric, commit["version"], why) if SAID in why else None
 
-    return commits.copy(settings, gold, locations.promotion_log(settings), f"moves:{metric}", _SCHEMA, row_of)
+    return commit_log.copy(settings, gold, locations.promotion_log(settings), f"moves:{metric}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, metric: str) -> list[Move]:
     """Every move of a metric's readers, oldest first."""
-    found = store.read(
+    found = table_io.read(
         locations.promotion_log(settings), [item.name for item in fields(Move)], {"metric": [metric]}, settings.storage_options
     )
     rows = [] if found is None else found.to_pylist()

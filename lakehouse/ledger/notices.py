@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -91,12 +91,12 @@ class Entry:
 
 def has_begun(settings: Settings) -> bool:
     """Whether anybody has looked for something to tell."""
-    return store.open_table(locations.notices(settings), settings.storage_options) is not None
+    return table_io.open_table(locations.notices(settings), settings.storage_options) is not None
 
 
 def reached(settings: Settings, series: str) -> int | None:
     """The version of a series' table up to which all publications are told of here; None where nobody has looked yet."""
-    table = store.open_table(locations.notices(settings), settings.storage_options)
+    table = table_io.open_table(locations.notices(settings), settings.storage_options)
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
 
@@ -111,7 +111,7 @@ def add(settings: Settings, series: str, entries: Iterable[Entry], gold_version:
         asdict(entry) | {"month": entry.month, "data": json.dumps(entry.data), "answers": json.dumps(entry.answers)}
         for entry in entries
     ]
-    return store.append(
+    return table_io.append(
         locations.notices(settings),
         pa.Table.from_pylist([row | {"status": row["status"].value} for row in rows], schema=_SCHEMA),
         options=settings.storage_options,
@@ -132,12 +132,12 @@ def of(
 
     :param since: those of publications then or later; older months are not read.
     """
-    table = store.open_table(locations.notices(settings), settings.storage_options)
+    table = table_io.open_table(locations.notices(settings), settings.storage_options)
     if table is None:
         return []
     oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
     where = {"month": {values["month"] for values in table.partitions() if values["month"] >= oldest}}
-    found = store.read(locations.notices(settings), _SCHEMA.names, where, settings.storage_options)
+    found = table_io.read(locations.notices(settings), _SCHEMA.names, where, settings.storage_options)
     rows = _SCHEMA.empty_table() if found is None else found.cast(_SCHEMA)
     rows = rows.filter(pc.is_in(rows["status"], pa.array([status.value for status in statuses])))
     if series is not None:
@@ -162,7 +162,7 @@ def audited(settings: Settings, entries: Collection[Entry]) -> None:
 def _update(settings: Settings, entries: Collection[Entry], status: Status, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
-    store.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
+    table_io.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
 
 
 def _entry(row: dict[str, Any]) -> Entry:

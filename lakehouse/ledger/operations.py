@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -78,7 +78,7 @@ def record(settings: Settings, entry: Operation) -> str:
     """
     text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}{entry.attempt}"
     operation_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
-    store.append(
+    table_io.append(
         locations.rebuild_requests(settings),
         pa.Table.from_pylist([asdict(entry) | {"operation_id": operation_id}], schema=_SCHEMA),
         options=settings.storage_options,
@@ -91,7 +91,7 @@ def record(settings: Settings, entry: Operation) -> str:
 def all_of(settings: Settings, source: str) -> list[Operation]:
     """Every operation on a source, oldest first."""
     columns = [item.name for item in fields(Operation)]
-    found = store.read(locations.rebuild_requests(settings), columns, {"source": [source]}, settings.storage_options)
+    found = table_io.read(locations.rebuild_requests(settings), columns, {"source": [source]}, settings.storage_options)
     entries = [] if found is None else [Operation(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.recorded_at, entry.operation_id))
 

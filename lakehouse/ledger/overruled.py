@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import key_log, operations, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import key_log, operations
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,17 +38,19 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     if not wanted:
         return
     where = {"ingestion_id": set(claims["ingestion_id"].to_pylist())}
-    log = store.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
+    log = table_io.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
     stands = {_claim(row): row for row in ([] if log is None else log.to_pylist())}
     unknown = dict.fromkeys(key_log.JUDGED)
-    known = store.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
+    known = table_io.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
     number = 1 + ((pc.max(known["number"]).as_py() or 0) if known is not None else 0)
     about = {"operation_id": operation_id, "number": number, "recorded_at": now}
     rows = [stands.get(claim, row | unknown) | about for claim, row in wanted.items()]
     told = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
     options = settings.storage_options
-    store.append(locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}")
+    table_io.append(
+        locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}"
+    )
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
@@ -56,7 +59,7 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     That is what they said before the first operation that is not among ``ids``. An operation is known by any of its records:
     it is recorded again once its rows are judged.
     """
-    log = store.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
+    log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     judging = {entry.operation_id: (entry.wish, entry.recorded_at) for entry in operations.all_of(settings, source)}

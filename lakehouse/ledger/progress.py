@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import decisions, ingestions, operations, redactions, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions, ingestions, operations, redactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +55,7 @@ def record(
         "silver_version": silver_version,
         "recorded_at": now,
     }
-    store.append(
+    table_io.append(
         locations.applied_inputs(settings),
         pa.Table.from_pylist([row], schema=_SCHEMA),
         options=settings.storage_options,
@@ -106,7 +107,7 @@ def has_any(settings: Settings, source: str) -> bool:
 
 def _applied(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
     """Per id the event days of silver that contain what it says, application by application."""
-    applied = store.read(
+    applied = table_io.read(
         locations.applied_inputs(settings),
         ["days", "ingestion_ids"],
         {"source": [source]},

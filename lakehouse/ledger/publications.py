@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import commits, store
+from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return _row(series, commit, why) if "published" in why else None
 
-    return commits.copy(settings, gold, locations.publications(settings), f"publications:{series}", _SCHEMA, row_of)
+    return commit_log.copy(settings, gold, locations.publications(settings), f"publications:{series}", _SCHEMA, row_of)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:
@@ -96,9 +96,9 @@ def one(settings: Settings, series: str, publication_id: str) -> Publication | N
     return found[0] if found else None
 
 
-def _read(settings: Settings, where: store.Where) -> list[Publication]:
+def _read(settings: Settings, where: table_io.Where) -> list[Publication]:
     columns = [item.name for item in fields(Publication)]
-    found = store.read(locations.publications(settings), columns, where, settings.storage_options)
+    found = table_io.read(locations.publications(settings), columns, where, settings.storage_options)
     rows = [] if found is None else found.to_pylist()
     parsed = [row | {name: json.loads(row[name] or "{}") for name in _AS_JSON} for row in rows]
     return sorted((Publication(**row) for row in parsed), key=lambda entry: entry.gold_version)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -56,13 +56,13 @@ def record(settings: Settings, source: str, entry: Redaction) -> str:
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
     redaction_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     table = pa.Table.from_pylist([asdict(entry) | {"redaction_id": redaction_id}], schema=_SCHEMA)
-    store.append(locations.redactions(settings, source), table, options=settings.storage_options, app_id=redaction_id)
+    table_io.append(locations.redactions(settings, source), table, options=settings.storage_options, app_id=redaction_id)
     return redaction_id
 
 
 def all_of(settings: Settings, source: str) -> list[Redaction]:
     """Every redaction, oldest first."""
-    found = store.read(
+    found = table_io.read(
         locations.redactions(settings, source), [item.name for item in fields(Redaction)], None, settings.storage_options
     )
     entries = [] if found is None else [Redaction(**row) for row in found.to_pylist()]

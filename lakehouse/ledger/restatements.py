@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def record(settings: Settings, entry: Restatement) -> None:
     """Append one run."""
     row = {**vars(entry), "silver_version": entry.followed_version, "days": sorted(entry.days)}
     row["causes"] = json.dumps(entry.causes, sort_keys=True)
-    store.append(
+    table_io.append(
         locations.restatements(settings),
         pa.Table.from_pylist([row], schema=_SCHEMA),
         options=settings.storage_options,
@@ -66,7 +66,7 @@ def record(settings: Settings, entry: Restatement) -> None:
 
 def of(settings: Settings, metric: str) -> list[Restatement]:
     """All runs of a metric, oldest first."""
-    table = store.read(locations.restatements(settings), _SCHEMA.names, {"metric": [metric]}, settings.storage_options)
+    table = table_io.read(locations.restatements(settings), _SCHEMA.names, {"metric": [metric]}, settings.storage_options)
     entries = [] if table is None else [_restatement(row) for row in table.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.as_of, entry.gold_version))
 
@@ -79,7 +79,7 @@ def followed_version(settings: Settings, metric: str) -> int:
 def followed_versions(settings: Settings) -> dict[str, int]:
     """The same for every metric that has followed one."""
     columns = ["metric", "silver_version"]
-    table = store.read(locations.restatements(settings), columns, None, settings.storage_options)
+    table = table_io.read(locations.restatements(settings), columns, None, settings.storage_options)
     newest = None if table is None else table.group_by("metric").aggregate([("silver_version", "max")])
     return {row["metric"]: row["silver_version_max"] for row in ([] if newest is None else newest.to_pylist())}
 

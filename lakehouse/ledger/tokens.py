@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,7 +79,7 @@ def revoke(settings: Settings, token: Token) -> None:
 
 def all_of(settings: Settings) -> dict[str, Token]:
     """Every token by its id, also those that are over."""
-    found = store.read(locations.tokens(settings), [item.name for item in fields(Token)], None, settings.storage_options)
+    found = table_io.read(locations.tokens(settings), [item.name for item in fields(Token)], None, settings.storage_options)
     rows = [] if found is None else found.to_pylist()
     tokens = [Token(**row | {"role": Role(row["role"])}) for row in rows]
     return {one.token_id: one for one in sorted(tokens, key=lambda one: (one.revoked_at is not None, one.added_at))}
@@ -99,7 +99,7 @@ def holder(known: dict[str, Token], text: str, now: datetime) -> Token | None:
 
 def _append(settings: Settings, token: Token, app_id: str | None = None) -> None:
     table = pa.Table.from_pylist([asdict(token) | {"role": token.role.value}], schema=_SCHEMA)
-    store.append(locations.tokens(settings), table, options=settings.storage_options, app_id=app_id)
+    table_io.append(locations.tokens(settings), table, options=settings.storage_options, app_id=app_id)
 
 
 def _digest(secret: str) -> str:

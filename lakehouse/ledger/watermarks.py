@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -63,14 +63,14 @@ def record(settings: Settings, entry: Moved) -> bool:
     said = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
     app_id = "watermark:" + hashlib.sha256(repr(said).encode()).hexdigest()[:16]
     table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
-    return store.append(
+    return table_io.append(
         locations.watermarks(settings), table, options=settings.storage_options, partition_by=["source"], app_id=app_id
     )
 
 
 def of(settings: Settings, source: str) -> list[Moved]:
     """Every decision on a source, oldest first."""
-    found = store.read(
+    found = table_io.read(
         locations.watermarks(settings), [item.name for item in fields(Moved)], {"source": [source]}, settings.storage_options
     )
     entries = [] if found is None else [Moved(**row) for row in found.to_pylist()]

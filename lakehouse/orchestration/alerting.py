@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
-from lakehouse.ledger import alerts, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import alerts
 from lakehouse.orchestration.targets import Message, targets
 from lakehouse.tables import signals
 
@@ -58,7 +59,7 @@ def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         description="Late rows, restatements, held and overdue numbers, values beyond their bounds: owners are told.",
     )
     def sense(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        with store.reusing_tables():
+        with table_io.reusing_tables():
             state = signals.state_of(settings, catalog)
             if state == context.cursor:
                 return dg.SkipReason("nothing has changed since the last look")

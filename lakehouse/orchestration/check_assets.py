@@ -9,9 +9,9 @@ from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.orchestration.source_assets import keys as source_keys
+from lakehouse.quality.check_result import Outcome
 from lakehouse.settings import Settings
 from lakehouse.tables import arrival_checks, checks, gold_checks, reconciliation, served
-from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.series import Series
 
 #: What some days say to the wanted checks; it may judge others as well.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.orchestration.metric_assets import gold_key
 from lakehouse.orchestration.partitions import tags_for
 from lakehouse.tables import served
@@ -54,7 +54,7 @@ def _close(settings: Settings, name: str, due: Callable[[], list[date]]) -> dg.S
         description=f"Publishes what is due of gold/{name} in its next state: live, preliminary, final.",
     )
     def close() -> dg.RunRequest | dg.SkipReason:
-        with store.reusing_tables():
+        with table_io.reusing_tables():
             starts = due()
         if not starts:
             return dg.SkipReason(f"no number of {name} changes its state by now")

@@ -11,9 +11,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakehouse.delta import provenance, table_state
 from lakehouse.domain.settling import Seen
-from lakehouse.ledger import states
-from lakehouse.tables import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +45,7 @@ class Cursor:
 
 def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *said: str) -> str:
     """The state of all that a sensor's answer depends on: tables, contracts, the code itself, and what else is ``said``."""
-    return states.digest(settings, tables, versions.code(), *map(versions.of_contract, contracts), *said)
+    return table_state.digest(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *said)
 
 
 def short_hash(text: str) -> str:

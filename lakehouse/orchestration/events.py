@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
-    from lakehouse.tables.outcome import Outcome
+    from lakehouse.quality.check_result import Outcome
 
 
 def report(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse.delta import table_io
 from lakehouse.ledger import notices as ledger
-from lakehouse.ledger import store
 from lakehouse.orchestration.targets import DeliveryError, Message, targets
 from lakehouse.tables import notices
 
@@ -51,7 +51,7 @@ def tell(settings: Settings, catalog: Catalog, to: Sequence[Target], seconds: fl
 
     :param seconds: after so long a target gets no further message this time.
     """
-    with store.reusing_tables():
+    with table_io.reusing_tables():
         audiences, problems = notices.audiences(settings, catalog)
         notices.find(settings, audiences, [target.name for target in to])
         waiting = notices.waiting(settings)

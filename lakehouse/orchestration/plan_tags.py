@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from lakehouse.delta import provenance
 from lakehouse.domain import backfills
-from lakehouse.tables import backfill_plans, versions
+from lakehouse.tables import backfill_plans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,7 @@ def hold_to_pins(tags: Mapping[str, str], catalog: Catalog) -> None:
         return
     pins = json.loads(tags[_PINS_TAG])
     now = backfill_plans.contract_versions(catalog, tags[_SOURCE_TAG])
-    told = backfills.moved_pins(pins["code_version"], pins["contracts"], versions.code(), now)
+    told = backfills.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
     if told:
         msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(told)}; reload the code location, or make a new plan"
         raise OtherVersionError(msg)

@@ -11,7 +11,8 @@ import dagster as dg
 
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
-from lakehouse.ledger import ingestions, progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions, progress
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.tables import arriving, landing, served
@@ -96,7 +97,7 @@ class Replay:
                 self._close_between(before, day)
             before = max(day, before or day)
             self._settings.now = replay_clock(day)
-            with store.reusing_tables():
+            with table_io.reusing_tables():
                 # What a stopped replay left to do must not be done under the clock of an earlier day.
                 past = lived_through is not None and day < lived_through and not self._has_news(day)
                 result = self._told(day) if past else self.day(day)
@@ -158,7 +159,7 @@ class Replay:
         """Let the days pass on which nothing arrived: numbers become preliminary and final on them, too."""
         for quiet in list(span(before, day))[1:-1]:
             self._settings.now = replay_clock(quiet)
-            with store.reusing_tables():
+            with table_io.reusing_tables():
                 for metric in self._metrics:
                     one = served.daily(self._settings, self._catalog, metric)
                     if due := find_due(self._settings, one):

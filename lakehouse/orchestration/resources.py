@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
 from lakehouse.settings import Settings
-from lakehouse.tables.session import spark_options
+from lakehouse.spark.session import spark_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

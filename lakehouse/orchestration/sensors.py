@@ -14,7 +14,8 @@ import dagster as dg
 from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
-from lakehouse.ledger import progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import progress
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
@@ -151,7 +152,7 @@ def _sensor_of_one_run(
     def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if is_at_work(settings, source):
             return dg.SkipReason(BACKFILL_AT_WORK)
-        with store.reusing_tables():
+        with table_io.reusing_tables():
             now = state()  # before the look: what is written in between makes the next tick look again
             waiting = None if Cursor.read(context.cursor).nothing_at == now else look()
         if waiting is None or not waiting.starts:

@@ -13,21 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import content_columns
 from lakehouse.domain import policies
 from lakehouse.domain.admission import Reason
 from lakehouse.domain.dispositions import Claim, Disposition, Verdict, barred, verdicts
-from lakehouse.ledger import decisions, ingestions, key_log, store
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.tables import claims
-from lakehouse.tables.schema import content_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
     from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 
 _ROW = ["arrival_date", "source_file", "ingestion_id", "line_number", "record_key", "event_date", "change_op", "malformed_reason"]
@@ -90,7 +91,7 @@ def rows(
         where["record_key"] = keys
     if ingestion_ids is not None:
         where["ingestion_id"] = ingestion_ids
-    found = store.read(locations.bronze(settings, contract.dataset), _ROW, where, options)
+    found = table_io.read(locations.bronze(settings, contract.dataset), _ROW, where, options)
     if found is None:
         return []
     decided = decisions.newest(settings, contract.dataset)
@@ -161,7 +162,7 @@ def _rulings(
     wanted: dict[str, Collection[Any]] = {}
     if where:
         wanted["record_key"] = pc.unique(found["record_key"].drop_null()).to_pylist()
-    log = store.read(locations.key_log(settings, source), key_log.SCHEMA.names, wanted, options)
+    log = table_io.read(locations.key_log(settings, source), key_log.SCHEMA.names, wanted, options)
     by_key: dict[str, list[Claim]] = defaultdict(list)
     ruled: dict[RowId, _Ruled] = {}
     said: dict[RowId, tuple[str, str | None, str | None]] = {}
@@ -250,7 +251,7 @@ def _content(settings: Settings, contract: SourceContract, keys: Collection[str]
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "record_key": keys}
     path = locations.bronze(settings, contract.dataset)
-    found = store.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
+    found = table_io.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
     if found is None:
         return {}
     return {(row["ingestion_id"], row["line_number"]): tuple(row[name] for name in columns) for row in found.to_pylist()}

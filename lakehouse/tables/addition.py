@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import basis, candidates, gold, silver
 from lakehouse.tables.pending import find_pending, find_refused
 
@@ -39,7 +39,7 @@ def numbers(
 ) -> dict[Period, pa.Table]:
     """What the published days say of each period that has any."""
     days = {daily.by: sorted({day for period in periods for day in period.days})}
-    rows = store.read(locations.gold(settings, daily), None, days, settings.storage_options)
+    rows = table_io.read(locations.gold(settings, daily), None, days, settings.storage_options)
     if rows is None or not len(rows):
         return {}
     booked = booked_in(settings, daily, rollup, periods)
@@ -105,7 +105,7 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
     spark, metric = session(), daily.metric
-    version = store.version(locations.silver(settings, metric.source), settings.storage_options)
+    version = table_io.version(locations.silver(settings, metric.source), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
     waiting = {held.start for held in candidates.held(settings, daily, published)}
     waiting |= find_pending(settings, daily).starts & published
@@ -118,7 +118,7 @@ def _from_silver(
     for frame in frames[1:]:
         behind = behind.unionByName(frame.select(behind.columns))
     found = gold.of_periods(behind, metric, periods)
-    if store.version(locations.silver(settings, metric.source), settings.storage_options) != version:
+    if table_io.version(locations.silver(settings, metric.source), settings.storage_options) != version:
         msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
     return found
@@ -156,7 +156,7 @@ def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequen
     tables = []
     for one in (daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", one.by]
-        found = store.read(locations.gold(settings, one), columns, days, settings.storage_options)
+        found = table_io.read(locations.gold(settings, one), columns, days, settings.storage_options)
         if found is not None:
             # Of a day no roll-up period is the same; a period that is closed on its last day books nothing in itself.
             of = found[one.by] if one is rollup else pa.nulls(len(found), pa.date32())

@@ -16,11 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import bronze_columns
 from lakehouse.domain.admission import ADMITTED, Judgement, judge
-from lakehouse.ledger import key_log, store
-from lakehouse.tables import frames
-from lakehouse.tables.schema import bronze_columns
-from lakehouse.tables.session import without_ansi
+from lakehouse.ledger import key_log
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import without_ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
     from lakehouse.domain.row_ids import RowId
-    from lakehouse.ledger.store import Where
     from lakehouse.settings import Settings
 
 
@@ -46,7 +47,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
     rules = contract.quality.named_rules
     typed_by = contract.lateness.by.column if contract.lateness.by else "change_op"
     columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", typed_by]))
-    rows = store.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
+    rows = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
     if rows is None:
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
@@ -95,7 +96,7 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
 def _failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> dict[RowId, list[str]]:
     rules = contract.quality.named_rules
     columns = [name for name, _ in bronze_columns(contract)]
-    rows = frames.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
+    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
     found: dict[RowId, list[str]] = defaultdict(list)
     fails = {}

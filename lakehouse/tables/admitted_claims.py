@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.domain.admission import Standing
 from lakehouse.ledger import key_log, overruled
-from lakehouse.tables import frames
+from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
     from datetime import date
@@ -36,7 +36,7 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
     if not decided:
         return log.where(F.col("standing") == Standing.ADMITTED.value)
     rows = [{"ingestion_id": row[0], "line_number": row[1], "_admits": decision.admits} for row, decision in decided.items()]
-    overlay = frames.local(spark, pa.Table.from_pylist(rows, schema=_DECISIONS))
+    overlay = dataframes.local(spark, pa.Table.from_pylist(rows, schema=_DECISIONS))
     joined = log.join(F.broadcast(overlay), ["ingestion_id", "line_number"], "left")
     return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
 
@@ -45,7 +45,7 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     """The claims of the key log, with those of ``then`` in place of their present judgement (R10)."""
     if not len(then):
         return log
-    overlay = frames.local(spark, then)
+    overlay = dataframes.local(spark, then)
     others = log.join(F.broadcast(overlay.select(*overruled.CLAIM)), list(overruled.CLAIM), "left_anti")
     return others.select(*key_log.SCHEMA.names).unionByName(overlay)
 
@@ -58,5 +58,5 @@ def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame,
     schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])
     rows = [{"event_date": day, "ingestion_id": choice.holder} for day, choice in chosen.items() if choice.holder]
     return claims.join(
-        frames.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
+        dataframes.local(spark, pa.Table.from_pylist(rows, schema=schema)), ["event_date", "ingestion_id"], "left_semi"
     )

@@ -16,10 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.ledger import ingestions, redactions, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.spark.session import sized_for
 from lakehouse.tables import addition, basis, gold, silver
 from lakehouse.tables.series import Series, source_days
-from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -123,7 +124,7 @@ def _period(
     named = json.loads(told["made_from"] or "{}")
     booked = set(named.pop("adjustments", ()))
     days, by = series.period(start).days, daily.by
-    rows = store.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
+    rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
     if rows is None or not named:
         msg = f"{told['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
         raise ReproduceError(msg)
@@ -143,7 +144,7 @@ def _booked(settings: Settings, series: Series, daily: Series, names: Collection
     """The adjustments, of days and of the longer period's own series, that a roll-up names."""
     where = {"version_name": names}
     tables = [
-        store.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
+        table_io.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
     ]
     found = [table for table in tables if table is not None]
     return pa.concat_tables(found, promote_options="default") if names and found else None

@@ -10,9 +10,11 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, key_log, operations, progress, store
-from lakehouse.tables import audit, changes, delta, silver, versions
-from lakehouse.tables.session import sized_for
+from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.ledger import ingestions, key_log, operations, progress
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+from lakehouse.tables import audit, silver
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 #: A conflict with another writer is answered by computing everything again from a fresh read: writing the same
 #: DataFrame again would undo what the other one wrote.
 recomputed_on_conflict = retry(
-    retry=retry_if_exception_type(delta.CONFLICTS),
+    retry=retry_if_exception_type(spark_commits.CONFLICTS),
     stop=stop_after_attempt(5),
     wait=wait_random_exponential(multiplier=0.2, max=5),
     reraise=True,
@@ -66,20 +68,20 @@ def update(
     merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(progress.is_by_hand, ids)))
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
-    before = store.version(target, settings.storage_options)
+    before = table_io.version(target, settings.storage_options)
     if before > 0 and not progress.has_any(settings, source):
         _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
         _merge(settings, contract, session(), merged, ids, run_id)
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
-    if rebuilt and store.version(locations.bronze(settings, source), settings.storage_options) >= 0:
+    if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
         _rebuild(settings, contract, session(), rebuilt, ids, run_id)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
-    table = store.open_table(target, settings.storage_options)
+    table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
-    changed = {} if table is None else changes.describe(table, before + 1, after)
+    changed = {} if table is None else change_feed.describe(table, before + 1, after)
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
 
 
@@ -90,7 +92,7 @@ def _merge(
     source = contract.dataset
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
-    why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **versions.stamp(contract)}
+    why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
         silver.merge(spark, settings, contract, days, ids, arrivals, why)
 
@@ -101,7 +103,7 @@ def _rebuild(
 ) -> None:
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
-    why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **versions.stamp(contract)}
+    why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     asked = [entry for entry in operations.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
@@ -129,7 +131,7 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver_version=store.version(locations.silver(settings, contract.dataset), settings.storage_options),
+        silver_version=table_io.version(locations.silver(settings, contract.dataset), settings.storage_options),
         now=settings.clock(),
     )
 
@@ -140,16 +142,16 @@ def _check_key_log(settings: Settings, source: str) -> None:
 
     :raises IncompleteKeyLogError: when Bronze holds sound rows that the ledger or the key log has not.
     """
-    table = store.open_table(locations.bronze(settings, source), settings.storage_options)
-    log = store.open_table(locations.key_log(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
+    log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     known = ingestions.ingested(ingestions.all_of(settings, source))
     read, malformed = (sum(getattr(entry, name) for entry in known.values()) for name in ("rows", "malformed"))
-    claims = 0 if log is None else store.rows_at_most(log, {})
-    if table is None or (store.rows_at_most(table, {}) == read and claims >= read - malformed):
+    claims = 0 if log is None else table_io.rows_at_most(log, {})
+    if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # as Delta's own logs count: a rebuild of a day must not read all of Bronze
-    held = store.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
+    held = table_io.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])
-    logged = set() if log is None else set(store.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
+    logged = set() if log is None else set(table_io.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
     covered = pa.array(sorted(logged & known.keys()), pa.string())
     missing = sound.filter(pc.invert(pc.is_in(sound["ingestion_id"], covered)))["arrival_date"].to_pylist()
     if missing:

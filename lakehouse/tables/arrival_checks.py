@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import end_of_day
-from lakehouse.ledger import ingestions, store
-from lakehouse.tables.outcome import Outcome
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions
+from lakehouse.quality.check_result import Outcome
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def names(contract: SourceContract) -> dict[str, str]:
 
 def with_something_to_say(settings: Settings, contract: SourceContract) -> list[str]:
     """The checks that may come out otherwise by waiting: none, where nothing is to be fresh and no row has ever waited."""
-    table = store.open_table(locations.quarantine(settings, contract.dataset), settings.storage_options)
-    waited = table is not None and store.rows_at_most(table, {}) > 0
+    table = table_io.open_table(locations.quarantine(settings, contract.dataset), settings.storage_options)
+    waited = table is not None and table_io.rows_at_most(table, {}) > 0
     return [name for name in names(contract) if name == FRESH or waited]
 
 
@@ -75,7 +76,7 @@ def _freshness(settings: Settings, contract: SourceContract, rule: Freshness) ->
 def _reviews(settings: Settings, contract: SourceContract) -> Outcome:
     now, columns = settings.clock(), ["quarantine_since", "quarantine_review_by"]
     path = locations.quarantine(settings, contract.dataset)
-    found = store.read(path, columns, {"quarantine_status": ["open"]}, settings.storage_options)
+    found = table_io.read(path, columns, {"quarantine_status": ["open"]}, settings.storage_options)
     since: list[datetime] = [] if found is None else found["quarantine_since"].to_pylist()
     deadlines: list[datetime] = [] if found is None else found["quarantine_review_by"].to_pylist()
     overdue = [deadline for deadline in deadlines if deadline < now]

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import end_of_day
+from lakehouse.delta import table_io
 from lakehouse.domain.completeness import Ages, Arrivals
-from lakehouse.ledger import store
 
 if TYPE_CHECKING:
     from datetime import date
@@ -32,12 +32,12 @@ _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "s
 
 def version(settings: Settings, source: str) -> int:
     """The version of the key log: what is read from an equal one is equal."""
-    return store.version(locations.key_log(settings, source), settings.storage_options)
+    return table_io.version(locations.key_log(settings, source), settings.storage_options)
 
 
 def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
     """How the rows of the newest event days came in; None where nothing has arrived."""
-    found = store.read(locations.key_log(settings, contract.dataset), _COLUMNS, None, settings.storage_options)
+    found = table_io.read(locations.key_log(settings, contract.dataset), _COLUMNS, None, settings.storage_options)
     if found is None or not len(found):
         return None
     first, newest = pc.min(found["arrival_date"]).as_py(), pc.max(found["arrival_ts"]).as_py()

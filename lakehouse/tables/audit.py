@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.event_day import lateness
+from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.domain.lateness import is_late
-from lakehouse.ledger import audit, commits, redactions, store
+from lakehouse.ledger import audit, redactions
 from lakehouse.ledger.audit import Ruling
-from lakehouse.tables import changes
 from lakehouse.tables.series import Series
 from lakehouse.text import format_duration
 
@@ -68,7 +68,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     :returns: how many rows were written.
     """
     source = contract.dataset
-    table = store.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None:
         return 0
     silver_id, newest = str(table.metadata().id), table.version()
@@ -76,7 +76,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     if done >= newest:
         return 0
     known = redactions.all_of(settings, source)  # read behind the table: all that its commits name are among them
-    told = {commit["version"]: commit for commit in commits.history(table, done)}
+    told = {commit["version"]: commit for commit in commit_log.history(table, done)}
     lost = newest - done - len(told)
     written, marked = 0, done
     named: set[str] = set()
@@ -85,7 +85,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         if changed is None:
             lost += 1
             continue
-        cause = audit.cause(settings, source, commits.why(commit), known)
+        cause = audit.cause(settings, source, commit_log.why(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
         parts = [audit.table(part, known) for part in _Rows(settings, contract, metrics, changed, cause).parts(version)]
         if parts:
@@ -118,7 +118,9 @@ class _Rows:
     ) -> None:
         self._settings, self._contract, self._metrics, self._cause = settings, contract, metrics, cause
         self._zone = ZoneInfo(contract.clocks.timezone)
-        self._said = changed.select([name for name in changed.column_names if name not in changes.NO_CONTENT and name != "_net"])
+        self._said = changed.select(
+            [name for name in changed.column_names if name not in change_feed.NO_CONTENT and name != "_net"]
+        )
         by = contract.lateness.by.column if contract.lateness.by else "change_op"
         told_of = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
         self._of = {name: changed[name].to_pylist() for name in told_of}
@@ -224,11 +226,11 @@ class _Rows:
 def _changed(table: DeltaTable, version: int) -> pa.Table | None:
     """The rows that a version took away or put there, with ``_net`` -1 or 1; None where its files are gone."""
     try:
-        feed = changes.feed_of(table, version, version)
-    except changes.ForgottenFeedError:
+        feed = change_feed.feed_of(table, version, version)
+    except change_feed.ForgottenFeedError:
         return None
-    content = [name for name in feed.column_names if name not in changes.NO_CONTENT]
-    came = pc.is_in(feed["_change_type"], pa.array(changes.AFTER))
+    content = [name for name in feed.column_names if name not in change_feed.NO_CONTENT]
+    came = pc.is_in(feed["_change_type"], pa.array(change_feed.AFTER))
     place, none = pa.array(range(len(feed)), pa.int64()), pa.scalar(None, pa.int64())
     signed = feed.select(content).append_column("_net", pc.if_else(came, 1, -1))
     signed = signed.append_column("_came", pc.if_else(came, place, none)).append_column("_gone", pc.if_else(came, none, place))

@@ -15,9 +15,9 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
+from lakehouse.delta import provenance, table_io
 from lakehouse.domain.publishing import Reason, Step
-from lakehouse.ledger import store
-from lakehouse.tables import candidates, gold_checks, revisions, series, versions
+from lakehouse.tables import candidates, gold_checks, revisions, series
 from lakehouse.tables.revisions import Draft, Revision, Signature
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.domain.publishing import Standing
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
     from lakehouse.tables.series import Series
 
 _ATTEMPTS = 20
@@ -105,14 +105,14 @@ def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) 
 
     :param starts: the periods that are asked for; by default all that the table has.
     """
-    table = store.pinned(locations.gold(settings, one), settings.storage_options)
-    existing = None if table is None else store.read_version(table, None, None if starts is None else {one.by: starts})
+    table = table_io.pinned(locations.gold(settings, one), settings.storage_options)
+    existing = None if table is None else table_io.read_version(table, None, None if starts is None else {one.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
     return Read(one, table, existing, starts)
 
 
-@store.reusing_tables()
+@table_io.reusing_tables()
 def publish(
     settings: Settings,
     before: Read,
@@ -215,7 +215,7 @@ def signature(settings: Settings, one: Series, run: Run, why: Mapping[str, Any],
 
     :param reason: why a person signs it off.
     """
-    code, contract = versions.code(), versions.of_contract(one.metric)
+    code, contract = provenance.code(), provenance.of_contract(one.metric)
     signed_by = run.by if reason else None
     told = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
     told |= {"signed_off_by": signed_by, "sign_off_reason": reason}
@@ -229,5 +229,5 @@ def trailing(settings: Settings, one: Series, starts: Collection[date]) -> pa.Ta
         return None
     wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
     columns = [one.by, *one.content, "is_latest"]
-    found = store.read(locations.gold(settings, one), columns, {one.by: wanted}, settings.storage_options)
+    found = table_io.read(locations.gold(settings, one), columns, {one.by: wanted}, settings.storage_options)
     return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

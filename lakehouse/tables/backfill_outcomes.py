@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
+from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Layer, Plan, spikes
-from lakehouse.ledger import ingestions, progress, publications, store
+from lakehouse.ledger import ingestions, progress, publications
 from lakehouse.tables import candidates, checks, reading, served
 from lakehouse.tables.pending import find_pending
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
     from lakehouse.tables.series import Series
 
 #: What a publication's trigger calls the plan that it belongs to.
@@ -148,7 +149,7 @@ def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, ve
     others = ingestions.ingested(ingestions.all_of(settings, plan.source))
     rows_before = sum(entry.rows for one, entry in others.items() if one not in own)
     where = {"quarantine_status": ["open"]}
-    found = store.read(locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options)
+    found = table_io.read(locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options)
     waiting = Counter([] if found is None else pc.fill_null(found["ingestion_id"], "").to_pylist())
     new = sum(count for one, count in waiting.items() if one in own)
     if spikes(sum(own.values()), new, rows_before, waiting.total() - new):

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
+from lakehouse.delta import provenance, table_io
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
-from lakehouse.ledger import ingestions, key_log, progress, store
-from lakehouse.tables import claims, landing, preview, reached, readiness, series, served, versions
+from lakehouse.ledger import ingestions, key_log, progress
+from lakehouse.tables import claims, landing, preview, reached, readiness, series, served
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def plan(
         order=wish.order,
         write_mode=wish.write_mode,
         wave_size=wish.wave_size,
-        code_version=versions.code(),
+        code_version=provenance.code(),
         contracts=contract_versions(catalog, made.source),
         files=tuple(made.files),
         waves=tuple(made.waves),
@@ -94,7 +95,7 @@ def plan(
 def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
     """The versions of a source's contract and of those of the metrics that read it, by name."""
     metrics = catalog.metrics_of(source)
-    return {source: versions.of_contract(catalog.sources[source])} | {one.name: versions.of_contract(one) for one in metrics}
+    return {source: provenance.of_contract(catalog.sources[source])} | {one.name: provenance.of_contract(one) for one in metrics}
 
 
 def files_now(
@@ -265,7 +266,7 @@ def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool) ->
 
 def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[date]) -> dict[date, int]:
     """How many rows stand on each day, as the log counts them."""
-    table = store.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, settings.storage_options)
     counted: dict[date, int] = defaultdict(int)
     if table is None or not days:
         return counted
@@ -281,7 +282,7 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: Plan) -> Non
     :raises PlanProblemError: naming each file and version that is another one now.
     """
     told = backfills.moved_pins(
-        planned.code_version, planned.contracts, versions.code(), contract_versions(catalog, planned.source)
+        planned.code_version, planned.contracts, provenance.code(), contract_versions(catalog, planned.source)
     )
     known = {one.content_hash for one in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
     missing = [file for file in planned.new_files if file.sha256 not in known]

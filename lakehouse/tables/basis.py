@@ -11,8 +11,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import commit_log, table_io
 from lakehouse.domain.publishing import Reason
-from lakehouse.ledger import commits, decisions, ingestions, inputs, operations, progress, redactions, store
+from lakehouse.ledger import decisions, ingestions, inputs, operations, progress, redactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,14 +68,14 @@ class Trigger:
 
 def of_silver(settings: Settings, source: str) -> Basis:
     """What silver is made from now."""
-    table = store.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
     ingested = ingestions.ingested(ingestions.all_of(settings, source))
     said = {*decisions.touched(settings, source), *redactions.touched(settings, source), *operations.touched(settings, source)}
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in progress.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
-        told = (commits.why(commit) for commit in commits.history(table, max(-1, version - _LOOK_BACK)))
+        told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
         why = next((one for one in told if "days" in one), {})  # a compaction behind it tells of none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
@@ -98,11 +99,11 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
 
 def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     """What versions ``first`` through ``last`` of silver came from, as its log tells."""
-    table = store.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None or first > last:
         return Trigger()
-    told = [commit for commit in commits.history(table, first - 1) if commit["version"] <= last]
-    ids = {one for commit in told for one in commits.why(commit).get("ingestions", ())}
+    told = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
+    ids = {one for commit in told for one in commit_log.why(commit).get("ingestions", ())}
     by_hand = sorted(filter(progress.is_by_hand, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
@@ -119,7 +120,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
 def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
     """How many rows of each event day wait for a steward."""
     where: dict[str, Collection[Any]] = {"quarantine_status": ["open"], "event_date": list(days)}
-    found = store.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
+    found = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
     if found is None:
         return {}
     counts = found.group_by("event_date").aggregate([("event_date", "count")])

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import audit, redactions, store
-from lakehouse.tables import changes
-from lakehouse.tables.schema import content_columns
+from lakehouse.delta import change_feed, table_io
+from lakehouse.delta.columns import content_columns
+from lakehouse.ledger import audit, redactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.change_feed import Move
     from lakehouse.settings import Settings
-    from lakehouse.tables.changes import Move
 
     #: A table: which one, where, and how it is reached.
     _Place = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -71,13 +71,13 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     """
     if first > last:
         return Behind()
-    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
     place = (table.metadata().id, locations.silver(settings, contract.dataset), tuple(settings.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
-    except changes.ForgottenFeedError:
+    except change_feed.ForgottenFeedError:
         return Behind(known=False)
     sides = _sides(feed.to_pylist(), {(one.key, one.day) for one in shown})
     said = _audited(settings, contract.dataset, range(first, last + 1), {one.key for one in shown})
@@ -91,9 +91,9 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
 def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[Move], pa.Table, int]:
     """The first moves, what the feed says of their keys, and how many moves there are: what was committed stays as it is."""
     _, path, options = place
-    table = store.open_table(path, dict(options))
+    table = table_io.open_table(path, dict(options))
     assert table is not None  # noqa: S101 (the caller has opened it)
-    moved, feed = changes.moves_on(table, days, first, last)
+    moved, feed = change_feed.moves_on(table, days, first, last)
     shown = moved[:most]
     keys = pa.array({one.key for one in shown}, pa.string())
     return shown, feed.filter(pc.is_in(feed["record_key"], keys)), len(moved)
@@ -109,17 +109,17 @@ def _sides(
             found[place].append(row)
     told = {}
     for place, own in found.items():
-        own.sort(key=lambda row: (row["_commit_version"], row["_change_type"] in changes.AFTER))
+        own.sort(key=lambda row: (row["_commit_version"], row["_change_type"] in change_feed.AFTER))
         first, last = own[0], own[-1]
         told[place] = (
-            None if first["_change_type"] in changes.AFTER else first,
-            last if last["_change_type"] in changes.AFTER else None,
+            None if first["_change_type"] in change_feed.AFTER else first,
+            last if last["_change_type"] in change_feed.AFTER else None,
         )
     return told
 
 
 def _told(
-    move: changes.Move,
+    move: change_feed.Move,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
     names: list[str],
@@ -150,8 +150,8 @@ def _told(
 
 def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
     """What the audit says last of some keys in these versions."""
-    where: store.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
+    where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
-    found = store.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
+    found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
     told = [] if found is None else found.to_pylist()
     return {row["event_id"]: row for row in sorted(told, key=lambda row: row["silver_version"])}

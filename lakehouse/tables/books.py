@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import decisions, key_log, redactions, store
+from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.tables import accounts
-from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -82,7 +83,7 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Enter every row whose key has been on some event days."""
-    claims = store.read(
+    claims = table_io.read(
         locations.key_log(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options
     )
     keys = set() if claims is None else set(claims["record_key"].to_pylist())
@@ -114,7 +115,7 @@ def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[],
 def _inputs(settings: Settings, source: str) -> list[int]:
     """The versions of the tables that the account is made from."""
     tables = (locations.key_log(settings, source), locations.decisions(settings, source), locations.redactions(settings, source))
-    found = [store.open_table(path, settings.storage_options) for path in tables]
+    found = [table_io.open_table(path, settings.storage_options) for path in tables]
     return [-1 if table is None else table.version() for table in found]
 
 
@@ -123,16 +124,16 @@ def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) 
     said = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
     said["disposition"] = [one.value for one in said["disposition"]]
     table = pa.Table.from_pydict(said, schema=_DISPOSITIONS)
-    store.upsert(locations.dispositions(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
+    table_io.upsert(locations.dispositions(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
     waiting = _waiting(settings, contract, rows)
-    store.upsert(locations.quarantine(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
+    table_io.upsert(locations.quarantine(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
 def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
     """The quarantine's rows for those that wait or waited, with redacted fields empty."""
     source, options = contract.dataset, settings.storage_options
     asked = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
-    known = store.read(locations.quarantine(settings, source), asked, None, options)
+    known = table_io.read(locations.quarantine(settings, source), asked, None, options)
     before = {tuple(row.values())[:2]: tuple(row.values())[2:] for row in ([] if known is None else known.to_pylist())}
     wanted = {
         (row.ingestion_id, row.line_number): row
@@ -149,7 +150,7 @@ def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]
         "ingestion_id": {row.ingestion_id for row in wanted.values()},
         "line_number": {row.line_number for row in wanted.values()},
     }
-    found = store.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
+    found = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
     decided = decisions.newest(settings, source)
     hidden = redactions.keys_by_field(settings, source)
     entries = []

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.tables import delta, frames
+from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
 from lakehouse.tables.delivery_reader import delivery_rows
-from lakehouse.tables.schema import arrow_schema, bronze_columns, ddl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def delivery_frame(
     if not is_large(file):
         batches = list(delivery_rows(settings, contract, delivery, file_path))
         rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
-        return frames.local(spark, rows).coalesce(1)
+        return dataframes.local(spark, rows).coalesce(1)
 
     def parse(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from delivery_rows(settings, contract, delivery, file_path)
@@ -57,4 +58,4 @@ def delivery_frame(
 
 def append(frame: DataFrame, settings: Settings, source: str, content_hash: str, why: dict[str, Any]) -> None:
     """Append a delivery in one commit; again, it is a no-op."""
-    delta.append_once(frame, locations.bronze(settings, source), "arrival_date", app_id(source, content_hash), why)
+    spark_commits.append_once(frame, locations.bronze(settings, source), "arrival_date", app_id(source, content_hash), why)

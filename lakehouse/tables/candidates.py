@@ -14,9 +14,8 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import partitions, store
-from lakehouse.tables import versions
 from lakehouse.tables.revisions import MADE_FROM, Draft
 from lakehouse.tables.series import TIME
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
     from lakehouse.tables.series import Series
 
 _ABOUT = pa.schema(
@@ -86,8 +85,8 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
     where, options = locations.candidates(settings, series), settings.storage_options
-    table = store.open_table(where, options) or partitions.create(where, rows.schema, series.by, options)
-    partitions.replace(table, rows, [draft.start for draft, _ in new])
+    table = table_io.open_table(where, options) or partition_writer.create(where, rows.schema, series.by, options)
+    partition_writer.replace(table, rows, [draft.start for draft, _ in new])
 
 
 def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
@@ -97,8 +96,8 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
-    found = store.read(locations.candidates(settings, series), columns, where, settings.storage_options)
-    there = {} if found is None else store.split(found, series.by)
+    found = table_io.read(locations.candidates(settings, series), columns, where, settings.storage_options)
+    there = {} if found is None else table_io.split(found, series.by)
     for draft, number in drafts:
         own = there.get(draft.start)
         if own is None or {*zip(own["content"].to_pylist(), own["revision"].to_pylist())} != {(draft.content, number)}:
@@ -112,18 +111,18 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
 
     :raises CommitFailedError: when another run has taken one that failed away, or writes here at this moment.
     """
-    table = store.open_table(locations.candidates(settings, series), settings.storage_options)
+    table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
     if table is None or not starts:
         return
     told = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
     if {one.start: one.failed for one in held(settings, series, starts)} == told:
         return
-    kept = store.read_version(table, None, {series.by: list(failed)})
+    kept = table_io.read_version(table, None, {series.by: list(failed)})
     if set(kept[series.by].to_pylist()) != set(failed):
         msg = f"another run publishes {series.name} at this moment; run it again later"
         raise CommitFailedError(msg)
     said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
-    partitions.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
+    partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
 
 
 def take_away(settings: Settings, series: Series, decided: Held) -> None:
@@ -131,19 +130,19 @@ def take_away(settings: Settings, series: Series, decided: Held) -> None:
 
     :raises CommitFailedError: when another run writes here at this moment.
     """
-    table = store.pinned(locations.candidates(settings, series), settings.storage_options)
+    table = table_io.pinned(locations.candidates(settings, series), settings.storage_options)
     if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
-        partitions.replace(table, store.read_version(table, None, {series.by: []}), [decided.start])
+        partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
 
 
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
     """The candidates that wait, by period."""
     where = None if starts is None else {series.by: starts}
-    found = store.read(locations.candidates(settings, series), None, where, settings.storage_options)
+    found = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
     if found is None:
         return []
     result = []
-    for start, rows in sorted(store.split(found, series.by).items()):
+    for start, rows in sorted(table_io.split(found, series.by).items()):
         said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
@@ -160,7 +159,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
     """By period the checks that hold its candidate back; one that is being checked is not among them."""
-    found = store.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
+    found = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
     told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}
     return {start: names for start, names in checks.items() if names}
@@ -175,8 +174,8 @@ def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
 
 def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
     about: dict[str, Any] = {name: getattr(draft, name) for name in _CARRIED}
-    about["code_version"] = draft.code_version or versions.code()
-    about["contract_version"] = draft.contract_version or versions.of_contract(series.metric)
+    about["code_version"] = draft.code_version or provenance.code()
+    about["contract_version"] = draft.contract_version or provenance.of_contract(series.metric)
     about |= {"state": draft.state.value, "step": draft.step.value, "reason": draft.reason.value, "content": draft.content}
     about |= {"revision": revision, "failed": None, "proposed_at": now, "run_id": run_id}
     size = len(draft.rows)

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, key_log, redactions, store
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
+from lakehouse.ledger import ingestions, key_log, redactions
+from lakehouse.quality.check_result import Outcome
 from lakehouse.tables import (
     addition,
     arrival_checks,
@@ -21,9 +24,7 @@ from lakehouse.tables import (
     source_rules,
 )
 from lakehouse.tables import gold_checks as of_new_numbers
-from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.pending import count_silver_rows
-from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
-    from lakehouse.tables.schema import Columns
     from lakehouse.tables.series import Series
 
 
@@ -75,12 +76,12 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     source = contract.dataset
     options = settings.storage_options
     entries = ingestions.all_of(settings, source)
-    schema = _schema_outcomes(store.open_table(locations.bronze(settings, source), options), bronze_columns(contract), days)
+    schema = _schema_outcomes(table_io.open_table(locations.bronze(settings, source), options), bronze_columns(contract), days)
     where = {"arrival_date": list(days)}
-    rows = store.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
+    rows = table_io.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
     in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
     sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
-    log = store.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
+    log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
     outcomes = [*schema, *row_checks.check_rows(settings, contract, in_bronze, days)]
@@ -100,11 +101,13 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
 
 def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     """Every silver check on each event day."""
-    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     outcomes = _schema_outcomes(table, silver_columns(contract), days)
     required = [item.name for item in contract.typed_fields if item.required]
     rows = (
-        None if table is None else store.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
+        None
+        if table is None
+        else table_io.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
     )
     hidden = redactions.keys_by_field(settings, contract.dataset)
     keys_on: dict[date, list[str]] = {day: [] for day in days}
@@ -142,7 +145,7 @@ def _lives(
     if table is None or not keys:
         return Counter()
     reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
-    found = store.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
+    found = table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
     return Counter(found["record_key"].to_pylist())
 
 

@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER
 from lakehouse.domain import policies
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.policies import Choice, Share
-from lakehouse.ledger import decisions, key_log, overruled, store
-from lakehouse.tables.schema import ORDER
+from lakehouse.ledger import decisions, key_log, overruled
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,7 +61,7 @@ def choices(
     where: dict[str, Collection[Any]] = {} if whole_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
-    log = store.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
+    log = table_io.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
     then = overruled.as_of(settings, source, ids).to_pylist() if ids is not None else []
     stood = {(row["ingestion_id"], row["line_number"]): row["standing"] for row in then}
     decided = decisions.newest(settings, source, ids)

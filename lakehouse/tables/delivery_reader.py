@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.domain.records import Record, read_records
 from lakehouse.domain.rows import RowParser
 from lakehouse.tables.landing import open_file
-from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

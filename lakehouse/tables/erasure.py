@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.ledger import key_log, partitions, store
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.ledger import key_log
 from lakehouse.tables import audited, series
 from lakehouse.tables.series import Series
 
@@ -59,12 +60,12 @@ def _mask_series(
     periods = {period.start: period for period in map(one.period, days)}
     masked = 0
     for path in (locations.gold(settings, one), locations.candidates(settings, one)):
-        table = store.pinned(path, settings.storage_options)
-        rows = None if table is None else store.read_version(table, None, {one.by: list(periods)})
+        table = table_io.pinned(path, settings.storage_options)
+        rows = None if table is None else table_io.read_version(table, None, {one.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue
         changed = {}
-        for start, own in store.split(rows, one.by).items():
+        for start, own in table_io.split(rows, one.by).items():
             source_days = series.source_days(one.metric, periods[start].days)
             others = _values_of_others(settings, contract, key, list(values), source_days)
             gone = {name: shown - others[name] for name, shown in values.items()}
@@ -73,7 +74,7 @@ def _mask_series(
                 changed[start] = after
                 masked += count
         if changed:
-            partitions.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
+            partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
     return masked
 
 
@@ -103,14 +104,14 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
     """All that Bronze says in some fields of a key."""
     arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", [key])
     where = {"arrival_date": arrivals, "record_key": [key]}
-    found = store.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)
+    found = table_io.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
 
 
 def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
     """What other keys say in silver on some days."""
     where = {"event_date": days}
-    found = store.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
+    found = table_io.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}
     for row in [] if found is None else found.to_pylist():
         if row["record_key"] != key:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar import days as calendar_days
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.ledger import store
-from lakehouse.tables import audited, candidates, changes, gold_checks
+from lakehouse.delta import change_feed, table_io
+from lakehouse.tables import audited, candidates, gold_checks
 from lakehouse.tables.pending import count_silver_rows
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def of_coverage(
 
 def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pending: PendingRestatement) -> list[date]:
     """The days that wait for silver, but for those that a run over a range has made since."""
-    table = store.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & told.keys():
         version = told[start].said["silver_version"]
@@ -94,8 +94,8 @@ def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pendin
     stale: set[date] = set()
     for version, starts in made.items() if table is not None else ():
         try:
-            changed = changes.describe(table, version + 1, pending.upstream_version)
-        except changes.ForgottenFeedError:
+            changed = change_feed.describe(table, version + 1, pending.upstream_version)
+        except change_feed.ForgottenFeedError:
             stale |= starts  # nobody can tell
             continue
         stale |= starts & calendar_days.reach_ahead(changed, beside.metric.window)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import commit_log
 from lakehouse.domain.upkeep import Need
 from lakehouse.ledger import audit as audit_log
-from lakehouse.ledger import commits, moves, progress, publications, restatements
+from lakehouse.ledger import moves, progress, publications, restatements
 from lakehouse.tables import audit, served
 from lakehouse.tables.series import Series
 
@@ -48,7 +49,7 @@ def needs(settings: Settings, catalog: Catalog, one: LakeTable, table: DeltaTabl
     behind = {who: done for who, done in reached.items() if 0 <= done < table.version()}
     if not behind:
         return Needs()
-    told = {commit["version"]: commit for commit in commits.history(table, min(behind.values()))}
+    told = {commit["version"]: commit for commit in commit_log.history(table, min(behind.values()))}
     found = Needs()
     for who, done in behind.items():
         if done + 1 not in told:
@@ -83,7 +84,7 @@ def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool
     waiting = progress.pending(settings, source)
     if not waiting:
         return False
-    told = (commits.why(commit) for commit in commits.history(table, max(-1, table.version() - _LOOK_BACK)))
+    told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
     newest = next((why for why in told if "days" in why), {})
     ids = set(newest.get("ingestions", ()))
     return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get("days", ()))

@@ -8,10 +8,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.ledger import store
-from lakehouse.tables import delta, frames
+from lakehouse.delta import table_io
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import sized_for
 from lakehouse.tables.series import source_days
-from lakehouse.tables.session import sized_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +36,7 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     by = ["event_date", *(metric.grain if grain is None else grain)]
-    wanted = rows.where(f"event_date IN ({delta.day_literals(days)})")
+    wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
     return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
 
 
@@ -53,7 +54,7 @@ def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
     """The rows of :func:`compute` per day, in the order of the grain."""
     found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
     rows = found.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
-    return {day: own.drop_columns(["event_date"]) for day, own in store.split(rows, "event_date").items()}
+    return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(rows, "event_date").items()}
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
@@ -74,13 +75,13 @@ def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> 
 
 
 def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
-    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
-    return 0 if table is None else store.rows_at_most(table, {"event_date": source_days(metric, days)})
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    return 0 if table is None else table_io.rows_at_most(table, {"event_date": source_days(metric, days)})
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
     """The silver rows that the numbers of ``days`` are made from; files of other days are not read."""
     target = locations.silver(settings, metric.source)
-    table = store.open_table(target, settings.storage_options)
+    table = table_io.open_table(target, settings.storage_options)
     columns = [] if table is None else [field.name for field in table.schema().fields]
-    return frames.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.tables import gold_rules
-from lakehouse.tables.gold_rules import Candidate, Finding
+from lakehouse.quality import rules as quality_rules
+from lakehouse.quality.rules import Candidate, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakehouse.contracts.checks import GoldChecks
-    from lakehouse.domain.drift import Result
-    from lakehouse.tables.outcome import Outcome
+    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.statistics import Result
 
 __all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "names"]
 
@@ -52,10 +52,10 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
         "keys_unique": [_keys_unique(candidate)],
         "second_engine_reads_the_same": [_reads_the_same(candidate)],
         "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
-        "row_count": list(gold_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
-        "nulls": [gold_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
-        "drift": list(gold_rules.drifts(candidate, checks)),
-        "change": [gold_rules.changed(candidate, rule) for rule in checks.change],
+        "row_count": list(quality_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
+        "nulls": [quality_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
+        "drift": list(quality_rules.drifts(candidate, checks)),
+        "change": [quality_rules.changed(candidate, rule) for rule in checks.change],
     }
     return [_outcome(candidate, check, findings) for check, findings in found.items() if findings]
 
@@ -101,7 +101,7 @@ def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...
 
 
 def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> Outcome:
-    return gold_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
+    return quality_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
 
 
 def _way_out(candidate: Candidate, *, warns: bool) -> str:

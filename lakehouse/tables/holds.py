@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Step
-from lakehouse.ledger import dropped, publications, store
+from lakehouse.ledger import dropped, publications
 from lakehouse.ledger.dropped import Dropped
 from lakehouse.tables import audited, candidates, revisions
 from lakehouse.tables.audited import Run, again_on_conflict
@@ -26,7 +27,7 @@ class HoldError(Exception):
 
 
 @again_on_conflict
-@store.reusing_tables()
+@table_io.reusing_tables()
 def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
     """Publish a held number with somebody's word; doing it again changes nothing.
 

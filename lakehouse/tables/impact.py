@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead, span
-from lakehouse.ledger import ingestions, key_log, progress, publications, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions, key_log, progress, publications
 from lakehouse.tables import claims, landing, life, preview, reached, served
 from lakehouse.tables.landing import LandingFile
 
@@ -101,8 +102,8 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
             reach = reach_ahead({change.event_date}, one.metric.window)
             yield from reached.following(settings, one, change.version, reach & set(starts))
 
-    where: store.Where = {"event_date": days, "record_key": [key]}
-    there = store.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
+    where: table_io.Where = {"event_date": days, "record_key": [key]}
+    there = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
     lives_on = [] if there is None else sorted(there["event_date"].to_pylist())
     found = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
     return _through_gold(settings, catalog, found, moves)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import bronze_columns
 from lakehouse.domain.admission import Standing
 from lakehouse.domain.row_ids import Delivery
-from lakehouse.ledger import ingestions, key_log, store
+from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import admission, books, bronze, claims, delta, landing, readiness
-from lakehouse.tables.schema import bronze_columns
-from lakehouse.tables.session import sized_for
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+from lakehouse.tables import admission, books, bronze, claims, landing, readiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.store import Where
+    from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
     from lakehouse.tables.landing import Fingerprint, LandingFile
     from lakehouse.tables.readiness import Readiness
@@ -141,14 +143,14 @@ class Ingest:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
         columns = bronze_columns(self._contract)
         try:
-            delta.align(self._session, self._settings, locations.bronze(self._settings, self._source), columns)
-        except delta.SchemaChangeError as problem:
+            spark_commits.align(self._session, self._settings, locations.bronze(self._settings, self._source), columns)
+        except spark_commits.SchemaChangeError as problem:
             return str(problem)
         return None
 
     def _in_bronze(self, print_: Fingerprint) -> bool:
         """Whether a run that was killed got as far as Bronze's commit."""
-        table = store.open_table(locations.bronze(self._settings, self._source), self._options)
+        table = table_io.open_table(locations.bronze(self._settings, self._source), self._options)
         return table is not None and table.transaction_version(bronze.app_id(self._source, print_.content_hash)) is not None
 
     def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:

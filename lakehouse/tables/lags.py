@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.lateness import ArrivalCount, LagPercentile, nearest_rank
-from lakehouse.ledger import store
 from lakehouse.tables import lateness
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
 
     None where there is none.
     """
-    table = store.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     now = settings.clock()
     if table is None:
         return None
     columns = ["arrival_date", "arrival_ts", "event_ts", "event_date", "malformed_reason"]
     columns += [contract.lateness.by.column] if contract.lateness.by else []
-    rows = store.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
+    rows = table_io.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
     arrived = rows["arrival_ts"].cast(_TIME)
     sound = pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now)))
     rows, arrived = rows.filter(sound), arrived.filter(sound)

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
+from lakehouse.delta import data_files, table_io
 from lakehouse.domain.lateness import propose
-from lakehouse.ledger import files, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,17 +85,17 @@ def typed_by(contract: SourceContract) -> str:
 
 def newest_arrival(settings: Settings, source: str) -> date | None:
     """The newest arrival day of which Bronze has rows, as the log of the account names it."""
-    table = store.open_table(locations.dispositions(settings, source), settings.storage_options)
-    return None if table is None else max(files.by_partition(table, "arrival_date"), default=None)
+    table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
+    return None if table is None else max(data_files.by_partition(table, "arrival_date"), default=None)
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> Measured:
     """The rows that arrived from one day through another."""
-    where: store.Where = {"arrival_date": list(span(first, last))}
+    where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = typed_by(contract), settings.storage_options
     columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
-    found = store.read(locations.bronze(settings, contract.dataset), columns, where, options)
-    said = store.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
+    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
+    said = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
     dispositions: Counter[str] = Counter()
     for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
         dispositions[row["disposition"]] = row["count_all"]
@@ -104,20 +104,20 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     rows = found.filter(pc.is_null(found["malformed_reason"]))
     known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
     clocked = known.filter(pc.is_valid(known["lag"]))
-    types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(store.split(clocked, "type").items())]
+    types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(table_io.split(clocked, "type").items())]
     return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
     """How late the rows of each arrival day were in begun seconds, sorted; days of which nothing came are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
-    where: store.Where = {"arrival_date": list(span(first, last))}
-    found = store.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
+    where: table_io.Where = {"arrival_date": list(span(first, last))}
+    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
     if found is None:
         return {}
     rows = found.filter(pc.is_null(found["malformed_reason"]))
     known = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
-    parts = store.split(known.filter(pc.is_valid(known["seconds"])), "day")
+    parts = table_io.split(known.filter(pc.is_valid(known["seconds"])), "day")
     return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.ledger import commits, restatements, store
-from lakehouse.tables import changes
-from lakehouse.tables.schema import content_columns
+from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta.columns import content_columns
+from lakehouse.ledger import restatements
 from lakehouse.tables.series import Series
 from lakehouse.tables.served import follower
 
@@ -45,15 +45,15 @@ def silver_life(
 
     :returns: the changes of content, and the oldest version that the table's log and files still tell of.
     """
-    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     if table is None:
         return [], 0
-    oldest = min(commit["version"] for commit in commits.history(table, -1))
+    oldest = min(commit["version"] for commit in commit_log.history(table, -1))
     said = [name for name, _ in content_columns(contract)]
-    feed, oldest = changes.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
+    feed, oldest = change_feed.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
     for row in feed.to_pylist():
-        side = "after" if row["_change_type"] in changes.AFTER else "before"
+        side = "after" if row["_change_type"] in change_feed.AFTER else "before"
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = [

@@ -23,11 +23,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.storage import Storage
 from lakehouse.domain import upkeep
-from lakehouse.ledger import store
 from lakehouse.tables import followers
 from lakehouse.tables.served import UnservedVersionError
-from lakehouse.tables.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +105,7 @@ def _maintained(
     for one in wanted:
         before = 0
         try:
-            table = store.pinned(one.path(settings), settings.storage_options)
+            table = table_io.pinned(one.path(settings), settings.storage_options)
             if table is None:
                 continue
             before = len(table.file_uris())
@@ -232,7 +232,7 @@ class _Work:
         return followers.needs(self._settings, self._catalog, self._one, table)
 
     def _opened(self) -> DeltaTable:
-        table = store.pinned(self._path, self._options)
+        table = table_io.pinned(self._path, self._options)
         assert table is not None  # noqa: S101 (it was there when the work began)
         return table
 

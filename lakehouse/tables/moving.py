@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import provenance, table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Reason, Step
-from lakehouse.ledger import store
 from lakehouse.ledger.moves import Kind
-from lakehouse.tables import audited, fitness, reading, served, told, versions
+from lakehouse.tables import audited, fitness, reading, served, told
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.revisions import MADE_FROM, Draft
 from lakehouse.tables.series import Series, digest
@@ -125,7 +125,7 @@ def forward(
         drafts=drafts,
         inputs={
             f"gold/{both.beside.name}": -1 if both.table is None else both.table.version(),
-            "contracts": {one.name: versions.of_contract(one) for one in (both.shown.metric, later)},
+            "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
         },
         comparison=comparison,
         problems=problems,
@@ -157,7 +157,7 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
         to=to,
         before=before,
         drafts=_drafts(settings, before, known, terms, Reason.ROLLBACK),
-        inputs={"contracts": {to.metric.name: versions.of_contract(to.metric)}},
+        inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
         left=sorted(before.standings.keys() - known.keys()),
     )
 
@@ -166,8 +166,8 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     to = served.version(catalog, metric, to_version)
     shown = served.version(catalog, metric, shown_version(settings, metric))
     beside, before = Series(to.metric), audited.read(settings, to)
-    table = store.pinned(locations.gold(settings, beside), settings.storage_options)
-    new = told.now(None if table is None else store.read_version(table), beside)
+    table = table_io.pinned(locations.gold(settings, beside), settings.storage_options)
+    new = told.now(None if table is None else table_io.read_version(table), beside)
     return _Both(shown, to, beside, before, table, told.now(before.existing, shown), new)
 
 

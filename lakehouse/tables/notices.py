@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import audit, notices, publications, restatements, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import audit, notices, publications, restatements
 from lakehouse.ledger.notices import Entry, Status
 from lakehouse.tables import audit as rows
 from lakehouse.tables import restated, served
@@ -121,7 +122,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, told: Sequence[Audienc
 
 
 def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str]) -> int:
-    version = max(store.version(locations.gold(settings, one), settings.storage_options), 0)
+    version = max(table_io.version(locations.gold(settings, one), settings.storage_options), 0)
     reached = notices.reached(settings, one.name)
     if reached is not None and reached >= version:
         return 0

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import redactions, store
-from lakehouse.tables import adjustments, changes, frames, gold, versions
+from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.ledger import redactions
+from lakehouse.spark import dataframes
+from lakehouse.tables import adjustments, gold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -43,25 +45,25 @@ def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collect
     # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
-    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if not since or table is None:
         return {}
     try:
-        feed = changes.feed_of(table, min(since.values()) + 1, table.version())
-    except changes.ForgottenFeedError:
+        feed = change_feed.feed_of(table, min(since.values()) + 1, table.version())
+    except change_feed.ForgottenFeedError:
         return {}
-    own = {day: rows for day, rows in store.split(feed, "event_date").items() if day in since}
+    own = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in own.items()}
     small = {day: rows for day, rows in newer.items() if len(rows) <= metric.publication.patch_up_to}
     nothing = gold.nothing(spark, settings, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
         return {}
     rows = pa.concat_tables(small.values())
-    after = pc.is_in(rows["_change_type"], pa.array(changes.AFTER))
+    after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
     columns = [name for name in rows.column_names if not name.startswith("_")]
     sides = []
     for side in (rows.filter(after), rows.filter(pc.invert(after))):
-        found = gold.compute(frames.local(spark, side.select(columns)), metric, small).toArrow()
+        found = gold.compute(dataframes.local(spark, side.select(columns)), metric, small).toArrow()
         sides.append(gold.by_day(found, metric))
     patched = {}
     for day in small:
@@ -77,7 +79,7 @@ def _versions_of(before: Read, days: Collection[date]) -> dict[date, int]:
     if before.existing is None:
         return {}
     newest = before.existing.filter(before.existing["is_latest"])
-    contract = versions.of_contract(before.series.metric)
+    contract = provenance.of_contract(before.series.metric)
     named = newest.select([before.series.by, "silver_version", "contract_version"]).to_pylist()
     known = {row[before.series.by]: row["silver_version"] for row in named if row["contract_version"] == contract}
     return {day: version for day, version in known.items() if version is not None and day in days}

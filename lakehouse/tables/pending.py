@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind, covering
+from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.domain import publishing
-from lakehouse.ledger import commits, dropped, restatements, store
+from lakehouse.ledger import dropped, restatements
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables import changes, served
 from lakehouse.tables import series as published_table
+from lakehouse.tables import served
 from lakehouse.tables.series import source_days
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
 
     Where the log no longer reaches back, all periods are pending: a period that comes out equal gets no revision.
     """
-    table = store.open_table(_upstream(settings, series), settings.storage_options)
+    table = table_io.open_table(_upstream(settings, series), settings.storage_options)
     if table is None:
         return PendingRestatement(frozenset(), -1)
     version, followed = table.version(), restatements.followed_version(settings, served.follower(series))
@@ -109,7 +110,7 @@ def record_restatement(
         run_id=run_id,
         as_of=settings.clock(),
         followed_version=pending.upstream_version if pending and complete else -1,
-        gold_version=store.version(locations.gold(settings, series), settings.storage_options),
+        gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
         days=sorted(restated),
         causes=causes,
     )
@@ -138,10 +139,10 @@ def find_refused(settings: Settings, series: Series, existing: pa.Table | None, 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
     """How many Silver rows the number of each day covers, counted without Spark."""
-    table = store.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if table is None or not days:
         return {}
-    rows = store.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
+    rows = table_io.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
     counts = Counter(rows["event_date"].to_pylist())
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
@@ -156,8 +157,8 @@ def _upstream(settings: Settings, series: Series) -> str:
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, window = table.version(), series.metric.window
     try:
-        key_changes = changes.moves(table, since, version)
-    except changes.ForgottenFeedError:
+        key_changes = change_feed.moves(table, since, version)
+    except change_feed.ForgottenFeedError:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
         days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
         return PendingRestatement(frozenset(days), version, since)
@@ -172,11 +173,11 @@ def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, si
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, daily = table.version(), series.daily
-    history = commits.history(table, since - 1)
+    history = commit_log.history(table, since - 1)
     if len(history) <= version - since:
         days = published_table.partitions(settings, locations.gold(settings, daily), daily.by)
     else:
-        metadata = [commits.why(commit) for commit in history]
+        metadata = [commit_log.why(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))
         days = {date.fromisoformat(text) for text in named}
     periods = covering(days, series.kind, series.metric.publication.fiscal_year_starts)

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.domain.admission import ADMITTED, Standing, judge
 from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import key_log
 from lakehouse.tables import delivery_reader
-from lakehouse.tables.schema import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
     from datetime import date

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
-from lakehouse.ledger import publications, store
+from lakehouse.ledger import publications
 from lakehouse.tables import audited, basis, gold, patch, series
 from lakehouse.tables.audited import Published, Read, Run, again_on_conflict
 from lakehouse.tables.pending import count_silver_rows, find_refused, record_restatement
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.tables.series import Series
 
 
-@store.reusing_tables()
+@table_io.reusing_tables()
 def restate(
     settings: Settings,
     one: Series,
@@ -77,7 +78,7 @@ def _publish_days(
         draft.start for draft in drafts if draft.silver_version == made_from.silver_version
     ]  # others stand as they were
     expected = count_silver_rows(settings, one.metric, from_silver)
-    if store.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
+    if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
         msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
     return audited.publish(settings, before, drafts, run, lineage(one, run, made_from, follows, trigger), expected)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.admission import Reason
-from lakehouse.ledger import store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -64,7 +64,7 @@ def entries(
     where |= {column: [value] for column, value in named.items() if value is not None}
     if wanted.rows is not None:
         where["ingestion_id"] = {row[0] for row in wanted.rows}
-    found = store.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
+    found = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
     now, rows = settings.clock(), None if wanted.rows is None else set(wanted.rows)
     return sorted(
         (

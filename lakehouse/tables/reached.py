@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import covering
+from lakehouse.delta import table_io
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import publications, restatements, store
+from lakehouse.ledger import publications, restatements
 from lakehouse.tables import candidates, served
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Stands:
     def __init__(self, settings: Settings, one: Series, starts: Collection[date]) -> None:
         self._series, self._starts = one, sorted(starts)
         self._today = settings.clock().date()
-        found = store.read(locations.gold(settings, one), [one.by, *_TOLD], {one.by: starts}, settings.storage_options)
+        found = table_io.read(locations.gold(settings, one), [one.by, *_TOLD], {one.by: starts}, settings.storage_options)
         rows = [] if found is None else found.to_pylist()
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[one.by]: row for row in rows if row["is_latest"]}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.periods import covering
+from lakehouse.delta import table_io
 from lakehouse.domain.asked import UnknownVersionError, choose
 from lakehouse.domain.comparison import Change, Comparison, Number, Sides, added
 from lakehouse.domain.publishing import GRAVEST, Reason, State
-from lakehouse.ledger import store
 from lakehouse.tables.series import ABOUT
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class Answer:
 
 def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[Version]]:
     """Every revision and adjustment of some periods, as they were published."""
-    return versions_in(one, store.read(locations.gold(settings, one), None, {one.by: starts}, settings.storage_options))
+    return versions_in(one, table_io.read(locations.gold(settings, one), None, {one.by: starts}, settings.storage_options))
 
 
 def newest(settings: Settings, one: Series) -> dict[date, Version]:
     """The newest revision of every period."""
-    found = store.read(locations.gold(settings, one), None, {"is_latest": [True]}, settings.storage_options)
+    found = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]}, settings.storage_options)
     return {start: versions[-1] for start, versions in versions_in(one, found).items()}
 
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import ingestions, key_log, progress, store
+from lakehouse.ledger import ingestions, key_log, progress
+from lakehouse.quality.check_result import Outcome
 from lakehouse.tables import accounts, audited, candidates
-from lakehouse.tables.outcome import Outcome
 from lakehouse.tables.pending import count_silver_rows, find_pending, find_refused
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def silver_with_bronze(settings: Settings, contract: SourceContract, days: Colle
     """
     source = contract.dataset
     waiting = progress.pending(settings, source)
-    found = store.read(locations.silver(settings, source), _ROW.names, {"event_date": days}, settings.storage_options)
+    found = table_io.read(locations.silver(settings, source), _ROW.names, {"event_date": days}, settings.storage_options)
     there = _ROW.empty_table() if found is None else found.cast(_ROW)
     try:
         differing = _off(settings, contract, days, there)
@@ -104,7 +105,7 @@ def _differences(due: pa.Table, there: pa.Table) -> pa.Table:
 def _entered(settings: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
     """The rows that live on the days by the books."""
     path, columns = locations.dispositions(settings, contract.dataset), [*_ROW.names, "disposition", "change_op"]
-    found = store.read(path, columns, {"event_date": days}, settings.storage_options)
+    found = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
     if found is None:
         return _ROW.empty_table()
     # Filtered here: a condition on text may have delta-rs read the files of all days (see ``store``).
@@ -127,7 +128,7 @@ def _judged(settings: Settings, contract: SourceContract, differing: pa.Table, d
 
 def _unrecorded(settings: Settings, source: str) -> bool:
     """Whether a file is being taken in at this moment, or its run was stopped: silver waits until the ledger knows it."""
-    claims = store.read(locations.key_log(settings, source), ["ingestion_id"], None, settings.storage_options)
+    claims = table_io.read(locations.key_log(settings, source), ["ingestion_id"], None, settings.storage_options)
     logged = set() if claims is None else set(pc.unique(claims["ingestion_id"]).to_pylist())
     return bool(logged - ingestions.ingested(ingestions.all_of(settings, source)).keys())
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import key_log, operations, overruled, progress, store
+from lakehouse.delta import provenance, table_io
+from lakehouse.delta.columns import bronze_columns
+from lakehouse.ledger import key_log, operations, overruled, progress
 from lakehouse.ledger.operations import Operation
-from lakehouse.tables import admission, books, claims, delta, versions
-from lakehouse.tables.schema import bronze_columns
+from lakehouse.spark import commits as spark_commits
+from lakehouse.tables import admission, books, claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,14 +58,14 @@ def plan(
     :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
     """
     source = contract.dataset
-    delta.align(session, settings, locations.bronze(settings, source), bronze_columns(contract))
+    spark_commits.align(session, settings, locations.bronze(settings, source), bronze_columns(contract))
     known = key_log.days(settings, source) | _days_of_silver(settings, source)
     in_range = {day for day in known if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)
     keys = pc.unique(otherwise["record_key"])
     own = {day for day in otherwise["event_date"].to_pylist() if day is not None}
     days = in_range | claims.reach(settings, contract, own, keys) if len(otherwise) else in_range
-    before, now = versions.newest_in_silver(settings, source), versions.stamp(contract)
+    before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = Operation(
         source=source,
@@ -87,7 +89,7 @@ def plan(
         entry = replace(entry, operation_id=operations.record(settings, entry))
     if len(otherwise):
         overruled.record(settings, source, entry.operation_id, otherwise, settings.clock())
-        store.upsert(locations.key_log(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
+        table_io.upsert(locations.key_log(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
         # Once more: a run of silver may have answered the first record before the rows were judged.
         operations.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(one.touched_days for one in stopped))
@@ -113,7 +115,7 @@ def _judged_otherwise(
     """The claims of rows on some event days whose judgement is another one now, as they should stand in the key log."""
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
-    log = store.read(path, columns, {"event_date": days}, options) if days else None
+    log = table_io.read(path, columns, {"event_date": days}, options) if days else None
     stands = {_row(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
     if log is None or not stands:
         return key_log.SCHEMA.empty_table()
@@ -134,5 +136,5 @@ def _judgement(claim: dict[str, Any]) -> list[Any]:
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:
     """The event days of which silver has files."""
-    found = store.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
+    found = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
     return set() if found is None else set(pc.unique(found["event_date"]).to_pylist())

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import decisions, ingestions, operations, store
-from lakehouse.tables import again, differences, gold, silver, terms, versions
+from lakehouse.delta import provenance, table_io
+from lakehouse.ledger import decisions, ingestions, operations
+from lakehouse.spark.session import sized_for
+from lakehouse.tables import again, differences, gold, silver, terms
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.differences import Difference
 from lakehouse.tables.series import Series, digest, source_days
-from lakehouse.tables.session import sized_for
 from lakehouse.tables.terms import Terms
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def reproduce(
     :raises UnknownInputsError: where the inputs that it names are not recorded.
     :raises ForgottenContractError: where its contract is not kept.
     """
-    published = store.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
+    published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     told = _told(series, start, published, revision, adjustment)
     now = Terms(series.metric, catalog.sources[series.metric.source])
     then = terms.of_then(settings, now, told)
@@ -97,9 +98,9 @@ def reproduce(
         close=close,
         hidden=made.hidden,
         code_then=told["code_version"],
-        code_now=versions.code(),
+        code_now=provenance.code(),
         contract_then=told["contract_version"],
-        contract_now=versions.of_contract(series.metric),
+        contract_now=provenance.of_contract(series.metric),
         certain=then.certain,
     )
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.delta import partition_writer, table_io
 from lakehouse.domain.publishing import Reason, Standing, State, Step, VersionName, next_change
-from lakehouse.ledger import partitions, store
 from lakehouse.tables import adjustments, served
 from lakehouse.tables.series import ABOUT, TIME, Series, digest, standings
 
@@ -116,7 +116,7 @@ def publish(
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = standings(existing, series.by)
-    own = {} if existing is None else store.split(existing, series.by)
+    own = {} if existing is None else table_io.split(existing, series.by)
     rows, revisions = [], []
     for draft in drafts:
         made, revision = _published(series, draft, before.get(draft.start), own.get(draft.start), signed)
@@ -131,7 +131,7 @@ def publish(
         **signed.why,
     }
     if table is not None and not drafts:
-        partitions.remark(table, why=why, transaction=transaction)
+        partition_writer.remark(table, why=why, transaction=transaction)
         return []
     wanted = pa.concat_tables(rows, promote_options="default")
     if table is None:
@@ -139,7 +139,7 @@ def publish(
     if existing is not None and len(existing):
         replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
-    partitions.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
+    partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 
 
@@ -227,7 +227,7 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
 
     :raises CommitFailedError: where another writer was quicker, and may have published what is to be published.
     """
-    table = partitions.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
+    table = partition_writer.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
     if table.version() > 0:
         msg = f"{series.name} was published for the first time by somebody else just now"
         raise CommitFailedError(msg)

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import listed
 from lakehouse.calendar.periods import Period, covering
+from lakehouse.delta import table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import GRAVEST, Reason, Step
-from lakehouse.ledger import publications, store
+from lakehouse.ledger import publications
 from lakehouse.tables import addition, audited, series, served
 from lakehouse.tables.audited import Published, Run, again_on_conflict
 from lakehouse.tables.pending import record_restatement
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-@store.reusing_tables()
+@table_io.reusing_tables()
 def restate(
     settings: Settings,
     contract: SourceContract,
@@ -79,10 +80,10 @@ def _publish_periods(
     run: Run,
 ) -> Published:
     before = audited.read(settings, rollup, [period.start for period in periods])
-    table = store.open_table(locations.gold(settings, daily), settings.storage_options)
+    table = table_io.open_table(locations.gold(settings, daily), settings.storage_options)
     served.transaction(daily, table)  # raises where these days are made with another version's logic by now
     days = sorted({day for period in periods for day in period.days})
-    rows = None if table is None else store.read_version(table, None, {daily.by: days})
+    rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
         return Published()
     booked = addition.booked_in(settings, daily, rollup, periods)
@@ -127,7 +128,7 @@ def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> 
     if rollup.metric.publication.after_close != "adjust":
         return set()
     where = {rollup.by: [period.start for period in periods]}
-    found = store.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
+    found = table_io.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
     return set() if found is None else set(_covering(rollup, set(found["booked_on"].drop_null().to_pylist())))
 
 

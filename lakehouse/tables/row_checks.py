@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.dispositions import Disposition
 from lakehouse.domain.lateness import exceeds, late_share
-from lakehouse.ledger import key_log, progress, store
+from lakehouse.ledger import key_log, progress
+from lakehouse.quality.check_result import Outcome
 from lakehouse.tables import accounts
-from lakehouse.tables.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -49,7 +50,7 @@ def _judged_outcomes(settings: Settings, contract: SourceContract, days: Collect
     """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = locations.key_log(settings, contract.dataset)
-    log = store.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
+    log = table_io.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
     sound: Counter[date] = Counter()
     beyond: Counter[date] = Counter()
     failed: dict[date, Counter[str]] = defaultdict(Counter)
@@ -84,7 +85,7 @@ def _review_outcomes(settings: Settings, contract: SourceContract, days: Collect
     columns = ["arrival_date", "quarantine_review_by"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": ["open"]}
     path = locations.quarantine(settings, contract.dataset)
-    found = store.read(path, columns, where, settings.storage_options)
+    found = table_io.read(path, columns, where, settings.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
     for row in [] if found is None else found.to_pylist():
@@ -114,7 +115,7 @@ def disposition_outcomes(
     columns = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
     where = {"event_date": settled, "arrival_date": list(days)}
     there = (
-        store.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
+        table_io.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
     )
     found = {
         tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())

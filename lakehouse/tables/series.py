@@ -21,8 +21,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind, Period, containing
 from lakehouse.contracts.checks import GoldChecks
+from lakehouse.delta import table_io
 from lakehouse.domain.publishing import Standing, State
-from lakehouse.ledger import store
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -151,7 +151,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
     """The content of the newest revision of each period that has one."""
     newest = existing.filter(existing["is_latest"])
     columns = [name for name in series.content if name in existing.column_names]
-    return {start: rows.select(columns) for start, rows in store.split(newest, series.by).items()}
+    return {start: rows.select(columns) for start, rows in table_io.split(newest, series.by).items()}
 
 
 def due(settings: Settings, series: Series, today: date) -> list[date]:
@@ -170,7 +170,7 @@ def partitions(settings: Settings, path: str, by: str) -> set[date]:
 
 
 def _files(settings: Settings, path: str) -> pa.Table | None:
-    table = store.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, settings.storage_options)
     files = None if table is None else pa.table(table.get_add_actions(flatten=True))
     return files if files is not None and len(files) else None
 

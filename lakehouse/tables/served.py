@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class MovedError(Exception):
 
 def number(settings: Settings, one: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(store.open_table(locations.gold(settings, one), settings.storage_options))
+    return _number_in(table_io.open_table(locations.gold(settings, one), settings.storage_options))
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:

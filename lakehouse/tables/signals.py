@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
+from lakehouse.delta import provenance, table_io, table_state
 from lakehouse.domain import alerting, publishing
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import states, store
-from lakehouse.tables import candidates, lags, served, versions
+from lakehouse.tables import candidates, lags, served
 from lakehouse.tables.pending import find_due
 from lakehouse.tables.series import TIME, Series
 
@@ -51,7 +51,7 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
         if metric.publication.start_delay:
             paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    return states.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", versions.code())
+    return table_state.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
@@ -148,8 +148,8 @@ def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list
     measures = dict.fromkeys(bound.measure for bound in daily.metric.alerts.values)
     columns = [daily.by, "period", "revision", "state", "published_at", *daily.metric.grain, *measures]
     where = {daily.by: days, "is_latest": [True]}
-    found = store.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
-    for rows in {} if found is None else store.split(found, daily.by).values():
+    found = table_io.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
+    for rows in {} if found is None else table_io.split(found, daily.by).values():
         yield rows.to_pylist()
 
 
@@ -164,7 +164,7 @@ def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> 
 def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[Restated]:
     """The revisions and adjustments since a time that say something else than what was published before them."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
-    found = store.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
+    found = table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
     if found is None:
         return []
     anew = pc.equal(found["restated_on"], found["published_at"])  # a change of state keeps the time of its content
@@ -175,7 +175,7 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
 
 def _files(settings: Settings, one: Series) -> pa.Table | None:
     """The files of a table of numbers with their statistics."""
-    table = store.open_table(locations.gold(settings, one), settings.storage_options)
+    table = table_io.open_table(locations.gold(settings, one), settings.storage_options)
     files = None if table is None else pa.table(table.get_add_actions(flatten=True))
     return files if files is not None and len(files) and "max.published_at" in files.column_names else None
 

@@ -13,9 +13,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions, store
-from lakehouse.tables import admitted_claims, claims, delta, frames
-from lakehouse.tables.schema import ORDER, bronze_columns, ddl, silver_columns
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
+from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
+from lakehouse.tables import admitted_claims, claims
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -123,10 +126,10 @@ def merge(
     """
     target = locations.silver(settings, contract.dataset)
     while True:
-        before = store.version(target, settings.storage_options)
+        before = table_io.version(target, settings.storage_options)
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
-        delta.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
-        if store.version(target, settings.storage_options) <= before + 1:
+        spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
+        if table_io.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer committed since the key log was read: what it brought may outrank a row written here.
 
@@ -141,17 +144,17 @@ def rebuild(
     target = locations.silver(settings, contract.dataset)
     written: set[date] = set()
     while True:
-        before = store.version(target, settings.storage_options)
+        before = table_io.version(target, settings.storage_options)
         wanted = state(spark, settings, contract, days).persist()
         try:
             current = spark.read.format("delta").load(target).where(_on(days))
             different = changed_days(current, wanted)
             if different:
-                delta.replace_days(wanted.where(_on(different)), target, different, why)
+                spark_commits.replace_days(wanted.where(_on(different)), target, different, why)
         finally:
             wanted.unpersist()
         written |= different
-        if store.version(target, settings.storage_options) <= before + bool(different):
+        if table_io.version(target, settings.storage_options) <= before + bool(different):
             return written
         # Another writer committed since Bronze was read: Delta sees no conflict, for its transaction began with the write.
 
@@ -170,10 +173,10 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
     :raises SchemaChangeError: where a column has another type in the contract than in the table.
     """
     target = locations.silver(settings, contract.dataset)
-    delta.align(lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
-    delta.align(lambda: spark, settings, target, silver_columns(contract))
-    if store.version(target, settings.storage_options) < 0:
-        delta.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+    spark_commits.align(lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
+    spark_commits.align(lambda: spark, settings, target, silver_columns(contract))
+    if table_io.version(target, settings.storage_options) < 0:
+        spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
 
 
 def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
@@ -224,7 +227,7 @@ def _claims_of_keys(
     recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
     keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
     if len(keys) <= settings.local_rows:
-        found = frames.scan(spark, settings, path, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+        found = dataframes.scan(spark, settings, path, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
         return found.where(recorded)
     log = spark.read.format("delta").load(path)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
@@ -248,7 +251,7 @@ def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Colle
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
     # Made of the contract's names and of dates; no value of a row gets into it.
     return f"""
-        ON t.event_date IN ({delta.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
+        ON t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
         WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
         WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(sets)}
         WHEN NOT MATCHED AND s._lives AND s._present THEN
@@ -258,7 +261,7 @@ def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Colle
 
 def _gone(settings: Settings, contract: SourceContract) -> list[str]:
     """The columns of silver that the contract has no more."""
-    table = store.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     known = {name for name, _ in silver_columns(contract)}
     return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
 
@@ -268,7 +271,7 @@ def _bronze_rows(
 ) -> DataFrame:
     """Silver's columns of the sound rows in Bronze that meet ``where``."""
     columns = [name for name, _ in silver_columns(contract)]
-    rows = frames.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
+    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
     rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
     return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
 
@@ -279,7 +282,7 @@ def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, C
         return rows
     fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
     overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
-    joined = rows.join(F.broadcast(frames.local(spark, overlay)), "record_key", "left")
+    joined = rows.join(F.broadcast(dataframes.local(spark, overlay)), "record_key", "left")
     hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
     return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))
 
@@ -291,4 +294,4 @@ def _lives(days: Collection[date]) -> Column:
 
 def _on(days: Collection[date]) -> Column:
     # As text: a Column made of objects asks the JVM several times for each day.
-    return F.expr(f"coalesce(event_date IN ({delta.day_literals(days)}), false)")
+    return F.expr(f"coalesce(event_date IN ({spark_commits.day_literals(days)}), false)")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.publishing import State
 from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
-from lakehouse.ledger import ingestions, publications, store
+from lakehouse.ledger import ingestions, publications
 from lakehouse.tables import reading, series
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def lived_through(settings: Settings, daily: Series) -> date | None:
     """
     moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
     for one in (daily, *daily.rollups):
-        found = store.read(locations.gold(settings, one), ["published_at"], None, settings.storage_options)
+        found = table_io.read(locations.gold(settings, one), ["published_at"], None, settings.storage_options)
         moments |= set() if found is None else set(found["published_at"].to_pylist())
     return max(moments).date() if moments else None
 

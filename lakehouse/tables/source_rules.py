@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, redactions, store
-from lakehouse.tables import gold_rules
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.quality import rules as quality_rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
 
 #: Per day the rows, and those of them without a value.
 _Counts = dict["date", tuple[int, int]]
@@ -71,7 +72,7 @@ def check_event_days(settings: Settings, contract: SourceContract, days: Collect
     if not names:
         return []
     path, columns = locations.silver(settings, contract.dataset), ["event_date", "record_key", *names]
-    rows = store.read(path, columns, {"event_date": days}, settings.storage_options)
+    rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
     hidden = redactions.keys_by_field(settings, contract.dataset)
     counts: dict[str, _Counts] = {}
     if rows is not None:
@@ -89,8 +90,8 @@ def _row_counts(contract: SourceContract, entries: Iterable[Ingestion], days: Co
     for entry in entries:
         if entry.status == "ingested":
             rows[entry.arrival_date] = rows.get(entry.arrival_date, 0) + entry.rows
-    found = {day: list(gold_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
-    return [gold_rules.outcome("row_count", day, findings, _way_out) for day, findings in found.items()]
+    found = {day: list(quality_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
+    return [quality_rules.outcome("row_count", day, findings, _way_out) for day, findings in found.items()]
 
 
 def _nulls_in_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
@@ -98,7 +99,7 @@ def _nulls_in_bronze(settings: Settings, contract: SourceContract, days: Collect
     if not names:
         return []
     path, columns = locations.bronze(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
-    rows = store.read(path, columns, {"arrival_date": days}, settings.storage_options)
+    rows = table_io.read(path, columns, {"arrival_date": days}, settings.storage_options)
     counts: dict[str, _Counts] = {}
     if rows is not None:
         sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
@@ -118,8 +119,8 @@ def _null_shares(contract: SourceContract, days: Collection[date], counts: Mappi
         findings = []
         for name, rule in contract.quality.nulls.items():
             rows, missing = counts.get(name, {}).get(day, (0, 0))
-            findings.append(gold_rules.null_share(name, missing, rows, rule, what))
-        outcomes.append(gold_rules.outcome("nulls", day, findings, _way_out))
+            findings.append(quality_rules.null_share(name, missing, rows, rule, what))
+        outcomes.append(quality_rules.outcome("nulls", day, findings, _way_out))
     return outcomes
 
 

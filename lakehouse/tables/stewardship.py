@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.admission import Reason
-from lakehouse.ledger import decisions, key_log, store
+from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.decisions import Decision
 from lakehouse.tables import books, quarantine
 from lakehouse.tables.quarantine import Wanted
@@ -98,7 +99,7 @@ def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collecti
     """Per row the claims that it makes (key and event day), the one about its own key first."""
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
-    found = store.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    found = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
     claims_of: dict[RowId, list[dict[str, Any]]] = {}
     wanted = set(rows)
     for claim in sorted([] if found is None else found.to_pylist(), key=lambda claim: claim["kind"] == "retire"):

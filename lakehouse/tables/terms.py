@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import provenance
 from lakehouse.ledger import contracts
-from lakehouse.tables import versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +45,8 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     Beside the metric's stands the one that made silver's newest commit: where a source's contract has changed and silver
     was not built since, that is not ``contract``.
     """
-    table, source = locations.contract_archive(settings), versions.of_contract(contract)
-    own, in_silver = versions.of_contract(metric), versions.newest_in_silver(settings, contract.dataset)["contract"]
+    table, source = locations.contract_archive(settings), provenance.of_contract(contract)
+    own, in_silver = provenance.of_contract(metric), provenance.newest_in_silver(settings, contract.dataset)["contract"]
     if _kept.get((table, metric.name)) == (own, source, in_silver):
         return
     now = settings.clock()
@@ -64,7 +64,7 @@ def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Term
     """
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name
-    if version != versions.of_contract(metric):
+    if version != provenance.of_contract(metric):
         said = contracts.find(settings, "metric", name, version)
         if said is None:
             msg = (
@@ -74,7 +74,7 @@ def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Term
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, said, f"{name} ({version})")
     source_version = contracts.source_version(settings, name, version, revision["published_at"])
-    if source_version in {None, versions.of_contract(now.source)}:
+    if source_version in {None, provenance.of_contract(now.source)}:
         return Terms(metric, now.source, certain=source_version is not None)
     source = contracts.find(settings, "source", metric.source, str(source_version))
     if source is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import adjustments, series
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[
     """The last of ``own`` rows of each period."""
     if own is None or existing is None or not len(own):
         return {}
-    every = store.split(existing, one.by)
-    return {start: _whole(rows, every[start], one) for start, rows in store.split(own, one.by).items()}
+    every = table_io.split(existing, one.by)
+    return {start: _whole(rows, every[start], one) for start, rows in table_io.split(own, one.by).items()}
 
 
 def _whole(own: pa.Table, every: pa.Table, one: Series) -> Told:

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Shop:
 
     def gold(self, name: str = "revenue") -> list[dict[str, Any]]:
         """Every published row, oldest first."""
-        rows = store.read(str(self.home / "lake" / "gold" / name)).to_pylist()
+        rows = table_io.read(str(self.home / "lake" / "gold" / name)).to_pylist()
         return sorted(rows, key=lambda row: (row["period"], row["revision"]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
@@ -33,7 +33,7 @@ REFUND = HEADER + "s23,north,2024-11-02T18:00:00Z,-4.00,2,2024-11-07T06:00:00Z,i
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:
-    rows = store.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
+    rows = table_io.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
     return {} if rows is None else {row["event_date"]: row["revenue"] for row in rows.to_pylist()}
 
 
@@ -84,7 +84,7 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> 
 
 
 def _waiting(deployment: Deployment) -> int:
-    rows = store.read(str(deployment.root / "silver" / "sales_quarantine"), ["quarantine_status"])
+    rows = table_io.read(str(deployment.root / "silver" / "sales_quarantine"), ["quarantine_status"])
     return 0 if rows is None else rows["quarantine_status"].to_pylist().count("open")
 
 

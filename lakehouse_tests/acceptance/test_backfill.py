@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lakehouse.calendar.days import span
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.cli.test_commands import lakehouse_command
@@ -183,7 +183,7 @@ def planned(folder: Path, **environment: str) -> dict[str, Any]:
 
 def rows(root: Path, table: str) -> list[str]:
     """A table's rows, whatever its files, without what names the runs that wrote it."""
-    found = store.read(str(root / table))
+    found = table_io.read(str(root / table))
     return (
         sorted(repr(sorted((name, row[name]) for name in row.keys() - OF_THE_RUN)) for row in found.to_pylist()) if found else []
     )

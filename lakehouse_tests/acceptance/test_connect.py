@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
@@ -59,7 +59,7 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 
 def rows(home: Path, layer: str, *without: str) -> list[Any]:
-    found = store.read(str(home / "lake" / layer))
+    found = table_io.read(str(home / "lake" / layer))
     return sorted(repr(sorted((name, row[name]) for name in row if name not in without)) for row in found.to_pylist())
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.delta import table_io
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import store
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_same_demo_again_changes_nothing(home: Path) -> None:
-    versions = [store.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")]
+    versions = [table_io.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")]
     done = lakehouse_command(home, "demo")
     assert done.returncode == 0
     assert "0 of them new" in done.stderr
-    assert [store.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")] == versions
+    assert [table_io.open_table(str(home / "lake" / layer)).version() for layer in ("silver/sales", "gold/revenue")] == versions
 
 
 def test_every_row_is_accounted_for(home: Path) -> None:
-    bronze = store.read(str(home / "lake" / "bronze" / "sales"), ["arrival_date", "malformed_reason"])
+    bronze = table_io.read(str(home / "lake" / "bronze" / "sales"), ["arrival_date", "malformed_reason"])
     per_day = Counter(f"{day}" for day in bronze["arrival_date"].to_pylist())
     done = lakehouse_command(home, "account", "sales", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
@@ -47,14 +47,14 @@ def test_every_row_is_accounted_for(home: Path) -> None:
     kinds = [kind.value for kind in Disposition]
     assert all(sum(line[kind] for kind in kinds) == line["rows"] for line in told)
     assert [sum(line[kind] for line in told) for kind in ("malformed", "quarantined")] == [1, 1]
-    silver = store.read(str(home / "lake" / "silver" / "sales"), ["record_key"])
+    silver = table_io.read(str(home / "lake" / "silver" / "sales"), ["record_key"])
     deleted = sum(line["applied"] for line in told) - len(silver)
     assert deleted > 0, "the deletes that count are applied too, and leave no row"
     assert lakehouse_command(home, "account", "sales").stdout.count("\n") > len(told)
 
 
 def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) -> None:
-    claims = store.read(str(home / "lake" / "ops" / "sales_keys"), ["record_key", "kind", "event_date"]).to_pylist()
+    claims = table_io.read(str(home / "lake" / "ops" / "sales_keys"), ["record_key", "kind", "event_date"]).to_pylist()
     days = {row["record_key"]: set() for row in claims}
     for row in claims:
         if row["kind"] in {"insert", "correct"}:
@@ -74,7 +74,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
 
 def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     def revenue() -> dict[str, Decimal]:
-        rows = store.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
+        rows = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
         return {f"{row['event_date']}": row["revenue"] for row in rows.to_pylist()}
 
     before = revenue()

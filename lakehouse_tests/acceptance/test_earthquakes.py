@@ -15,7 +15,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import ingestions, progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions, progress
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
@@ -134,9 +135,9 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     deliveries = ingestions.all_of(lake, "earthquakes")
     assert Counter(entry.status for entry in deliveries) == {"ingested": 30, "redelivered": 30}
 
-    version = store.version(locations.silver(lake, "earthquakes"), lake.storage_options)
+    version = table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options)
     every_day = set().union(*(entry.touched_days for entry in deliveries))
     assert apply.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
-    assert store.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
+    assert table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
         "a rebuild of everything changes nothing (R3)"
     )

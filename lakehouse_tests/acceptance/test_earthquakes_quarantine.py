@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.source_rules import Lateness
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.settings import Settings
 from lakehouse.tables import accounts, quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
@@ -67,7 +67,7 @@ def check_account(lake: Lake) -> None:
 
 
 def _read(path: str, *columns: str) -> list[tuple[Any, ...]]:
-    found = store.read(path, columns)
+    found = table_io.read(path, columns)
     return [] if found is None else list(zip(*(found[name].to_pylist() for name in columns)))
 
 
@@ -93,7 +93,7 @@ def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
 def replay(settings: Any, spark: SparkSession, watermark: int | None, days: int) -> Lake:
     lake = Lake(settings, earthquakes(watermark), spark)
     for day in span(FIRST, FIRST + timedelta(days=days - 1)):
-        with store.reusing_tables():
+        with table_io.reusing_tables():
             take(lake, day)
             counted = check_books(lake)
         assert bool(counted["quarantined"]) == (watermark is not None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.cli.test_commands import BUNDLED, lakehouse_command
 
 pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium")
@@ -131,13 +131,13 @@ def test_a_story_tells_each_revision_and_the_rows_behind_it(shop: Shop) -> None:
     shop.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
     told = {line[0]: line for line in shop.table("table.stack")}
     assert len(told) == last["changed_rows"]
-    silver = store.read(str(shop.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
+    silver = table_io.read(str(shop.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
     living = {row["record_key"] for row in silver if f"{row['event_date']}" == DAY}
     gone = {key for key, (_, what, *_rest) in told.items() if what in {"withdrawn", "moved to another day"}}
     assert gone
     assert told.keys() - gone <= living
     assert gone.isdisjoint(living)
-    audit = store.read(str(shop.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
+    audit = table_io.read(str(shop.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
     reasons = {row["event_id"]: row["reason"] for row in audit if row["silver_version"] == last["silver_version"]}
     assert all(line[2] == reasons.get(key, "arrived on time") for key, line in told.items())
     assert "amount" not in shop.text(".stack tbody tr small") or "→" not in shop.text(".stack"), "values are for stewards"
@@ -165,7 +165,7 @@ def test_what_was_restated_this_week(shop: Shop) -> None:
 
 
 def test_lateness_has_the_watermark_and_the_trend(shop: Shop) -> None:
-    bronze = store.read(str(shop.home / "lake" / "bronze" / "sales")).to_pylist()
+    bronze = table_io.read(str(shop.home / "lake" / "bronze" / "sales")).to_pylist()
     sound = [row for row in bronze if row["malformed_reason"] is None and row["event_ts"]]
     late = [(row["arrival_date"], -(-(row["arrival_ts"] - row["event_ts"]) // timedelta(seconds=1))) for row in sound]
     shop.go("/page/lateness?source=sales")

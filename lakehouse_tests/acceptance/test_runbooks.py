@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.deployment import CHECKOUT
 from lakehouse_tests.acceptance.test_automation import FIRST, HEADER, LATE
 
@@ -92,7 +92,7 @@ def walk(folder: Path, commands: str) -> str:
 
 
 def gold(folder: Path) -> list[dict[str, object]]:
-    found = store.read(str(folder / "lakehouse_data" / "gold" / "revenue"), ["event_date", "revenue", "is_latest"])
+    found = table_io.read(str(folder / "lakehouse_data" / "gold" / "revenue"), ["event_date", "revenue", "is_latest"])
     return [] if found is None else found.to_pylist()
 
 

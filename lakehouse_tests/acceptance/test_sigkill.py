@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 
 if TYPE_CHECKING:
@@ -126,5 +126,5 @@ def _run(root: Path, arguments: list[str], commits_to_live: int = 0) -> int:
 
 
 def _rows(root: Path, layer: str, table: str, columns: list[str] | None = None) -> list[Any]:
-    rows = store.read(str(root / layer / table), columns)
+    rows = table_io.read(str(root / layer / table), columns)
     return sorted(repr(sorted(row.items())) for row in rows.to_pylist()) if rows is not None else []

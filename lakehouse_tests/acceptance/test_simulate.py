@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.delta import table_io
 from lakehouse.domain import simulation
 from lakehouse.domain.simulation import FINAL_AFTER, Options
-from lakehouse.ledger import store
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_stopped_between_a_day_and_its_week_it_goes_on_where_it_was(tmp_path: Pa
     assert {day: [row["revenue"] for row in rows] for day, rows in found.items()} == {
         day: [number for number, _ in one.revisions] for day, one in model.items()
     }
-    weeks = store.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
+    weeks = table_io.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
     for week in weeks:
         made_from = [found[date.fromisoformat(day)][int(label[1:]) - 1] for day, label in json.loads(week["made_from"]).items()]
         assert week["published_at"] >= max(row["published_at"] for row in made_from), "no week is older than its days"
@@ -92,7 +92,7 @@ def lake(home: Path) -> Path:
 
 
 def published(home: Path) -> dict[date, list[dict]]:
-    rows = store.read(str(lake(home) / "gold" / "simulation_revenue")).to_pylist()
+    rows = table_io.read(str(lake(home) / "gold" / "simulation_revenue")).to_pylist()
     found = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["revision"]):
         found[row["event_date"]].append(row)
@@ -108,7 +108,7 @@ def test_every_revision_says_what_had_arrived_by_then(home: Path, model: dict[da
 
 
 def test_the_week_is_the_sum_of_its_days_and_becomes_final(home: Path, model: dict[date, Model]) -> None:
-    rows = store.read(str(lake(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
+    rows = table_io.read(str(lake(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
     assert [(row["period"], row["state"], row["revenue"]) for row in rows] == [
         ("2024-W45", "final", sum(one.final for one in model.values()))
     ]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 
 def many_files(folder: Path) -> Path:
     path = folder / "lake" / "ops" / "sales_keys"
     for number in range(12):
-        store.append(f"{path}", pa.table({"record_key": [f"{number}"]}))
+        table_io.append(f"{path}", pa.table({"record_key": [f"{number}"]}))
     return path
 
 
@@ -35,7 +35,7 @@ def test_a_dry_run_says_what_the_next_one_does(tmp_path: Path) -> None:
     assert "12 → 1" in done.stdout
     assert "ops/sales_keys: 12 unused files stay: for readers and writers at work (168 h)." in done.stdout
     assert "12 → 1" not in lakehouse_command(tmp_path, "maintain").stdout
-    assert len(store.read(f"{path}")) == 12
+    assert len(table_io.read(f"{path}")) == 12
 
 
 def test_as_json(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_less_is_allowed_where_the_settings_say_so(tmp_path: Path) -> None:
 def test_a_broken_table_ends_in_a_sentence_and_an_exit_code(tmp_path: Path) -> None:
     many_files(tmp_path)
     broken = tmp_path / "lake" / "ops" / "applications"
-    store.append(f"{broken}", pa.table({"source": ["sales"]}))
+    table_io.append(f"{broken}", pa.table({"source": ["sales"]}))
     (broken / "_delta_log" / f"{0:020}.json").write_text("no JSON")
     done = lakehouse_command(tmp_path, "maintain")
     assert done.returncode == 1

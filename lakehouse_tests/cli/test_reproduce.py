@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from lakehouse import locations
 from lakehouse.cli import app
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables.series import Series
 from lakehouse_tests.cli.test_commands import lakehouse_command
 from lakehouse_tests.tables.office import METRICS, office
@@ -61,7 +61,7 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
     assert "total_v2024-02-01.r1, made again from Bronze, is equal." in equal.output
     assert "compared: total, biggest, row_count (1 row)" in equal.output
     path = locations.gold(settings, Series(METRICS[0]))
-    rows = store.read(path)
+    rows = table_io.read(path)
     bent = rows.set_column(rows.column_names.index("total"), "total", pa.array([9], pa.int64()))
     write_deltalake(path, bent, mode="overwrite")
     differs = run("total", "2024-02-01", "--revision", "1")

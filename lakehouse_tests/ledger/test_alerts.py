@@ -6,8 +6,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.alerts import Alert, Kind
-from lakehouse.ledger import alerts, store
+from lakehouse.ledger import alerts
 
 if TYPE_CHECKING:
     from lakehouse.ledger.alerts import Recorded
@@ -27,7 +28,7 @@ def look(
 def test_there_is_nothing_before_there_is_something(settings: Settings) -> None:
     assert alerts.all_of(settings) == []
     assert look(settings) == []
-    assert store.open_table(locations.alerts(settings)) is None, "nothing is written either"
+    assert table_io.open_table(locations.alerts(settings)) is None, "nothing is written either"
 
 
 def test_what_is_read_is_what_was_recorded(settings: Settings) -> None:
@@ -43,7 +44,7 @@ def test_an_alert_seen_again_is_the_same_one(settings: Settings) -> None:
     later = Alert(Kind.LATE_SHARE, "sales", "sales", SINCE + timedelta(minutes=5), "even later", ["anna"], {"share": 0.6})
     [again] = look(settings, later)
     assert (again.alert_id, again.opened_at, again.alert.since) == (first.alert_id, first.opened_at, SINCE)
-    table = store.open_table(locations.alerts(settings))
+    table = table_io.open_table(locations.alerts(settings))
     assert table is not None
     assert table.version() == 0, "and nothing is written"
 
@@ -109,7 +110,7 @@ def test_many_alerts_do_not_leave_many_files(settings: Settings) -> None:
     [one] = look(settings, LATE)
     for number in range(70):
         alerts.told(settings, one, "opened", [f"target{number}"])
-    table = store.open_table(locations.alerts(settings))
+    table = table_io.open_table(locations.alerts(settings))
     assert table is not None
     assert len(table.file_uris()) < 20
     assert len(alerts.all_of(settings)[0].told["opened"]) == 70

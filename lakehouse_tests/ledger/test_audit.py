@@ -13,12 +13,13 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
 
 from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.ledger import audit as log
-from lakehouse.ledger import decisions, key_log, redactions, store
+from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.tables import audit
-from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
     decision_id = decisions.record(settings, "events", taken)
     claims = [("file", 2, "decided 2"), ("file", 2, "corrected by 2"), ("file", 4, "next line"), ("other", 2, "other file")]
     said = [{"ingestion_id": file, "line_number": line, "record_key": key} for file, line, key in claims]
-    store.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
+    table_io.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
     hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, "redaction:1")
 
     def actions(*ids: str, **why: str) -> dict[str, str | None]:

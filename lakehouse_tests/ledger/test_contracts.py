@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from lakehouse import locations
-from lakehouse.ledger import contracts, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import contracts
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 
@@ -16,7 +17,7 @@ def test_a_contract_is_kept_once_and_found_by_its_hash(settings) -> None:
     assert not contracts.record(settings, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
     assert contracts.find(settings, "metric", "total", "1") == {"metric": "total"}
     assert contracts.find(settings, "source", "total", "1") is None
-    assert len(store.read(locations.contract_archive(settings))) == 1
+    assert len(table_io.read(locations.contract_archive(settings))) == 1
 
 
 def test_the_contract_of_the_source_is_the_one_of_the_time(settings) -> None:

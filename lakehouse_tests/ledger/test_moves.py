@@ -7,9 +7,9 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.delta import provenance
 from lakehouse.ledger import moves
 from lakehouse.ledger.moves import Kind
-from lakehouse.tables import versions
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables.versions_of_total import at, catalog, fill, metric, promote, rollback, three_days
 
@@ -26,7 +26,7 @@ def test_a_move_tells_all_that_one_has_to_know(settings: Settings) -> None:
     assert (move.kind, move.from_version, move.to_version, move.periods) == (Kind.PROMOTE, 1, 2, 1)
     assert (move.by, move.reason, move.moved_at) == ("ana", "net of refunds", settings.clock())
     assert move.release_notes == "total: 1"
-    hashes = {name: versions.of_contract(one) for name, one in (("total", metric(1)), ("total_v2", metric(2)))}
+    hashes = {name: provenance.of_contract(one) for name, one in (("total", metric(1)), ("total_v2", metric(2)))}
     assert move.inputs == {"gold/total_v2": 1, "contracts": hashes}
     assert move.accepted == []
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.ledger import key_log, operations, overruled, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import key_log, operations, overruled
 from lakehouse.ledger.operations import Operation
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:
     entry = operation(minute)
     first = operations.record(settings, entry)
     overruled.record(settings, "s", first, judged, NOW)
-    store.upsert(locations.key_log(settings, "s"), judged, overruled.CLAIM)
+    table_io.upsert(locations.key_log(settings, "s"), judged, overruled.CLAIM)
     return first, operations.record(settings, replace(entry, attempt=2))
 
 
@@ -52,7 +53,7 @@ def test_nothing_is_put_back_where_nothing_was_overruled(settings) -> None:
 
 
 def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings) -> None:
-    store.append(locations.key_log(settings, "s"), claims("first", 2, 3, 4))
+    table_io.append(locations.key_log(settings, "s"), claims("first", 2, 3, 4))
     one, again = judge(settings, 1, claims("second", 2, 3))
     two, _ = judge(settings, 2, claims("third", 3, 4))
     assert put_back(settings) == {2: "first", 3: "first", 4: "first"}
@@ -63,32 +64,34 @@ def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings)
 
 
 def test_all_that_a_claim_said_is_kept(settings) -> None:
-    store.append(locations.key_log(settings, "s"), claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True))
+    table_io.append(
+        locations.key_log(settings, "s"), claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
+    )
     judge(settings, 1, claims("second", 2))
     before = claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
     assert overruled.as_of(settings, "s", set()).to_pylist() == before.to_pylist()
 
 
 def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> None:
-    store.append(locations.key_log(settings, "s"), claims("first", 2))
+    table_io.append(locations.key_log(settings, "s"), claims("first", 2))
     judge(settings, 1, claims("second", 2, 3))
     assert put_back(settings) == {2: "first", 3: None}
 
 
 def test_the_same_operation_keeps_what_it_found_once(settings) -> None:
-    store.append(locations.key_log(settings, "s"), claims("first", 2))
+    table_io.append(locations.key_log(settings, "s"), claims("first", 2))
     one = operations.record(settings, operation(1))
     for _ in range(2):  # stopped in front of the key log, and run again
         overruled.record(settings, "s", one, claims("second", 2), NOW)
-    assert len(store.read(locations.judgement_history(settings, "s"))) == 1
-    store.upsert(locations.key_log(settings, "s"), claims("second", 2), overruled.CLAIM)
+    assert len(table_io.read(locations.judgement_history(settings, "s"))) == 1
+    table_io.upsert(locations.key_log(settings, "s"), claims("second", 2), overruled.CLAIM)
     overruled.record(settings, "s", one, claims("second", 2), NOW)
     assert put_back(settings) == {2: "first"}
 
 
 def test_two_kinds_of_claim_of_a_row_are_two(settings) -> None:
     both = pa.concat_tables([claims("first", 2), claims("first", 2, kind="retire", record_key="b")])
-    store.append(locations.key_log(settings, "s"), both)
+    table_io.append(locations.key_log(settings, "s"), both)
     judge(settings, 1, claims("second", 2))
     found = overruled.as_of(settings, "s", set()).to_pylist()
     assert [(row["record_key"], row["kind"]) for row in found] == [("a", "insert")]

@@ -13,7 +13,8 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.ledger import alerts, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import alerts
 from lakehouse.orchestration.alerting import alerts_sensor, look
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.targets import DeliveryError, Message, Webhook
@@ -168,7 +169,7 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
     desk.say(1, 100)
     desk.publish()
     to = [Webhook(receiver.url)]
-    commit, commits = store.append, []
+    commit, commits = table_io.append, []
 
     def append(*arguments: Any, **more: Any) -> bool:
         commits.append(None)
@@ -179,13 +180,13 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
             raise Stopped
         return done
 
-    monkeypatch.setattr(store, "append", append)
+    monkeypatch.setattr(table_io, "append", append)
     if number < 3:
         with pytest.raises(Stopped):
             look(settings, CATALOG, to)
     else:
         look(settings, CATALOG, to)
-    monkeypatch.setattr(store, "append", commit)
+    monkeypatch.setattr(table_io, "append", commit)
     looked = look(settings, CATALOG, to)
     assert (looked.still_open, looked.undelivered) == (2, [])
     found = alerts.all_of(settings)

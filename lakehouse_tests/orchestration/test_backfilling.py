@@ -12,8 +12,9 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import load_catalog
+from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Status
-from lakehouse.ledger import audit, backfills, store
+from lakehouse.ledger import audit, backfills
 from lakehouse.orchestration import backfilling
 from lakehouse.orchestration.at_work import AtWorkError, at_work, is_at_work
 from lakehouse.orchestration.backfilling import Backfill, CancelledError
@@ -68,7 +69,7 @@ def run(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession, p
 
 
 def revenue(settings: Settings, latest: str = "is_latest") -> list[tuple[date, int, Decimal, str]]:
-    found = store.read(settings.table("gold", "revenue"), ["event_date", "revision", "revenue", "reason", latest])
+    found = table_io.read(settings.table("gold", "revenue"), ["event_date", "revision", "revenue", "reason", latest])
     rows = [] if found is None else found.to_pylist()
     return sorted((row["event_date"], row["revision"], row["revenue"], row["reason"]) for row in rows)
 
@@ -101,7 +102,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert run(at, instance, spark, again) is not None
     assert revenue(at)[-1] == (days[1], 2, Decimal("11.00"), "late_data")  # what the data says of itself
     assert backfill_outcomes.summary(at, CATALOG, again)["published"]["revenue"]["restated"] == ["2024-11-04"]
-    newest = store.read(at.table("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
+    newest = table_io.read(at.table("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
     assert newest is not None
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
 

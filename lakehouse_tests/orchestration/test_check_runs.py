@@ -12,7 +12,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.source import SourceContract
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.tables import checks
@@ -65,7 +65,7 @@ class House:
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in own}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
-        return store.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
+        return table_io.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
 
 
 def span(first: str, last: str) -> dict[str, str]:
@@ -167,7 +167,7 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     house.run({SILVER}, span(DAYS[0], DAYS[3]))
     assert house.silver_version() == version, "days that come out equal are not written"
     assert not find_pending(house.settings, series).starts, "and queue nothing below"
-    table = store.open_table(locations.silver(house.settings, "sales"))
+    table = table_io.open_table(locations.silver(house.settings, "sales"))
     assert table is not None
     table.delete("record_key = 's21'")
     told = by_partition(house.check(SILVER, span(DAYS[0], DAYS[3]), "equals_bronze"))

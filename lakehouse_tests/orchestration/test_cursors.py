@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import decisions, ingestions, progress, restatements, store
+from lakehouse.ledger import decisions, ingestions, progress, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
@@ -29,7 +31,6 @@ from lakehouse.orchestration.cursors import Cursor
 from lakehouse.settings import Settings
 from lakehouse.tables import revisions
 from lakehouse.tables.revisions import Draft, Signature
-from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse.tables.series import Series
 from lakehouse_tests.orchestration.ticks import Ticking
 
@@ -120,7 +121,7 @@ class Deployment:
 
     def compacted(self) -> None:
         """A commit that changes no row."""
-        table = store.open_table(locations.silver(self.lake, "sales"))
+        table = table_io.open_table(locations.silver(self.lake, "sales"))
         if table is not None:
             table.optimize.compact()
 
@@ -131,14 +132,14 @@ class Deployment:
         self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
 
     def _followed(self, one: Series, what: str) -> None:
-        restatements.record(self.lake, Restatement(one.name, "run", AT, store.version(what, self.lake.storage_options), 0, []))
+        restatements.record(self.lake, Restatement(one.name, "run", AT, table_io.version(what, self.lake.storage_options), 0, []))
 
     def published(self) -> None:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = store.pinned(locations.gold(self.lake, self.daily))
-        existing = None if table is None else store.read_version(table, None, {"event_date": [day]})
+        table = table_io.pinned(locations.gold(self.lake, self.daily))
+        existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, Step.REVISION, Reason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.orchestration import upkeep
 from lakehouse.orchestration.build import build_definitions
 
@@ -33,7 +33,7 @@ def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 def many_files(settings: Settings) -> str:
     path = settings.table("ops", "sales_keys")
     for number in range(12):
-        store.append(path, pa.table({"record_key": [f"{number}"]}))
+        table_io.append(path, pa.table({"record_key": [f"{number}"]}))
     return path
 
 
@@ -49,19 +49,19 @@ def test_a_run_says_what_it_did(settings: Settings, instance: dg.DagsterInstance
     said = output.step_output_data.metadata
     assert (said["tables"].value, said["partitions_compacted"].value, said["bytes_freed"].value) == (1, 1, 0)
     assert "| ops/sales_keys | 12 → 1 | 0 | 0 | 0 | 12 unused files stay: " in said["done"].value
-    assert len(store.read(path)) == 12
+    assert len(table_io.read(path)) == 12
 
 
 def test_a_table_that_is_broken_fails_the_run_behind_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     broken = settings.table("ops", "applications")
-    store.append(broken, pa.table({"source": ["sales"]}))
+    table_io.append(broken, pa.table({"source": ["sales"]}))
     Path(broken, "_delta_log", f"{0:020}.json").write_text("no JSON")
     result = run(settings, instance)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     assert "ops/applications: " in f"{failure.step_failure_data.error_display_string}"
-    opened = store.open_table(path)
+    opened = table_io.open_table(path)
     assert opened is not None
     assert len(opened.file_uris()) == 1
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse import locations
-from lakehouse.tables.schema import arrow_schema, bronze_columns
+from lakehouse.delta.columns import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

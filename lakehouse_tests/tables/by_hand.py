@@ -14,7 +14,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.tables.gold_checks import Candidate, audit, blocking
 
 if TYPE_CHECKING:
-    from lakehouse.tables.outcome import Outcome
+    from lakehouse.quality.check_result import Outcome
 
 DAY = date(2024, 11, 20)
 MONEY = pa.decimal128(38, 2)

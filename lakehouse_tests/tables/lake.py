@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
-from lakehouse.ledger import progress, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import progress
 from lakehouse.tables import apply, silver
 from lakehouse.tables.ingest import Ingest
 
@@ -92,7 +93,7 @@ class Lake:
 
     def silver(self) -> set[Row]:
         """What silver holds; no row is there twice."""
-        return rows_once(store.read(locations.silver(self.settings, self.contract.dataset), list(ROW)))
+        return rows_once(table_io.read(locations.silver(self.settings, self.contract.dataset), list(ROW)))
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""
@@ -101,13 +102,13 @@ class Lake:
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by arrival day, file and line."""
         wanted = ["arrival_date", "source_file", "line_number", *columns]
-        found = store.read(locations.bronze(self.settings, self.contract.dataset), wanted)
+        found = table_io.read(locations.bronze(self.settings, self.contract.dataset), wanted)
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in wanted[:3]))
 
     def silver_version(self) -> int:
         """The newest version of silver."""
-        return store.version(locations.silver(self.settings, self.contract.dataset), self.settings.storage_options)
+        return table_io.version(locations.silver(self.settings, self.contract.dataset), self.settings.storage_options)
 
 
 def rows_once(found: Any) -> set[Row]:

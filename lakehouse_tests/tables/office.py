@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import publish, replays, reproduce, terms
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due, find_pending
@@ -102,7 +102,7 @@ class Office:
         )
 
     def revisions(self, one: MetricContract) -> list[tuple[date, int, int | None]]:
-        found = store.read(locations.gold(self.settings, Series(one)), ["event_date", "revision", "adjustment"])
+        found = table_io.read(locations.gold(self.settings, Series(one)), ["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
     def again(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:

@@ -18,8 +18,8 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind, containing
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import store
 from lakehouse.tables import candidates, gold, holds, publish, rollups, series
 from lakehouse.tables.audited import Published, Run
 from lakehouse.tables.pending import find_due, find_pending
@@ -162,7 +162,7 @@ def total(found: pa.Table) -> Any:
 
 def rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
-    found = store.read(locations.gold(settings, one))
+    found = table_io.read(locations.gold(settings, one))
     return [] if found is None else found.to_pylist()
 
 
@@ -172,11 +172,11 @@ def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
     states go forward; no two neighbours say the same in the same state; what a row says of itself fits its rows.
     """
-    found = store.read(locations.gold(settings, one))
+    found = table_io.read(locations.gold(settings, one))
     if found is None:
         return []
     told: list[tuple[Any, ...]] = []
-    for start, own in sorted(store.split(found, one.by).items()):
+    for start, own in sorted(table_io.split(found, one.by).items()):
         period = one.period(start)
         assert start == period.start
         versions: dict[tuple[int, int], list[int]] = {}

@@ -16,8 +16,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
 from lakehouse.ledger import audit as log
-from lakehouse.ledger import store
 from lakehouse.orchestration import notifying
 from lakehouse.orchestration.targets import DeliveryError
 from lakehouse.tables import audit, gold, publish, rollups
@@ -51,7 +51,7 @@ def added_up() -> Iterator[None]:
     """Numbers are what silver's amounts add up to: by Arrow, and not by Spark."""
 
     def numbers(_: Any, settings: Settings, one: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
-        rows = store.read(locations.silver(settings, one.source), ["event_date", "amount"])
+        rows = table_io.read(locations.silver(settings, one.source), ["event_date", "amount"])
         found = {}
         for day in days:
             covered = pa.array(sorted(reach_back([day], one.window)), pa.date32())

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.tables import arrival_checks, books, checks
 from lakehouse.tables.arrival_checks import FRESH, REVIEWED
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
 
 NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 FILE = Ingestion(
@@ -99,7 +100,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
     ]
     whole = books._quarantine_schema(contract())
     table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
-    store.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
+    table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 
 
 def test_reviews_are_counted_and_the_oldest_is_told(settings: Settings) -> None:

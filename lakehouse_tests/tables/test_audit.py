@@ -12,12 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import content_columns
 from lakehouse.ledger import audit as log
-from lakehouse.ledger import decisions, redactions, store
+from lakehouse.ledger import decisions, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import apply, audit, delta, silver
-from lakehouse.tables.schema import content_columns
+from lakehouse.spark import commits as spark_commits
+from lakehouse.tables import apply, audit, silver
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.tables.test_laws import cheap, histories
@@ -200,7 +202,9 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
         """Spoil the day of a, and mend it."""
         target = locations.silver(settings, "events")
         rows = spark.read.format("delta").load(target).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
-        delta.replace_days(rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"})
+        spark_commits.replace_days(
+            rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
+        )
         silver.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why})
 
     broken({"run_id": "mends", "operation": "bug_replay", "by": "ben", "reason": "BUG-7"})
@@ -267,7 +271,7 @@ def test_replaying_the_audit_gives_what_silver_holds(
             lake.update(days)
     lake.update()
     names = [name for name, _ in content_columns(lake.contract)]
-    rows = store.read(locations.silver(lake.settings, "events"), names)
+    rows = table_io.read(locations.silver(lake.settings, "events"), names)
     assert rows is not None
     held = [
         {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()} for one in rows.to_pylist()

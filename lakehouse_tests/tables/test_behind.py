@@ -14,11 +14,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.ledger import audit, redactions, store
+from lakehouse.delta import change_feed, table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.ledger import audit, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import behind, changes
+from lakehouse.tables import behind
 from lakehouse.tables.behind import Behind
-from lakehouse.tables.schema import arrow_schema, silver_columns
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import contract
 
@@ -102,7 +103,7 @@ def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
 def test_the_audit_says_why(settings: Settings) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
     rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit.SCHEMA)
-    store.append(locations.audit_log(settings), rows, partition_by=["source"])
+    table_io.append(locations.audit_log(settings), rows, partition_by=["source"])
     found = {one.key: (one.because, one.by) for one in behind.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
     assert found["a"] == ("typing error", "till 4")
     assert found["e"] == (None, None)
@@ -156,8 +157,8 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
             if offset is not None:
                 write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
         silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in asked}
-        found, feed = changes.moves_on(silver_table, days, 1, silver_table.version())
-        assert found == [one for one in changes.moves(silver_table, 1, silver_table.version()) if one.day in days]
+        found, feed = change_feed.moves_on(silver_table, days, 1, silver_table.version())
+        assert found == [one for one in change_feed.moves(silver_table, 1, silver_table.version()) if one.day in days]
         assert set(feed["event_date"].to_pylist()) <= days
 
 

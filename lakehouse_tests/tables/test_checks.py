@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import checks
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.tables.lake import Lake
@@ -105,11 +105,11 @@ def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession,
 
     assert passed() == [True, True]
     path = locations.silver(settings, "sales")
-    version = store.open_table(path).version()
+    version = table_io.open_table(path).version()
     ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(path)
     ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(
         "_change_type", "_commit_version", "_commit_timestamp"
     )
     ghost.write.format("delta").mode("append").save(path)
-    assert store.open_table(path).version() == version + 1
+    assert table_io.open_table(path).version() == version + 1
     assert passed() == [False, True]

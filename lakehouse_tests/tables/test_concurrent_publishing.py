@@ -12,7 +12,8 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.ledger import publications, restatements, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import publications, restatements
 from lakehouse.tables import publish, revisions, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.series import Series
@@ -136,22 +137,22 @@ def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
             desk.say(1, value)
             desk.publish()
         patched.undo()
-    real, first = store.append, [True]
+    real, first = table_io.append, [True]
 
     def behind(path: str, *args: Any, **more: Any) -> bool:
         if first:
             first.clear()
-            early = store.open_table(locations.gold(settings, desk.series))
+            early = table_io.open_table(locations.gold(settings, desk.series))
             assert early is not None
             early.load_as_version(early.version() - 1)
             with pytest.MonkeyPatch.context() as older:
-                opened = store.open_table
-                older.setattr(store, "open_table", lambda path, *rest: early if path == early_path else opened(path, *rest))
+                opened = table_io.open_table
+                older.setattr(table_io, "open_table", lambda path, *rest: early if path == early_path else opened(path, *rest))
                 assert publications.follow(settings, "total", early_path) == 1
         return real(path, *args, **more)
 
     early_path = locations.gold(settings, desk.series)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store, "append", behind)
+        patched.setattr(table_io, "append", behind)
         assert publications.follow(settings, "total", early_path) == 1
     complete(settings, desk.series)

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.ledger import commits
+from lakehouse.delta import commit_log
+from lakehouse.spark.commits import CONFLICTS
 from lakehouse.tables import silver
-from lakehouse.tables.delta import CONFLICTS
 from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, mon
     monkeypatch.setattr(silver, "_merge_source", disturbed)
     lake.update()
     assert done.exists()
-    told = [commit["operation"] for commit in commits.history(DeltaTable(path), -1)]
+    told = [commit["operation"] for commit in commit_log.history(DeltaTable(path), -1)]
     assert told[:2] == ["MERGE", "OPTIMIZE"]
     assert lake.silver() == lake.rebuilt([date(2024, 2, 1)])
     assert {row[0] for row in lake.silver()} == {"k1", "k2", "k3"}

@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import audited, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
@@ -40,7 +40,7 @@ def line(key: str, amount: int, person: str, hour: int) -> str:
 
 def shown(lake: Lake, one: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
     path = locations.candidates(lake.settings, one) if of_candidates else locations.gold(lake.settings, one)
-    rows = store.read(path, ["revision", "person", "amount"])
+    rows = table_io.read(path, ["revision", "person", "amount"])
     return {tuple(row.values()) for row in rows.to_pylist()}
 
 

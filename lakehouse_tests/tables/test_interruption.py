@@ -13,9 +13,11 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.ledger import ingestions, partitions, store
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.key_log import IncompleteKeyLogError
-from lakehouse.tables import delta, publish
+from lakehouse.spark import commits as spark_commits
+from lakehouse.tables import publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -46,9 +48,9 @@ class Killed(BaseException):
 
 
 COMMITS = [
-    *((delta, name) for name in ("create", "append_once", "merge", "replace_days")),
-    *((store, name) for name in ("append", "upsert")),
-    *((partitions, name) for name in ("create", "replace", "remark")),
+    *((spark_commits, name) for name in ("create", "append_once", "merge", "replace_days")),
+    *((table_io, name) for name in ("append", "upsert")),
+    *((partition_writer, name) for name in ("create", "replace", "remark")),
 ]
 
 
@@ -109,7 +111,7 @@ def steps(lake: Lake) -> None:
 
 def outcome(lake: Lake) -> tuple[Any, ...]:
     shown = ["event_date", "total", "row_count", "revision", "state", "reason", "is_latest", "inputs", "content"]
-    numbers = store.read(locations.gold(lake.settings, Series(TOTAL)), shown)
+    numbers = table_io.read(locations.gold(lake.settings, Series(TOTAL)), shown)
     assert numbers is not None
     known = [
         (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.ledger import commits, store
+from lakehouse.delta import commit_log, table_io
+from lakehouse.delta.storage import Storage
 from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import MaintenanceError, Upkeep, maintain
-from lakehouse.tables.storage import Storage
 from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.tables.looked_after import (
     CATALOG,
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 def test_compaction_changes_no_row_and_is_no_change_to_anybody(lifted: Settings) -> None:
     changing_silver(lifted)
     follow(lifted, 11)
-    before = store.read(locations.silver(lifted, "events")).sort_by("record_key")
+    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
     done = upkeep(lifted, "silver/events")
     assert (done.files_before, done.files_after, done.partitions_compacted) == (10, 1, 1)
     assert done.bytes_freed > 0
-    assert store.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
     assert len(files_of(lifted, "silver/events")) == 1
     assert pending(lifted) == ({}, frozenset())
-    assert [commit["operation"] for commit in commits.history(DeltaTable(locations.silver(lifted, "events")), 11)] == ["OPTIMIZE"]
+    assert [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lifted, "events")), 11)] == [
+        "OPTIMIZE"
+    ]
     again = upkeep(lifted, "silver/events")
     assert again == Upkeep("silver/events", 1, 1)
 
@@ -67,12 +69,12 @@ def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> Non
     done = upkeep(settings, "silver/events")
     assert done.files_deleted == 0
     assert done.kept == ("14 unused files stay: for readers and writers at work (168 h)",)
-    assert len(store.read_version(reader)) == 10
+    assert len(table_io.read_version(reader)) == 10
     grow_old(locations.silver(settings, "events"))  # files that were written long ago, and left the table just now
     orphan = Path(locations.silver(settings, "events"), "event_date=2024-02-01", "orphan.parquet")
     orphan.write_bytes(b"what a killed writer left")
     upkeep(settings, "silver/events")
-    assert len(store.read_version(reader)) == 10
+    assert len(table_io.read_version(reader)) == 10
     assert orphan.exists()
     grow_old(orphan.parent)
     assert upkeep(settings, "silver/events").files_deleted == 1
@@ -84,7 +86,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
 ) -> None:
     changing_silver(lifted)
     follow(lifted, 11)
-    before = store.read(locations.silver(lifted, "events")).sort_by("record_key")
+    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
 
     class Killed(BaseException):
         pass
@@ -97,7 +99,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
             patched.setattr(maintenance._Work, step, killed)
             with pytest.raises(Killed):
                 upkeep(lifted, "silver/events")
-        assert store.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+        assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
         assert pending(lifted) == ({}, frozenset())
     with monkeypatch.context() as patched:  # in the middle of it
         patched.setattr(
@@ -107,7 +109,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
             upkeep(lifted, "silver/events")
     done = upkeep(lifted, "silver/events")
     assert (done.files_after, done.files_deleted) == (1, 14 - 5)
-    assert store.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
 
 
 def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,14 +130,14 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(lifted: Settings, mo
         done = upkeep(lifted, "silver/events")
     assert done.kept[0] == "somebody else was writing to it: compacted the next time"
     assert done.partitions_compacted == 0
-    amounts = dict(zip(*store.read(locations.silver(lifted, "events"), ["record_key", "amount"]).to_pydict().values()))
+    amounts = dict(zip(*table_io.read(locations.silver(lifted, "events"), ["record_key", "amount"]).to_pydict().values()))
     assert amounts["k3"] == 1003
     disturbed[:] = [0, 0]  # once more only
     with monkeypatch.context() as patched:
         patched.setattr(maintenance._Work, "_opened", opened_too_late)
         done = upkeep(lifted, "silver/events")
     assert (done.partitions_compacted, done.files_after) == (1, 1)
-    assert len(store.read(locations.silver(lifted, "events"))) == 10
+    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
 
 
 def test_two_at_once_do_each_other_no_harm(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +151,13 @@ def test_two_at_once_do_each_other_no_harm(lifted: Settings, monkeypatch: pytest
 
     monkeypatch.setattr(Storage, "delete", twice)
     assert upkeep(lifted, "silver/events").files_deleted == 14
-    assert len(store.read(locations.silver(lifted, "events"))) == 10
+    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
 
 
 def test_a_broken_table_keeps_no_other_from_being_looked_after(lifted: Settings) -> None:
     changing_silver(lifted)
     for number in range(12):
-        store.append(lifted.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+        table_io.append(lifted.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
     Path(locations.silver(lifted, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
     done = {one.table: one for one in maintain(lifted, CATALOG)}
     assert done["silver/events"].problem

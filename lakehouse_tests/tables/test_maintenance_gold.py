@@ -13,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
-from lakehouse.ledger import commits, moves, partitions, publications, store
+from lakehouse.delta import commit_log, partition_writer, table_io
+from lakehouse.ledger import moves, publications
 from lakehouse.tables import maintenance, series
 from lakehouse.tables.maintenance import maintain
 from lakehouse.tables.pending import find_due, find_pending
@@ -76,12 +77,14 @@ def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
 
 
 def moments(settings: Settings, one: Series) -> set[datetime]:
-    return set(store.read(locations.gold(settings, one), ["published_at"])["published_at"].to_pylist())
+    return set(table_io.read(locations.gold(settings, one), ["published_at"])["published_at"].to_pylist())
 
 
 def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, ...]]:
     """What readers saw at a moment, by the documented filter."""
-    rows = store.read(locations.gold(settings, one), ["period", "total", "revision", "published_at", "superseded_at"]).to_pylist()
+    rows = table_io.read(
+        locations.gold(settings, one), ["period", "total", "revision", "published_at", "superseded_at"]
+    ).to_pylist()
     shown = [
         row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)
     ]
@@ -95,7 +98,7 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Sett
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
-        partitions.create(path, rows.schema, "event_date")
+        partition_writer.create(path, rows.schema, "event_date")
         write_deltalake(path, rows, mode="append")
     before = series.due(lifted, Series(TOTAL), date(2024, 2, 1))
     assert before == [date(2024, 1, 1)]
@@ -110,15 +113,15 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Sett
 def test_transactions_are_remembered_behind_checkpoint_and_clean_log(lifted: Settings) -> None:
     path = lifted.table("ops", "events_keys")
     for number in range(25):
-        store.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
+        table_io.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
     assert upkeep(lifted, "ops/events_keys").checkpointed
     grow_old(Path(path, "_delta_log"))
     newest = DeltaTable(path).version()
     done = upkeep(lifted, "ops/events_keys")
     assert done.log_files_deleted == newest
-    assert [commit["version"] for commit in commits.history(DeltaTable(path), -1)] == [newest]
-    assert not store.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
-    assert sorted(store.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
+    assert [commit["version"] for commit in commit_log.history(DeltaTable(path), -1)] == [newest]
+    assert not table_io.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
+    assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 
 def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.delta import commit_log, table_io
 from lakehouse.ledger import audit as audit_log
-from lakehouse.ledger import commits, publications, store
+from lakehouse.ledger import publications
 from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import maintain
 from lakehouse.tables.pending import find_pending
@@ -55,7 +56,7 @@ def contents(of: Office) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     found = {}
     for one in locations.tables(of.catalog):
-        rows = store.read(one.path(of.settings))
+        rows = table_io.read(one.path(of.settings))
         if rows is not None:
             found[f"{one}"] = sorted(map(repr, rows.to_pylist()))
     return found
@@ -119,10 +120,10 @@ def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) ->
     assert waiting(of) == before
     of.publish()
     assert waiting(of) == [({}, frozenset())] * 3
-    reasons = store.read(locations.gold(settings, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
+    reasons = table_io.read(locations.gold(settings, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
     told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
     assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
     assert looked_after(of)["silver/events"].files_deleted > 0
     assert [one.name for one in of.all_again() if not one.equal] == []
-    operations = [commit["operation"] for commit in commits.history(DeltaTable(locations.silver(settings, "events")), -1)]
+    operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(settings, "events")), -1)]
     assert operations.count("OPTIMIZE") <= 2

@@ -14,8 +14,8 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import load_contract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import table_io
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import store
 from lakehouse.tables import accounts, quarantine, silver, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.contracts.test_loader import LAKELOGIC
@@ -42,7 +42,7 @@ def send(lake: Lake, arrival: int, *lines: str) -> set[date]:
 
 
 def content(lake: Lake) -> list[tuple[str, int, int]]:
-    found = store.read(locations.silver(lake.settings, "events"), ["record_key", "event_date", "amount"])
+    found = table_io.read(locations.silver(lake.settings, "events"), ["record_key", "event_date", "amount"])
     assert found is not None
     return sorted((row["record_key"], row["event_date"].day, row["amount"]) for row in found.to_pylist())
 
@@ -79,7 +79,7 @@ def test_the_contract_of_the_seed_replaces_the_day_that_was_sent_again(settings,
     lake.ingest(ARRIVED[1])
     assert lake.pending() == [FIRST]
     lake.update()
-    found = store.read(locations.silver(settings, "silver_pos_sales_events"), ["event_id", "event_date", "amount"])
+    found = table_io.read(locations.silver(settings, "silver_pos_sales_events"), ["event_id", "event_date", "amount"])
     assert found is not None
     rows = sorted((row["event_id"], row["event_date"], row["amount"]) for row in found.to_pylist())
     assert rows == [(1, FIRST, 11.0), (3, SECOND, 5.0), (5, FIRST, 2.0)], "the negative amount waits for a steward"

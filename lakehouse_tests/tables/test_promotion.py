@@ -10,9 +10,10 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import provenance, table_io
 from lakehouse.domain.asked import parse
-from lakehouse.ledger import moves, publications, store
-from lakehouse.tables import promotion, reading, rollups, served, versions
+from lakehouse.ledger import moves, publications
+from lakehouse.tables import promotion, reading, rollups, served
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.tables import versions_of_total as total
@@ -169,7 +170,7 @@ def test_roll_ups_follow_the_move(settings: Settings) -> None:
     assert follow() == ["2024-W06", "2024-W07"]
     promote(settings, known)
     assert follow() == ["2024-W07"]
-    found = store.read(settings.table("gold", "total_weekly"), ["total"], {"is_latest": [True]})
+    found = table_io.read(settings.table("gold", "total_weekly"), ["total"], {"is_latest": [True]})
     assert found is not None
     assert sorted(found["total"].to_pylist()) == [10, 22]
 
@@ -182,7 +183,7 @@ def test_a_version_goes_on_following_silver_where_it_stood() -> None:
 
 
 def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
-    table = store.pinned(locations.gold(filled, V1))
+    table = table_io.pinned(locations.gold(filled, V1))
     assert served.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served.transaction(V2, table) is None
     with pytest.raises(served.MovedError, match="gold/total shows v1 by now, and these numbers were made with v2"):
@@ -190,6 +191,6 @@ def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
 
 
 def test_a_number_keeps_the_contract_that_it_was_computed_under(filled: Settings) -> None:
-    computed = versions.of_contract(metric(2))
+    computed = provenance.of_contract(metric(2))
     promote(filled, catalog(metric(1), metric(2, TOTAL | {"sql": "sum(net)"})))
     assert seen(filled, column="contract_version")[2] == computed

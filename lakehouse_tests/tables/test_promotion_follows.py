@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.tables import publish, served
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
@@ -83,9 +83,9 @@ def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, sp
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
     deliver(lake, 4, ("c", 2, 7))
-    version = store.pinned(locations.gold(settings, before)).version()
+    version = table_io.pinned(locations.gold(settings, before)).version()
     with pytest.raises(served.MovedError, match="gold/total shows v2 by now"):
         follow(lake, before)
-    assert store.pinned(locations.gold(settings, before)).version() == version
+    assert table_io.pinned(locations.gold(settings, before)).version() == version
     assert follow(lake, served.daily(settings, KNOWN, metric(1))) == {2}
     assert seen(settings) == {1: 20, 2: 14}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import moves, partitions, publications, store
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.ledger import moves, publications
 from lakehouse.tables import promotion
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.ledger.test_audit import append_to_silver
@@ -70,14 +71,14 @@ def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings
 @pytest.mark.parametrize("published", [2, 1], ids=["a day that differs", "a day that does not"])
 def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeypatch: pytest.MonkeyPatch, published: int) -> None:
     once = iter([True])
-    replace = partitions.replace
+    replace = partition_writer.replace
 
     def interrupted(table: DeltaTable, *args: Any, **kwargs: Any) -> bool:
         if kwargs.get("transaction") and next(once, False):
             fill(filled, V1, {published: 99})
         return replace(table, *args, **kwargs)
 
-    monkeypatch.setattr(partitions, "replace", interrupted)
+    monkeypatch.setattr(partition_writer, "replace", interrupted)
     promote(filled, catalog())
     assert (2, None, 99, "manual", 1) in total.revisions(filled, published)
     assert seen(filled) == {1: 10, 2: 22, 3: 30}
@@ -85,7 +86,7 @@ def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeyp
 
 def outcome(settings: Settings) -> tuple[Any, ...]:
     names = ["event_date", "total", "revision", "is_latest", "reason", "dataset_version", "restatement_reason"]
-    found = store.read(locations.gold(settings, V1), names)
+    found = table_io.read(locations.gold(settings, V1), names)
     assert found is not None
     log = [(one.kind, one.to_version, one.periods, one.gold_version, one.release_notes) for one in moves.of(settings, "total")]
     told = [one.gold_version for one in publications.of(settings, "total")]

@@ -13,7 +13,8 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.ledger import dropped, publications, restatements, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import dropped, publications, restatements
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
@@ -216,7 +217,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_told_of_by_the_next_one(set
     assert desk.publish().revisions == [], "there is nothing to publish"
     assert [dict(entry.published) for entry in publications.of(settings, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
     assert len(restatements.of(settings, "total")) == 1
-    found = store.read(locations.publications(settings), ["series"])
+    found = table_io.read(locations.publications(settings), ["series"])
     assert found is not None
     assert len(found) == 2
     assert desk.history(1)[-1][:2] == ("r2", 11)

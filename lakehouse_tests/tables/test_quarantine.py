@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import audit, decisions, store
+from lakehouse.ledger import audit, decisions
 from lakehouse.tables import accounts, quarantine, stewardship
 from lakehouse.tables.admission import RuleError
 from lakehouse.tables.quarantine import Wanted
@@ -57,7 +58,7 @@ def waiting(lake: Lake, **wanted: Any) -> dict[str, str]:
 def became(lake: Lake) -> dict[str, Disposition]:
     """Disposition by key, from the account and, the same, from the table for SQL."""
     rows = accounts.rows(lake.settings, lake.contract)
-    table = store.read(locations.dispositions(lake.settings, "events"))
+    table = table_io.read(locations.dispositions(lake.settings, "events"))
     assert table is not None
     said = ("because", "decided_by", "decision")
     written = {

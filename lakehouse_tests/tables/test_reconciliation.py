@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 
 from lakehouse import locations
-from lakehouse.ledger import decisions, restatements, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.tables import accounts, checks, holds, reconciliation
 from lakehouse.tables.series import Series
@@ -27,8 +28,8 @@ from lakehouse_tests.tables.test_policies import ARRIVED, FIRST, SECOND, A, B, C
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
 
 pytestmark = pytest.mark.spark
 
@@ -49,9 +50,9 @@ def passed(lake: Lake, days: list[date] = BOTH) -> list[bool]:
 
 def lose(lake: Lake, key: str) -> pa.Table:
     """Take a row out of silver behind everybody's back; the row."""
-    table = store.open_table(locations.silver(lake.settings, "events"))
+    table = table_io.open_table(locations.silver(lake.settings, "events"))
     assert table is not None
-    gone = store.read_version(table, None, {"record_key": [key]})
+    gone = table_io.read_version(table, None, {"record_key": [key]})
     table.delete(f"record_key = '{key}'")
     return gone
 

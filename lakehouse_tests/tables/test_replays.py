@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import operations, store
-from lakehouse.tables import quarantine, replays, versions
+from lakehouse.delta import provenance, table_io
+from lakehouse.ledger import operations
+from lakehouse.tables import quarantine, replays
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.tables.lake import Lake, contract
 from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
@@ -35,7 +36,7 @@ def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
     assert lake.pending() == []
     (entry,) = operations.all_of(settings, "events")
     assert (entry.operation, entry.reason, entry.runner_id) == ("bug_replay", "mended", "anna")
-    assert entry.code_before == entry.code_after == versions.code()
+    assert entry.code_before == entry.code_after == provenance.code()
 
 
 def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None:
@@ -79,6 +80,6 @@ def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
     assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
     became(lake)
     assert lake.pending() == []
-    table = store.read(locations.quarantine(settings, "events"), ["quarantine_status"])
+    table = table_io.read(locations.quarantine(settings, "events"), ["quarantine_status"])
     assert table is not None
     assert set(table["quarantine_status"].to_pylist()) == {"released"}

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.ledger.inputs import UnknownInputsError
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.redact import redact_fields
@@ -60,7 +60,7 @@ def test_every_revision_of_a_history_is_made_again(settings, spark) -> None:
     assert [(one.name, one.differences, one.close) for one in made if not one.equal or one.close] == []
     assert all(one.certain and not one.hidden for one in made)
     for one in TWO:
-        content = store.read(locations.gold(settings, Series(one)), ["event_date", "content"])
+        content = table_io.read(locations.gold(settings, Series(one)), ["event_date", "content"])
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
@@ -97,7 +97,7 @@ def test_a_number_that_was_tampered_with_differs_and_is_told_cell_by_cell(settin
     of.publish()
     by_colour = METRICS[2]
     path = locations.gold(settings, Series(by_colour))
-    rows = store.read(path)
+    rows = table_io.read(path)
     bent = pc.if_else(pc.equal(rows["colour"], "blue"), pa.scalar(9, pa.int64()), rows["total"])
     write_deltalake(path, rows.set_column(rows.column_names.index("total"), "total", bent), mode="overwrite")
     found = of.again(by_colour, date(2024, 2, 1), 1)

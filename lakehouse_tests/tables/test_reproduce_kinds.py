@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import ingestions
 from lakehouse.tables import reproduce, rollups, stewardship
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
@@ -30,7 +31,7 @@ def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None
     of.metrics = [doubled]
     of.rebuild(coloured(changes={}))
     of.publish()
-    numbers = store.read(locations.gold(settings, Series(doubled)), ["total"])["total"].to_pylist()
+    numbers = table_io.read(locations.gold(settings, Series(doubled)), ["total"])["total"].to_pylist()
     assert sorted(numbers) == [3, 4], "both rows, then the newest one twice"
     assert [(one.equal, one.contract_then == one.contract_now, one.certain) for one in of.all_again()] == [
         (True, False, True),
@@ -91,7 +92,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spa
     of.vacuum()
     for one in of.metrics:
         weekly = Series(one).rollups[0]
-        found = store.read(locations.gold(settings, weekly), [weekly.by, "revision", "adjustment"])
+        found = table_io.read(locations.gold(settings, weekly), [weekly.by, "revision", "adjustment"])
         assert found is not None
         for start, revision, adjustment in sorted({tuple(row.values()) for row in found.to_pylist()}, key=str):
             again = reproduce.reproduce(settings, of.catalog, weekly, start, revision, lambda: spark, adjustment)

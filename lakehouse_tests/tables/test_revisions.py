@@ -16,8 +16,9 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
 from lakehouse.domain.publishing import Reason
-from lakehouse.ledger import publications, store
+from lakehouse.ledger import publications
 from lakehouse.tables import revisions, rollups, series
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due, find_pending
@@ -253,7 +254,7 @@ def test_every_reader_sees_the_same(settings) -> None:
         def mine(found: list[dict[str, Any]], one: series.Series = one) -> list[tuple[Any, ...]]:
             return sorted(((row[one.by], row["store"], row["total"]) for row in found), key=str)
 
-        newest = store.read(locations.gold(settings, one), None, {"is_latest": [True]})
+        newest = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]})
         assert newest is not None
         assert asked("is_latest") == mine(newest.to_pylist()) == mine([row for row in there if row["is_latest"]])
         assert len({row[0] for row in asked("is_latest")}) == len({version[0] for version in versions})

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.ledger import store
-from lakehouse.tables import changes
+from lakehouse.delta import change_feed, table_io
 from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -33,7 +32,7 @@ def with_fields(*fields: dict[str, Any]) -> Any:
 
 
 def rows(lake: Lake, *columns: str) -> set[tuple[Any, ...]]:
-    found = store.read(locations.silver(lake.settings, "events"), list(columns))
+    found = table_io.read(locations.silver(lake.settings, "events"), list(columns))
     assert found is not None
     return {tuple(row[name] for name in columns) for row in found.to_pylist()}
 
@@ -46,9 +45,9 @@ def test_a_new_field_is_added_to_the_tables_and_empty_in_older_rows(lake: Lake) 
     assert [entry.status for entry in lake.ingest(SECOND).ingested] == ["ingested"]
     assert set(lake.update().changes) == {date(2024, 1, 1)}
     assert rows(lake, "record_key", "amount", "colour") == {("a", 1, None), ("b", 2, "red")}
-    table = store.open_table(locations.silver(lake.settings, "events"))
+    table = table_io.open_table(locations.silver(lake.settings, "events"))
     assert table is not None
-    described = changes.describe(table, 0, table.version())
+    described = change_feed.describe(table, 0, table.version())
     assert described == {date(2024, 1, 1): {"inserted": 2}}, "the change feed reads across the change"
     assert version < table.version()
     assert lake.rebuilt([date(2024, 1, 1)]) == lake.silver()

@@ -16,18 +16,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.ledger import ingestions, redactions, store
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
+from lakehouse.ledger import ingestions, redactions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.tables import checks, source_rules
-from lakehouse.tables.schema import arrow_schema, bronze_columns, silver_columns
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.outcome import Outcome
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 FIRST = date(2024, 2, 1)
@@ -119,11 +120,11 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
         said.append(whole | {"malformed_reason": "bad" if row.malformed else None})
     path = locations.bronze(settings, "events")
-    store.append(path, pa.Table.from_pylist(said, schema=columns), partition_by=["arrival_date"])
+    table_io.append(path, pa.Table.from_pylist(said, schema=columns), partition_by=["arrival_date"])
     living = [row for row in said if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)
-    store.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
+    table_io.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
 
 
 @given(st.lists(ROWS, max_size=12), st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]), st.booleans())

@@ -10,9 +10,9 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
 from lakehouse.domain import publishing
 from lakehouse.domain.publishing import Step
-from lakehouse.ledger import store
 from lakehouse.tables import audited, promotion, series
 from lakehouse.tables.audited import Run
 from lakehouse.tables.promotion import PromotionRefusedError
@@ -104,7 +104,7 @@ def rollback(settings: Settings, known: Catalog, number: int | None = None) -> M
 
 def seen(settings: Settings, name: str = "total", column: str = "total") -> dict[int, Any]:
     """What a reader of the gold table sees: the newest number of each day of February."""
-    found = store.read(settings.table("gold", name), ["event_date", column], {"is_latest": [True]})
+    found = table_io.read(settings.table("gold", name), ["event_date", column], {"is_latest": [True]})
     assert found is not None
     return {row["event_date"].day: row[column] for row in found.sort_by("event_date").to_pylist()}
 
@@ -112,6 +112,6 @@ def seen(settings: Settings, name: str = "total", column: str = "total") -> dict
 def revisions(settings: Settings, number: int) -> list[tuple[Any, ...]]:
     """Every version of one day: revision, adjustment, total, reason, dataset version."""
     names = ["revision", "adjustment", "total", "reason", "dataset_version"]
-    found = store.read(settings.table("gold", "total"), names, {"event_date": [day(number)]})
+    found = table_io.read(settings.table("gold", "total"), names, {"event_date": [day(number)]})
     assert found is not None
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=lambda row: (row[0], row[1] or 0))

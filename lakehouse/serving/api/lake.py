@@ -13,9 +13,10 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
 from lakehouse.domain import completeness
 from lakehouse.domain.completeness import Unknown
-from lakehouse.ledger import store, tokens
+from lakehouse.ledger import tokens
 from lakehouse.serving.api import snapshot, waiting
 from lakehouse.serving.api.fresh import Fresh
 from lakehouse.serving.api.problems import Problem
@@ -128,7 +129,7 @@ class Lake:
     async def waiting(self, source: str) -> Waiting:
         """What waits to be taken into silver and into numbers."""
         if source not in self._waiting:
-            look = partial(waiting.read, self.settings, self.catalog, source, store.Reused())
+            look = partial(waiting.read, self.settings, self.catalog, source, table_io.Reused())
             self._waiting[source] = Fresh(look, *_WAITING)
         return await _got(self._waiting[source])
 
@@ -193,7 +194,7 @@ class Lake:
 
     async def _held_of(self, one: Series) -> Mapping[date, list[str]]:
         if one.name not in self._held:
-            self._held[one.name] = Fresh(partial(waiting.held, self.settings, one, store.Reused()), *_WAITING)
+            self._held[one.name] = Fresh(partial(waiting.held, self.settings, one, table_io.Reused()), *_WAITING)
         return await _got(self._held[one.name])
 
     async def _snapshot(self, one: Series) -> Snapshot:

@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
 from lakehouse.domain import lateness as judging
-from lakehouse.ledger import store
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
@@ -66,7 +66,7 @@ def routes(lake: Lake) -> APIRouter:
         return _source(contract, lateness.measure(lake.settings, contract, start, end))
 
     def source_told(source: str, start: date, end: date) -> dict[str, Any]:
-        version = store.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
+        version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         return measured(source, start, end, version)
 
     @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")

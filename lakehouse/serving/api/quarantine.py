@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.api.callers import holder
@@ -80,7 +80,7 @@ def reading(lake: Lake) -> APIRouter:
 
 def listed(lake: Lake, source: str, status: Status) -> list[dict[str, Any]]:
     """The rows of a source's quarantine that are in a state, for the API and for the pages."""
-    version = store.version(locations.quarantine(lake.settings, source), lake.settings.storage_options)
+    version = table_io.version(locations.quarantine(lake.settings, source), lake.settings.storage_options)
     return _listed(lake, source, None if status == "any" else status, version)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from lakehouse.delta import data_files, table_io
 from lakehouse.domain.publishing import State
-from lakehouse.ledger import files, store
 from lakehouse.tables import reading, served
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snap
     """
     known = known or Snapshot()
     if known.table is None or time.monotonic() - known.opened > _REOPEN:
-        table, opened = store.pinned(path, settings.storage_options), time.monotonic()
+        table, opened = table_io.pinned(path, settings.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
         if known.table is not None and table.metadata().id != known.table.metadata().id:
@@ -128,10 +128,10 @@ def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snap
         table.update_incremental()
     if table.version() == known.version:
         return known if table is known.table else replace(known, table=table, opened=opened)
-    files_of = files.by_partition(table, by)
-    system = files.system_of(table)
+    files_of = data_files.by_partition(table, by)
+    system = data_files.system_of(table)
     periods = {
-        start: known.periods[start] if known.files.get(start) == own else Kept(files.read(system, own, by, start))
+        start: known.periods[start] if known.files.get(start) == own else Kept(data_files.read(system, own, by, start))
         for start, own in files_of.items()
     }
     return Snapshot(table.version(), table.transaction_version(served.SERVED) or 1, periods, files_of, table, opened)

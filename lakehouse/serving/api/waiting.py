@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.ledger import progress, restatements, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import progress, restatements
 from lakehouse.tables import candidates, served
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -46,7 +47,7 @@ class Waiting:
         return series in self.anew and not self.anew[series].starts.isdisjoint(starts)
 
 
-def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused, known: Waiting | None) -> Waiting:
+def read(settings: Settings, catalog: Catalog, source: str, opened: table_io.Reused, known: Waiting | None) -> Waiting:
     """What waits now.
 
     :param opened: the tables, kept open from one look to the next.
@@ -56,8 +57,8 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused
     paths = [log(settings) for log in logs]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
-    with store.reusing_tables(opened):
-        versions = {path: store.version(path, settings.storage_options) for path in paths}
+    with table_io.reusing_tables(opened):
+        versions = {path: table_io.version(path, settings.storage_options) for path in paths}
         if known is not None and known.versions == tuple(versions.values()):
             return known
         days = frozenset(progress.pending(settings, source))  # first: what leaves it is among the others then
@@ -66,9 +67,11 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: store.Reused
         return Waiting(days, anew, tuple(versions.values()))
 
 
-def held(settings: Settings, one: Series, opened: store.Reused, _: Mapping[date, list[str]] | None) -> Mapping[date, list[str]]:
+def held(
+    settings: Settings, one: Series, opened: table_io.Reused, _: Mapping[date, list[str]] | None
+) -> Mapping[date, list[str]]:
     """By period the checks that hold a newer number of it back."""
-    with store.reusing_tables(opened):
+    with table_io.reusing_tables(opened):
         return candidates.failing(settings, one)
 
 

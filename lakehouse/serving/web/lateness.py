@@ -11,8 +11,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
+from lakehouse.delta import table_io
 from lakehouse.domain import lateness as judging
-from lakehouse.ledger import store
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import Day, Parameters
 from lakehouse.serving.web import charts
@@ -60,7 +60,7 @@ def add(router: APIRouter, lake: Lake) -> None:
             return about | {"found": None, "first": None, "last": None}
         _, through = asked.span(wanted.through or last, wanted.through or last)
         first, last = lateness.window(through, wanted.days)
-        version = store.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
+        version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         found = measured(source, first, last, version)
         return about | {"found": found, "first": first, "last": last}
 

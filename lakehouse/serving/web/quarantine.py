@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.ledger import decisions, store
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions
 from lakehouse.serving.api import asked, waiting
 from lakehouse.serving.api.asked import NoParameters, Offset, Parameters
 from lakehouse.serving.api.problems import Problem
@@ -93,7 +94,7 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
 async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
-    waits = await run_in_threadpool(waiting.read, lake.settings, lake.catalog, source, store.Reused(), None)
+    waits = await run_in_threadpool(waiting.read, lake.settings, lake.catalog, source, table_io.Reused(), None)
     metrics = lake.catalog.metrics_of(source)
     found, behind = [], []
     for metric in metrics:

@@ -9,8 +9,9 @@ from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
 from lakehouse.domain.asked import Asked, By
-from lakehouse.ledger import publications, store
+from lakehouse.ledger import publications
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
 from lakehouse.serving.api.lake import days_behind
@@ -99,7 +100,7 @@ def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
     steps = _steps(shown, period)
     left = max(len(steps) - _VERSIONS, 0)
     restating = [step for step in steps if step.restates][-_MOVES:]
-    with store.reusing_tables():
+    with table_io.reusing_tables():
         steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
     newest = numbers.glance(shown, period.start)
     names = numbers.drawn(shown.series, _DRAWN)

@@ -12,12 +12,13 @@ from starlette.testclient import TestClient
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.ledger import key_log, store
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.ledger import key_log
 from lakehouse.serving import app
 from lakehouse.serving.api import lake
 from lakehouse.serving.app import Terms
 from lakehouse.tables import books
-from lakehouse.tables.schema import arrow_schema, bronze_columns
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import Desk, day, metric
 
@@ -88,10 +89,10 @@ def tell(settings: Settings, source: SourceContract, rows: list[Row], dispositio
         word = (dispositions or {}).get(key, kinds[standing])
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
-    store.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
+    table_io.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
     key_log.append(settings, source.dataset, "file1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
     said = pa.Table.from_pylist(account, schema=books._DISPOSITIONS)
-    store.upsert(locations.dispositions(settings, source.dataset), said, books.ROW_KEYS, partition_by="arrival_date")
+    table_io.upsert(locations.dispositions(settings, source.dataset), said, books.ROW_KEYS, partition_by="arrival_date")
 
 
 def at(number: int, hour: float = 0) -> datetime:

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakehouse.ledger import states, store
+from lakehouse.delta import table_io, table_state
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
 def write(path: str, *numbers: int) -> None:
-    store.append(path, pa.table({"n": pa.array(numbers, pa.int64())}))
+    table_io.append(path, pa.table({"n": pa.array(numbers, pa.int64())}))
 
 
 def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settings: Settings, tmp_path: Path) -> None:
     one, other = settings.table("ops", "one"), settings.table("ops", "other")
-    seen = [states.digest(settings, [one, other])]
+    seen = [table_state.digest(settings, [one, other])]
 
     def changed() -> None:
-        now = states.digest(settings, [one, other])
+        now = table_state.digest(settings, [one, other])
         assert now not in seen
-        assert now == states.digest(settings, [one, other])
+        assert now == table_state.digest(settings, [one, other])
         seen.append(now)
 
     write(one, 1)
@@ -37,13 +37,13 @@ def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settin
     write(one, 3)
     changed()
     shutil.rmtree(one)
-    assert states.digest(settings, [one, other]) == seen[0]
+    assert table_state.digest(settings, [one, other]) == seen[0]
     for number in (1, 2, 3):  # as many commits as there were
         write(one, number)
     changed()
     shutil.rmtree(one)
     shutil.copytree(tmp_path / "kept", one)
-    assert states.digest(settings, [one, other]) == seen[2], "put back, it is what it was"
+    assert table_state.digest(settings, [one, other]) == seen[2], "put back, it is what it was"
     write(one, 4)  # again as many commits, of the same table
     changed()
     write(other, 1)
@@ -51,13 +51,13 @@ def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settin
 
 
 def test_what_else_is_said_counts(settings: Settings) -> None:
-    assert states.digest(settings, [], "a", "b") != states.digest(settings, [], "a", "c")
+    assert table_state.digest(settings, [], "a", "b") != table_state.digest(settings, [], "a", "c")
 
 
 def test_a_commit_that_changes_no_row_is_another_state_all_the_same(settings: Settings) -> None:
     one = settings.table("ops", "one")
     for number in range(3):
         write(one, number)
-    before = states.digest(settings, [one])
+    before = table_state.digest(settings, [one])
     DeltaTable(one).optimize.compact()
-    assert states.digest(settings, [one]) != before
+    assert table_state.digest(settings, [one]) != before

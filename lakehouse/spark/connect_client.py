@@ -7,7 +7,7 @@ import uuid
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from lakehouse.tables.jars import SetupProblem
+from lakehouse.spark.jars import SetupProblem
 
 _PORT = 15002
 _PATIENCE_SECONDS = 5.0

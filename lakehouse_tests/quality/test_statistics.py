@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.domain.drift import kolmogorov_smirnov, modified_z_score, total
+from lakehouse.quality.statistics import kolmogorov_smirnov, modified_z_score, total
 
 NUMBERS = st.one_of(st.integers(-5, 5), st.decimals(-3, 3, places=2), st.floats())
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.ledger import commits
-from lakehouse.tables.schema import PROVENANCE
+from lakehouse.delta import commit_log
+from lakehouse.delta.columns import PROVENANCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -49,7 +49,7 @@ def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = No
     :param predicate: which rows, in SQL; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
-    if 0 <= first <= min(last, table.version()) and len(commits.history(table, first - 1)) <= table.version() - first:
+    if 0 <= first <= min(last, table.version()) and len(commit_log.history(table, first - 1)) <= table.version() - first:
         msg = f"the log of {table.table_uri} tells of version {first} no more"  # delta-rs would answer that nothing was changed
         raise ForgottenFeedError(msg)
     return _feed(table, first, last, predicate)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
 
 def system_of(table: DeltaTable) -> fs.FileSystem:
     """Where the files of a table are."""
-    return store.local_files(table) or fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 (as delta-rs does)
+    return table_io.local_files(table) or fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 (as delta-rs does)
 
 
 def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ def digest(settings: Settings, tables: Iterable[str], *said: str) -> str:
 
 def _state(settings: Settings, path: str) -> str:
     """The table's identity, its version, and when that was committed: a table that was put back may have come to it again."""
-    table = store.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, settings.storage_options)
     if table is None:
         return "none"
     told = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit

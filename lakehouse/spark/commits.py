@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from delta import exceptions
 
-from lakehouse.ledger import store
-from lakehouse.ledger.partitions import PROPERTIES
-from lakehouse.tables.schema import arrow_schema, ddl
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, ddl
+from lakehouse.delta.partition_writer import PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from lakehouse.delta.columns import Columns
     from lakehouse.settings import Settings
-    from lakehouse.tables.schema import Columns
 
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -61,7 +61,7 @@ def align(spark: Callable[[], SparkSession], settings: Settings, path: str, colu
     :param spark: asked for only where there is a column to add.
     :raises SchemaChangeError: where a column has another type.
     """
-    table = store.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, settings.storage_options)
     if table is None:
         return
     actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}

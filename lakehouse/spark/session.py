@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.logger import PySparkLogger
 
-from lakehouse.tables import server
-from lakehouse.tables.jars import delta_jars, java
+from lakehouse.spark import connect_server
+from lakehouse.spark.jars import delta_jars, java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def spark_options(settings: Settings) -> dict[str, str]:
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack of what is raised anyway
-    remote = server.remote_of(settings)
+    remote = connect_server.remote_of(settings)
     if remote is None:
         return local_options(settings)
     return {"spark.remote": remote, **_of_any_session(settings), **settings.spark_conf}

@@ -13,9 +13,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
-from lakehouse.ledger import partitions, store
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta.storage import Storage
 from lakehouse.tables import maintenance
-from lakehouse.tables.storage import Storage
 from lakehouse_tests.tables.looked_after import (
     upkeep,
 )
@@ -69,7 +69,7 @@ def test_times_that_delta_rs_would_change_are_left_alone(lifted: Settings) -> No
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})
-    table = partitions.create(path, rows.schema, "arrival_date")
+    table = partition_writer.create(path, rows.schema, "arrival_date")
     for number in range(10):
         name = f"arrival_date=2024-02-01/part-{number}.parquet"
         file = Path(path, name)
@@ -84,4 +84,4 @@ def test_times_that_delta_rs_would_change_are_left_alone(lifted: Settings) -> No
     done = upkeep(lifted, "bronze/events")
     assert done.kept == ("1 crowded partitions have times as INT96, which delta-rs would change: use Spark's OPTIMIZE",)
     assert (done.files_after, done.partitions_compacted) == (11, 1)
-    assert set(store.read(path)["event_ts"].to_pylist()) == {wanted}
+    assert set(table_io.read(path)["event_ts"].to_pylist()) == {wanted}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import lakehouse
 from lakehouse import locations
-from lakehouse.ledger import commits, store
+from lakehouse.delta import commit_log, table_io
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
@@ -43,9 +43,9 @@ def stamp(contract: SourceContract) -> dict[str, str]:
 
 def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
     """The code and the contract that made silver's newest commit; None where no commit tells."""
-    table = store.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
-        why = commits.why(commit)
+        why = commit_log.why(commit)
         if "code" in why:
             return {"code": why["code"], "contract": why.get("contract")}
     return {"code": None, "contract": None}

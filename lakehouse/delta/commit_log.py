@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,17 +53,19 @@ def copy(
     :returns: how many rows were written.
     """
     options, written = settings.storage_options, 0
-    table = store.open_table(followed, options)
+    table = table_io.open_table(followed, options)
     if table is None:
         return 0
     (partition, *_) = schema.names
     while True:
-        own = store.open_table(ledger, options)
+        own = table_io.open_table(ledger, options)
         done = (own.transaction_version(app_id) if own is not None else None) or 0
         made = [row_of(commit, why(commit)) for commit in history(table, done)]
         rows = sorted((row for row in made if row is not None), key=lambda row: row["gold_version"])
         if not rows:
             return written
         found, version = pa.Table.from_pylist(rows, schema=schema), table.version()
-        if store.append(ledger, found, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done):
+        if table_io.append(
+            ledger, found, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
+        ):
             written += len(rows)  # else another process has told of some of them meanwhile

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from lakehouse.ledger import store
+from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.ledger.store import Where
+    from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
 
 
@@ -39,12 +39,12 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
 
     :raises FileNotFoundError: where there is no table.
     """
-    table = store.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, settings.storage_options)
     if table is None:
         msg = f"there is no table at {path}; materialize the layer below it first"
         raise FileNotFoundError(msg)
-    if store.rows_at_most(table, where) <= settings.local_rows:
-        return local(spark, store.read_version(table, columns, where))
+    if table_io.rows_at_most(table, where) <= settings.local_rows:
+        return local(spark, table_io.read_version(table, columns, where))
     frame = spark.read.format("delta").load(path)
     for column, values in where.items():
         frame = frame.where(F.col(column).isin(sorted(values)))

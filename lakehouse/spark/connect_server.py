@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock
 
-from lakehouse.tables import connect
-from lakehouse.tables.jars import SetupProblem
+from lakehouse.spark import connect_client
+from lakehouse.spark.jars import SetupProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,10 +87,10 @@ def remote_of(settings: Settings) -> str | None:
         return None
     if settings.spark_remote == AUTO:
         found = known(platformdirs.user_state_path("lakehouse", appauthor=False))
-        there = found is not None and found.lives() and not connect.missing()
-        return found.address if found and there and connect.version(found.address) else None
-    connect.check_installed()
-    connect.check_reachable(settings.spark_remote)
+        there = found is not None and found.lives() and not connect_client.missing()
+        return found.address if found and there and connect_client.version(found.address) else None
+    connect_client.check_installed()
+    connect_client.check_reachable(settings.spark_remote)
     return settings.spark_remote
 
 
@@ -102,7 +102,7 @@ def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -
     :returns: the server, and whether it was started now.
     :raises SetupProblem: where it does not come up; the text names its log.
     """
-    connect.check_installed()
+    connect_client.check_installed()
     with _alone(folder):
         before = known(folder)
         if before and before.lives():
@@ -166,7 +166,7 @@ def _check_free(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             address = f"sc://{_HOST}:{port}"
-            spark = connect.version(address)
+            spark = connect_client.version(address)
             taken = (
                 f"a Spark Connect server that was started otherwise (LAKEHOUSE_SPARK_REMOTE={address} uses it)" if spark else ""
             )
@@ -185,7 +185,7 @@ def _until_it_answers(server: Server, seconds: float, process: subprocess.Popen[
     """:raises SetupProblem: where it ends, or has not answered in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if connect.version(server.address):
+        if connect_client.version(server.address):
             return
         if process is not None and process.poll() is not None:
             break

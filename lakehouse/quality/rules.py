@@ -1,7 +1,7 @@
 """How a candidate is held against the rules of its contract: row counts, NULLs, drift, and the move of a restatement.
 
 Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
-``contracts.checks``, the statistics in ``domain.drift``; what is checked whatever the contract says, and what becomes of
+``contracts.checks``, the statistics in ``quality.statistics``; what is checked whatever the contract says, and what becomes of
 a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it. Two of the rules
 also judge sources (``source_rules``).
 """
@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.domain import drift
-from lakehouse.tables.outcome import Outcome
+from lakehouse.quality import statistics
+from lakehouse.quality.check_result import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
     from lakehouse.contracts.checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
-    from lakehouse.domain.drift import Result
+    from lakehouse.quality.statistics import Result
 
 #: Tells whether a fraction has a short exact decimal form.
 _EXACT = Context(prec=40, traps=[Inexact])
@@ -162,7 +162,7 @@ def changed(candidate: Candidate, rule: Change) -> Finding:
     name, published = rule.measure, candidate.published_values(rule.measure)
     if published is None:
         return Finding({}, severity=rule.severity)
-    before, now = drift.total(published), drift.total(candidate.values(name))
+    before, now = statistics.total(published), statistics.total(candidate.values(name))
     move = _move(before, now)
     whole = abs(before) if isinstance(before, Fraction) else Fraction(0)
     numbers: dict[str, Result] = {f"{name}_published": before, name: now, f"{name}_moved": move}
@@ -210,7 +210,7 @@ def _distance(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
     # A few values differ from others by chance; none at all, where there were enough, are lost.
     if len(before) < rule.needs_rows or 0 < len(now) < rule.needs_rows:
         return Finding(numbers, severity=rule.severity)
-    distance = drift.kolmogorov_smirnov(now, before)
+    distance = statistics.kolmogorov_smirnov(now, before)
     numbers[f"{name}_distance_{of}"] = distance
     why = (
         f"the {len(now)} values of {name} are distributed otherwise than the {len(before)} of {whose}: "
@@ -221,12 +221,12 @@ def _distance(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
 
 def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
     name, values = rule.measure, candidate.values(rule.measure)
-    totals = [drift.total(there) for there in candidate.trailing_values(name, rule.days)]
+    totals = [statistics.total(there) for there in candidate.trailing_values(name, rule.days)]
     before = [value for value in totals if isinstance(value, Fraction)]  # nothing can be compared with infinity or NaN
     if len(before) < rule.needs:
         return Finding({f"{name}_days": len(before)}, severity=rule.severity)
-    score = drift.modified_z_score(drift.total(values) if values else math.nan, before)
-    found = f"{name} is {said(drift.total(values))}" if values else f"{name} has no value"
+    score = statistics.modified_z_score(statistics.total(values) if values else math.nan, before)
+    found = f"{name} is {said(statistics.total(values))}" if values else f"{name} has no value"
     why = (
         f"{found}, where the median of {len(before)} days before is {said(median(before))}: "
         f"modified z-score {as_float(score):.4g}, expected at most {bound} either way"

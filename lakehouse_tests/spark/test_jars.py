@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse.tables.jars import SetupProblem, delta_jars, delta_modules, java
+from lakehouse.spark.jars import SetupProblem, delta_jars, delta_modules, java
 
 if TYPE_CHECKING:
     from pathlib import Path

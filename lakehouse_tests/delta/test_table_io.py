@@ -1,0 +1,80 @@
+"""The ledger's reading and appending, without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse.delta import commit_log, table_io
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"number": pa.array(numbers, pa.int64()), "source": ["s"] * len(numbers)})
+
+
+def test_no_table_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert table_io.read(path) is None
+    table_io.append(path, rows())
+    found = table_io.read(path)
+    assert found is not None
+    assert len(found) == 0
+
+
+def test_the_same_application_appends_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert table_io.append(path, rows(1), app_id="first")
+    assert not table_io.append(path, rows(1), app_id="first")
+    assert table_io.append(path, rows(2), app_id="second")
+    assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2]
+
+
+def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    with table_io.reusing_tables():
+        assert table_io.read(path) is None
+        for number in range(3):
+            table_io.append(path, rows(number))
+            for _ in range(2):
+                assert sorted(table_io.read(path, ["number"], {"source": ["s"]})["number"].to_pylist()) == list(range(number + 1))
+                assert len(table_io.read(path, ["number"], {"number": [0]})) == 1, "each question has its own answer"
+
+
+def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for number in range(70):
+        table_io.append(path, rows(number), partition_by=["source"])
+    table = table_io.open_table(path)
+    assert table is not None
+    assert len(table.file_uris()) < 10
+    assert sorted(table_io.read(path)["number"].to_pylist()) == list(range(70))
+
+
+def test_commits_have_their_own_numbers_also_where_others_have_committed_since(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for number in range(3):
+        table_io.append(path, rows(number))
+    early = table_io.pinned(path)
+    assert early is not None
+    times = {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)}
+    assert list(times) == [2, 1, 0]
+    for number in range(3):
+        table_io.append(path, rows(number))
+    assert {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)} == times
+    assert [commit["version"] for commit in commit_log.history(early, 1)] == [2]
+    assert commit_log.history(early, 2) == []
+    newest = table_io.open_table(path)
+    assert newest is not None
+    assert [commit["version"] for commit in commit_log.history(newest, 2)] == [5, 4, 3]
+
+
+def test_an_application_that_goes_on_is_told_where_another_run_was_quicker(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    assert table_io.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
+    assert not table_io.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
+    assert table_io.append(path, rows(3), app_id="follows", app_version=3, since=2)
+    assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2, 3]
