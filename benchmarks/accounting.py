@@ -28,16 +28,18 @@ import yaml
 
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import bundled_folder
+from lakehouse.dispositions import account_tables
+from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import audit, books, quarantine, row_checks
+from lakehouse.tables import audit, quarantine
 from lakehouse.tables.quarantine import Wanted
 
 FIRST = date(2018, 1, 1)
 WARM_UP = 10
 TIMED = {
-    "books": (books, "after_ingestion"),
-    "dispositions check": (row_checks, "disposition_outcomes"),
+    "books": (account_tables, "after_ingestion"),
+    "dispositions check": (dispositions_checks, "disposition_outcomes"),
     "audit": (audit, "follow"),
 }
 

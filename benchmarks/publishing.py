@@ -28,7 +28,7 @@ from handwritten import session
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.ledger import progress
+from lakehouse.ledger import applied_inputs
 from lakehouse.settings import Settings
 from lakehouse.tables import apply, publish, rollups
 from lakehouse.tables.audited import Run
@@ -108,7 +108,7 @@ class Lake:
         (landing / f"arrival_date={arrival}.csv").write_text("\n".join(lines) + "\n")
         self._settings.now = datetime.combine(arrival, datetime.min.time(), timezone.utc) + timedelta(hours=12)
         Ingest(self._settings, self._source, self._session, "run").day(arrival)
-        waiting = sorted(progress.pending(self._settings, "sales"))
+        waiting = sorted(applied_inputs.pending(self._settings, "sales"))
         apply.update(self._settings, self._source, self._session, waiting, "run")
 
     def published(self, days: int) -> list[float]:

@@ -37,7 +37,7 @@ from lakehouse.contracts.loader import bundled_folder
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import decisions, ingestions, progress, restatements
+from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
@@ -222,7 +222,7 @@ class Built:
             own = entries[begin : begin + max(1, files // 80)]
             days = {day for entry in own for day in entry.touched_days}
             ids = [entry.ingestion_id for entry in own]
-            progress.record(
+            applied_inputs.record(
                 self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=1, now=LONG_AGO
             )
 

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from lakehouse.cli.console import catalog_with, out
-from lakehouse.domain.dispositions import Disposition
+from lakehouse.dispositions.verdicts import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +25,12 @@ def account(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
 ) -> None:
     """Count what became of every row of Bronze: each has exactly one disposition."""
-    from lakehouse.tables import accounts  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     days = [arrival_date.date()] if arrival_date else None
-    counts = accounts.counts(accounts.rows(settings, contract, arrival_days=days))
+    counts = dispositions_account.counts(dispositions_account.rows(settings, contract, arrival_days=days))
     if as_json:
         for day, found in counts.items():
             line = {"arrival_date": day.isoformat(), "rows": found.total()} | {one.value: found[one] for one in Disposition}

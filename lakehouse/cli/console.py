@@ -60,6 +60,7 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
 
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
+    from lakehouse.dispositions.row_rules import RuleError  # noqa: PLC0415
     from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
     from lakehouse.domain.manifest import ManifestProblem  # noqa: PLC0415
     from lakehouse.ledger.backfills import UnknownPlanError  # noqa: PLC0415
@@ -71,7 +72,6 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.orchestration.webserver import WebserverError  # noqa: PLC0415
     from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
     from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
-    from lakehouse.tables.admission import RuleError  # noqa: PLC0415
     from lakehouse.tables.backfill_plans import PlanProblemError  # noqa: PLC0415
     from lakehouse.tables.holds import HoldError  # noqa: PLC0415
     from lakehouse.tables.served import MovedError, UnservedVersionError  # noqa: PLC0415

@@ -117,10 +117,10 @@ def _why(version: Version) -> str:
 def _report_bronze(settings: Settings) -> str:
     """:returns: a sale that was spoken of more often than any other."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
-    from lakehouse.tables import accounts  # noqa: PLC0415
 
-    rows = accounts.rows(settings, load_catalog(None).sources["sales"])
+    rows = dispositions_account.rows(settings, load_catalog(None).sources["sales"])
     became = Counter(row.disposition.value for row in rows)
     counts = ", ".join(f"{count:,} {what}" for what, count in became.most_common())
     out.print(f"Bronze holds {len(rows):,} records, each once: {counts}.", soft_wrap=True)

@@ -12,8 +12,8 @@ import typer
 from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decided
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.tables.quarantine import Wanted
 
 app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
@@ -126,7 +126,7 @@ def _decide(
 ) -> None:
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
-    from lakehouse.ledger import progress  # noqa: PLC0415
+    from lakehouse.ledger import applied_inputs  # noqa: PLC0415
     from lakehouse.tables import quarantine, stewardship  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -150,7 +150,7 @@ def _decide(
         out.print("No row waits that is meant; nothing was decided.")
     # Also what an earlier command decided, and was stopped before silver or gold followed.
     if not restate:
-        say_waiting(source, sorted(progress.pending_by_hand(settings, source)), settings.sensor_seconds)
+        say_waiting(source, sorted(applied_inputs.pending_by_hand(settings, source)), settings.sensor_seconds)
     elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)
 

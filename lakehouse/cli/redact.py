@@ -20,7 +20,7 @@ def redact(
     """Leave fields of a key empty from now on, also in the audit and the quarantine. The files in Bronze stay as they came."""
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.ledger import progress  # noqa: PLC0415
+    from lakehouse.ledger import applied_inputs  # noqa: PLC0415
     from lakehouse.tables.redact import redact_fields  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -33,6 +33,6 @@ def redact(
         soft_wrap=True,
     )
     if not restate:
-        say_waiting(source, sorted(progress.pending_by_hand(settings, source)), settings.sensor_seconds)
+        say_waiting(source, sorted(applied_inputs.pending_by_hand(settings, source)), settings.sensor_seconds)
     elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)

@@ -19,11 +19,11 @@ _SHOWN = 8
 
 def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
     """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
-    from lakehouse.ledger import progress  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.tables import served  # noqa: PLC0415
     from lakehouse.tables.pending import find_pending  # noqa: PLC0415
 
-    if progress.pending_by_hand(settings, source):
+    if applied_inputs.pending_by_hand(settings, source):
         return True
     metrics = catalog.metrics_of(source)
     return any(find_pending(settings, served.daily(settings, catalog, metric)).starts for metric in metrics)

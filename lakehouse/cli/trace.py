@@ -11,7 +11,7 @@ import typer
 from lakehouse.cli.console import catalog_with, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.tables.accounts import BronzeRow
+    from lakehouse.dispositions.account import BronzeRow
     from lakehouse.tables.life import SilverChange
 
 
@@ -21,11 +21,12 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
     """Tell what became of each record of a key, and why; what it did to silver, and which published days that moved."""
-    from lakehouse.tables import accounts, life  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.tables import life  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
-    records = accounts.rows(settings, contract, keys=[key])
+    records = dispositions_account.rows(settings, contract, keys=[key])
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)

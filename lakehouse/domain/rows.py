@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import SyntheticKey
     from lakehouse.domain.records import Record
-    from lakehouse.domain.row_ids import Delivery
+    from lakehouse.ledger.row_ids import Delivery
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

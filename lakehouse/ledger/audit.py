@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import decisions, operations, progress
+from lakehouse.ledger import applied_inputs, decisions, rebuild_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -85,7 +85,7 @@ class Cause:
         if key in self.redacted:
             return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
         decision = self.decided.get(key)
-        if decision is None and self.why.get("operation") == operations.BUG_REPLAY:
+        if decision is None and self.why.get("operation") == rebuild_requests.BUG_REPLAY:
             return Ruling("replay", by, reason)
         if decision is None and not self.ingestions:
             # Under the policies that overwrite, a word about one row brings in the other keys of its day.
@@ -111,7 +111,7 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
     :param redacted: all redactions of the source.
     """
     ids = set(why.get("ingestions", ()))
-    ingestions = frozenset(one for one in ids if not progress.is_by_hand(one))
+    ingestions = frozenset(one for one in ids if not applied_inputs.is_by_hand(one))
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
     if any(one.startswith(decisions.PREFIX) for one in ids):

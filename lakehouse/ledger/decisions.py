@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 Decided = Literal["accept", "reject", "duplicate"]

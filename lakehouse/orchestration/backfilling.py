@@ -14,7 +14,7 @@ import dagster as dg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.domain.backfills import Layer, Plan, Status, chunks
-from lakehouse.ledger import backfills, ingestions, operations, progress
+from lakehouse.ledger import applied_inputs, backfills, ingestions, rebuild_requests
 from lakehouse.ledger.backfills import Event
 from lakehouse.orchestration.at_work import at_work
 from lakehouse.orchestration.in_process import RunFailedError
@@ -141,12 +141,12 @@ class Backfill:
                 plan.last_day,
                 reason=f"{plan.reason} ({plan.plan_id})",
                 runner_id=plan.runner_id,
-                operation=operations.BACKFILL,
+                operation=rebuild_requests.BACKFILL,
             )
             self._record("asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise})
-        for found in self._found_waiting(key, progress.pending(settings, plan.source)):
+        for found in self._found_waiting(key, applied_inputs.pending(settings, plan.source)):
             for part in chunks(found, plan.order, plan.wave_size):
-                waiting = progress.pending(settings, plan.source)
+                waiting = applied_inputs.pending(settings, plan.source)
                 self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
 
     def _gold_behind_silver(self) -> None:

@@ -15,7 +15,7 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse import locations
 from lakehouse.calendar.days import listed
-from lakehouse.ledger import progress
+from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import events
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
@@ -100,7 +100,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
     )
     def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
         state = state_of(settings, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
-        waiting = {} if Cursor.read(context.cursor).nothing_at == state else progress.pending_entries(settings, source)
+        waiting = {} if Cursor.read(context.cursor).nothing_at == state else applied_inputs.pending_entries(settings, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")
             yield dg.SkipReason("nothing waits for silver")

@@ -12,7 +12,7 @@ import dagster as dg
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
 from lakehouse.delta import table_io
-from lakehouse.ledger import ingestions, progress
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.tables import arriving, landing, served
@@ -138,7 +138,7 @@ class Replay:
 
     def catch_up(self) -> CaughtUp:
         """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
-        touched = sorted(progress.pending(self._settings, self._source))
+        touched = sorted(applied_inputs.pending(self._settings, self._source))
         if touched:
             self._layers.run(dg.AssetKey(["silver", self._source]), touched)
         restated: dict[str, list[date]] = {}

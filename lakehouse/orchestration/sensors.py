@@ -15,7 +15,7 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import progress
+from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
@@ -49,7 +49,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     source = contract.dataset
 
     def look() -> _Waiting:
-        waiting = progress.pending_by_hand(settings, source)
+        waiting = applied_inputs.pending_by_hand(settings, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
     said = [locations.decisions(settings, source), locations.redactions(settings, source)]

@@ -11,7 +11,7 @@ from pydantic import Field
 from lakehouse import locations
 from lakehouse.calendar.days import listed
 from lakehouse.contracts import Catalog, SourceContract
-from lakehouse.ledger import progress
+from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.resources import LakeSpark
@@ -133,7 +133,7 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
 
 def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
     """Per event day that waits for silver because of these arrival days: how many rows of how many files."""
-    waiting = progress.pending_entries(settings, source)
+    waiting = applied_inputs.pending_entries(settings, source)
     return {
         day: {
             "rows": sum(entry.rows_by_day.get(day, 0) for entry in entries),

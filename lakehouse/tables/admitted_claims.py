@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.domain.admission import Standing
-from lakehouse.ledger import key_log, overruled
+from lakehouse.dispositions import judgement_history
+from lakehouse.dispositions.admission import Standing
+from lakehouse.ledger import key_log
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.policies import Choice
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.row_ids import RowId
 
 _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
 
@@ -46,7 +47,7 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     if not len(then):
         return log
     overlay = dataframes.local(spark, then)
-    others = log.join(F.broadcast(overlay.select(*overruled.CLAIM)), list(overruled.CLAIM), "left_anti")
+    others = log.join(F.broadcast(overlay.select(*judgement_history.CLAIM)), list(judgement_history.CLAIM), "left_anti")
     return others.select(*key_log.SCHEMA.names).unionByName(overlay)
 
 

@@ -11,7 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
-from lakehouse.ledger import ingestions, key_log, operations, progress
+from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 from lakehouse.tables import audit, silver
@@ -62,14 +62,14 @@ def update(
     """
     source = contract.dataset
     target = locations.silver(settings, source)
-    waiting = {day: ids for day, ids in progress.pending(settings, source).items() if day in days}
+    waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
     merges = contract.materialization.reprocess_policy == "merge"
     # Not where a person said something: that may end what a merge's guard would keep.
-    merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(progress.is_by_hand, ids)))
+    merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(applied_inputs.is_by_hand, ids)))
     rebuilt = frozenset(days) - merged
     silver.ensure_table(session(), settings, contract)
     before = table_io.version(target, settings.storage_options)
-    if before > 0 and not progress.has_any(settings, source):
+    if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
@@ -104,7 +104,7 @@ def _rebuild(
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
     why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    asked = [entry for entry in operations.all_of(settings, contract.dataset) if entry.operation_id in ids]
+    asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
     with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
@@ -124,7 +124,7 @@ def _follow(
     audit.follow(settings, contract, metrics)
     if not ids:
         return
-    progress.record(
+    applied_inputs.record(
         settings,
         contract.dataset,
         run_id=run_id,

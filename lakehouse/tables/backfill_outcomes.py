@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Layer, Plan, spikes
-from lakehouse.ledger import ingestions, progress, publications
+from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.tables import candidates, checks, reading, served
 from lakehouse.tables.pending import find_pending
 
@@ -56,7 +56,7 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
         days = touched(settings, plan)
         _judge(verdict, f"silver/{plan.source}", days, lambda days: checks.check_silver(settings, contract, days))
         _look_for_spike(settings, contract, plan, verdict)
-        waiting = progress.pending(settings, plan.source).keys() & set(days)
+        waiting = applied_inputs.pending(settings, plan.source).keys() & set(days)
         verdict.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
     for daily in series_of(settings, catalog, plan):
         own = _days_of(settings, plan, daily)

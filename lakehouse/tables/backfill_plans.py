@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import provenance, table_io
+from lakehouse.dispositions import claims
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
-from lakehouse.ledger import ingestions, key_log, progress
-from lakehouse.tables import claims, landing, preview, reached, readiness, series, served
+from lakehouse.ledger import applied_inputs, ingestions, key_log
+from lakehouse.tables import landing, preview, reached, readiness, series, served
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def metric_days(settings: Settings, daily: Series, first: date, last: date) -> s
 def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said: dict[str, Preview]) -> set[date]:
     """The event days that silver would make: those that new files touch, those that wait and, to overwrite, all of the range."""
     source = contract.dataset
-    days = set(progress.pending(settings, source))
+    days = set(applied_inputs.pending(settings, source))
     if said:  # all at once: each look-up reads the key log
         own = {day for one in said.values() for day in one.rows}
         keys = pc.unique(pa.chunked_array([one.keys for one in said.values()]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
 from lakehouse.domain.publishing import Reason
-from lakehouse.ledger import decisions, ingestions, inputs, operations, progress, redactions
+from lakehouse.ledger import applied_inputs, decisions, ingestions, inputs, rebuild_requests, redactions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -71,8 +71,12 @@ def of_silver(settings: Settings, source: str) -> Basis:
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
     ingested = ingestions.ingested(ingestions.all_of(settings, source))
-    said = {*decisions.touched(settings, source), *redactions.touched(settings, source), *operations.touched(settings, source)}
-    lacking: dict[date, set[str]] = {day: set(ids) for day, ids in progress.pending(settings, source).items()}
+    said = {
+        *decisions.touched(settings, source),
+        *redactions.touched(settings, source),
+        *rebuild_requests.touched(settings, source),
+    }
+    lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
         told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
@@ -104,11 +108,11 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
         return Trigger()
     told = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
     ids = {one for commit in told for one in commit_log.why(commit).get("ingestions", ())}
-    by_hand = sorted(filter(progress.is_by_hand, ids))
+    by_hand = sorted(filter(applied_inputs.is_by_hand, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
-    asked = [entry for entry in operations.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
-    asked.sort(key=lambda entry: entry.operation == operations.BUG_REPLAY)  # the graver reason holds
+    asked = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    asked.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the graver reason holds
     return Trigger(
         sorted(known[one].source_file for one in files if one in known),
         sorted(files),

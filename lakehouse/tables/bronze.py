@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import Delivery
+    from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
     from lakehouse.tables.landing import LandingFile
 

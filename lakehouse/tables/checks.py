@@ -12,17 +12,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
+from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.ledger import ingestions, key_log, redactions
 from lakehouse.quality.check_result import Outcome
-from lakehouse.tables import (
-    addition,
-    arrival_checks,
-    audited,
-    gold,
-    reconciliation,
-    row_checks,
-    source_rules,
-)
+from lakehouse.tables import addition, arrival_checks, audited, gold, reconciliation, source_rules
 from lakehouse.tables import gold_checks as of_new_numbers
 from lakehouse.tables.pending import count_silver_rows
 
@@ -53,7 +46,7 @@ SILVER = {
 
 def bronze_checks(contract: SourceContract) -> dict[str, str]:
     """The checks of a source's bronze, each with what it says."""
-    return BRONZE | row_checks.names(contract) | source_rules.bronze_names(contract)
+    return BRONZE | dispositions_checks.names(contract) | source_rules.bronze_names(contract)
 
 
 def silver_checks(contract: SourceContract) -> dict[str, str]:
@@ -84,7 +77,7 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
     own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
     held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
-    outcomes = [*schema, *row_checks.check_rows(settings, contract, in_bronze, days)]
+    outcomes = [*schema, *dispositions_checks.check_rows(settings, contract, in_bronze, days)]
     outcomes += source_rules.check_arrival_days(settings, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import Delivery
+    from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
 
 _BATCH_ROWS = 10_000

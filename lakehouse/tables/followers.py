@@ -14,8 +14,8 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
 from lakehouse.domain.upkeep import Need
+from lakehouse.ledger import applied_inputs, moves, publications, restatements
 from lakehouse.ledger import audit as audit_log
-from lakehouse.ledger import moves, progress, publications, restatements
 from lakehouse.tables import audit, served
 from lakehouse.tables.series import Series
 
@@ -81,7 +81,7 @@ def copy_log(settings: Settings, one: LakeTable) -> None:
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
     """Whether silver's newest commit brought something in that is not recorded yet: ``basis`` learns that from this commit."""
-    waiting = progress.pending(settings, source)
+    waiting = applied_inputs.pending(settings, source)
     if not waiting:
         return False
     told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))

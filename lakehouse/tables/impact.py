@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead, span
 from lakehouse.delta import table_io
-from lakehouse.ledger import ingestions, key_log, progress, publications
-from lakehouse.tables import claims, landing, life, preview, reached, served
+from lakehouse.dispositions import claims
+from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
+from lakehouse.tables import landing, life, preview, reached, served
 from lakehouse.tables.landing import LandingFile
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _of_ingestions(
     rows: Counter[date] = sum((Counter(entry.rows_by_day) for entry in entries), Counter())
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
-    waiting = {day for day, lacking in progress.pending(settings, contract.dataset).items() if lacking & ids}
+    waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
     notes = [f"taken in on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
     found = Impact(
         source=contract.dataset,

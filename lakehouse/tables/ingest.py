@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.domain.admission import Standing
-from lakehouse.domain.row_ids import Delivery
+from lakehouse.dispositions import account_tables, claims, row_rules
+from lakehouse.dispositions.admission import Standing
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.row_ids import Delivery
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
-from lakehouse.tables import admission, books, bronze, claims, landing, readiness
+from lakehouse.tables import bronze, landing, readiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,14 +121,14 @@ class Ingest:
             with sized_for(self._session(), self._settings, many=bronze.is_large(file)):
                 bronze.append(frame, self._settings, self._source, print_.content_hash, why)
         where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
-        rows = admission.judged(self._settings, self._contract, self._session, where)
+        rows = row_rules.judged(self._settings, self._contract, self._session, where)
         key_log.append(self._settings, self._source, print_.ingestion_id, key_log.claims(rows))
         said = key_log.of_ingestion(self._settings, self._source, print_.ingestion_id)  # a stopped run may have judged it before
         admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
         own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
         own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
-        books.after_ingestion(self._settings, self._contract, delivery, malformed)
+        account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
         touched = sorted(claims.reach(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"])))
         return self._entry(
             file,

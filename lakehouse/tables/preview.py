@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.domain.admission import ADMITTED, Standing, judge
-from lakehouse.domain.row_ids import Delivery
+from lakehouse.dispositions.admission import ADMITTED, Standing, judge
 from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import Delivery
 from lakehouse.tables import delivery_reader
 
 if TYPE_CHECKING:

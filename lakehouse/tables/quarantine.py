@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain.admission import Reason
+from lakehouse.dispositions.admission import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 STATUSES = ("open", "accepted", "rejected", "duplicate", "released")

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.domain import publishing
-from lakehouse.domain.dispositions import Disposition
-from lakehouse.ledger import ingestions, key_log, progress
+from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.quality.check_result import Outcome
-from lakehouse.tables import accounts, audited, candidates
+from lakehouse.tables import audited, candidates
 from lakehouse.tables.pending import count_silver_rows, find_pending, find_refused
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def silver_with_bronze(settings: Settings, contract: SourceContract, days: Colle
     behind where somebody was stopped between a decision and its entry.
     """
     source = contract.dataset
-    waiting = progress.pending(settings, source)
+    waiting = applied_inputs.pending(settings, source)
     found = table_io.read(locations.silver(settings, source), _ROW.names, {"event_date": days}, settings.storage_options)
     there = _ROW.empty_table() if found is None else found.cast(_ROW)
     try:
@@ -61,7 +62,7 @@ def silver_with_bronze(settings: Settings, contract: SourceContract, days: Colle
     except key_log.IncompleteKeyLogError as problem:
         return [Outcome(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
     on_its_way = len(differing) > 0 and _unrecorded(settings, source)
-    waiting |= progress.pending(settings, source) if len(differing) else {}
+    waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
     held = Counter({one["values"]: one["counts"] for one in pc.value_counts(there["event_date"]).to_pylist()})
     lacks: Counter[date] = Counter()
     more: Counter[date] = Counter()
@@ -120,7 +121,7 @@ def _judged(settings: Settings, contract: SourceContract, differing: pa.Table, d
     """
     keys = set(differing["record_key"].to_pylist())
     arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", keys) | set(differing["arrival_date"].to_pylist())
-    found = accounts.rows(settings, contract, arrival_days=arrivals, keys=keys)
+    found = dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys)
     wanted = set(days)
     lives = [row for row in found if row.lives and row.event_date in wanted]
     return pa.Table.from_pydict({name: [getattr(row, name) for row in lives] for name in _ROW.names}, schema=_ROW)

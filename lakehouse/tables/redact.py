@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import audit, key_log, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.tables import books, erasure
+from lakehouse.tables import erasure
 from lakehouse.tables.stewardship import StewardError, require_signature
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def redact_fields(
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
     redactions.record(settings, source, entry)
     audit.redact(settings, source, key, fields)
-    books.after_decision(settings, contract, {key}, days)
+    account_tables.after_decision(settings, contract, {key}, days)
     erasure.mask(settings, contract, metrics, key, fields, days)
     return sorted(days)
 

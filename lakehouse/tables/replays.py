@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.ledger import key_log, operations, overruled, progress
-from lakehouse.ledger.operations import Operation
+from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
+from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
+from lakehouse.ledger.rebuild_requests import Operation
 from lakehouse.spark import commits as spark_commits
-from lakehouse.tables import admission, books, claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 
@@ -49,7 +49,7 @@ def plan(
     *,
     reason: str,
     runner_id: str,
-    operation: str = operations.BUG_REPLAY,
+    operation: str = rebuild_requests.BUG_REPLAY,
 ) -> Planned:
     """Record that the days from ``first`` through ``last`` are to be made again, and judge their rows anew.
 
@@ -86,25 +86,25 @@ def plan(
     if stopped:
         entry = stopped[-1]
     elif days:
-        entry = replace(entry, operation_id=operations.record(settings, entry))
+        entry = replace(entry, operation_id=rebuild_requests.record(settings, entry))
     if len(otherwise):
-        overruled.record(settings, source, entry.operation_id, otherwise, settings.clock())
-        table_io.upsert(locations.key_log(settings, source), otherwise, overruled.CLAIM, options=settings.storage_options)
+        judgement_history.record(settings, source, entry.operation_id, otherwise, settings.clock())
+        table_io.upsert(locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options)
         # Once more: a run of silver may have answered the first record before the rows were judged.
-        operations.record(settings, replace(entry, attempt=entry.attempt + 1))
+        rebuild_requests.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(one.touched_days for one in stopped))
     if planned:
-        books.after_rebuild(settings, contract, planned)
+        account_tables.after_rebuild(settings, contract, planned)
     return Planned(sorted(planned), judged, before)
 
 
 def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:
     """The records of the same wish that still wait for some of their days, and cover these."""
-    waiting = progress.pending_by_hand(settings, entry.source)
+    waiting = applied_inputs.pending_by_hand(settings, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [
         one
-        for one in operations.all_of(settings, entry.source)
+        for one in rebuild_requests.all_of(settings, entry.source)
         if one.wish == entry.wish and one.operation_id in unfinished and set(entry.touched_days) <= set(one.touched_days)
     ]
 
@@ -120,7 +120,7 @@ def _judged_otherwise(
     if log is None or not stands:
         return key_log.SCHEMA.empty_table()
     where = {name: set(pc.unique(log[name]).to_pylist()) for name in ("arrival_date", "ingestion_id")}
-    judged = key_log.claims(admission.judged(settings, contract, session, where)).to_pylist()
+    judged = key_log.claims(row_rules.judged(settings, contract, session, where)).to_pylist()
     own = [claim for claim in judged if claim["kind"] != "retire"]
     changed = {_row(claim) for claim in own if stands.get(_row(claim), _judgement(claim)) != _judgement(claim)}
     return pa.Table.from_pylist([claim for claim in judged if _row(claim) in changed], schema=key_log.SCHEMA)

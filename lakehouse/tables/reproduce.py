@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
-from lakehouse.ledger import decisions, ingestions, operations
+from lakehouse.ledger import decisions, ingestions, rebuild_requests
 from lakehouse.spark.session import sized_for
 from lakehouse.tables import again, differences, gold, silver, terms
 from lakehouse.tables.again import ReproduceError
@@ -120,7 +120,7 @@ def known_at(
     contract = catalog.sources[metric.source]
     ids = set(ingestions.ingested(ingestions.all_of(settings, contract.dataset)))
     ids |= {one.decision_id for one in decisions.all_of(settings, contract.dataset) if one.decided_at <= when}
-    ids |= {one.operation_id for one in operations.all_of(settings, contract.dataset) if one.recorded_at <= when}
+    ids |= {one.operation_id for one in rebuild_requests.all_of(settings, contract.dataset) if one.recorded_at <= when}
     spark = session()
     with sized_for(spark, settings, many=again.is_large(settings, contract)):
         rows = silver.state(spark, settings, contract, source_days(metric, days), ids, when)

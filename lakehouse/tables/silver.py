@@ -15,10 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
-from lakehouse.ledger import decisions, ingestions, key_log, overruled, redactions
+from lakehouse.dispositions import claims, judgement_history
+from lakehouse.ledger import decisions, ingestions, key_log, redactions
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
-from lakehouse.tables import admitted_claims, claims
+from lakehouse.tables import admitted_claims
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.policies import Choice
+    from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.settings import Settings
 
 _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
@@ -69,7 +70,7 @@ def state(
     """
     log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
     if ids is not None:
-        log = admitted_claims.judged_as_then(spark, log, overruled.as_of(settings, contract.dataset, ids))
+        log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
     log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))

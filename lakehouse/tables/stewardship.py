@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain.admission import Reason
+from lakehouse.dispositions import account_tables
+from lakehouse.dispositions.admission import Reason
 from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.decisions import Decision
-from lakehouse.tables import books, quarantine
+from lakehouse.tables import quarantine
 from lakehouse.tables.quarantine import Wanted
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decided
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 
@@ -83,7 +84,7 @@ def decide(
     if decided:
         decisions.record(settings, source, decided)
     keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
-    books.after_decision(settings, contract, keys, set().union(*days.values()))
+    account_tables.after_decision(settings, contract, keys, set().union(*days.values()))
     touched = set().union(*(one.touched_days for one in decided)) if decided else set()
     return Taken(len(decided), len(repeated), sorted(touched))
 

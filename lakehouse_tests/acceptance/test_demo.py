@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse.domain.dispositions import Disposition
+from lakehouse.dispositions.verdicts import Disposition
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
-from lakehouse.ledger import ingestions, progress
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
@@ -74,11 +74,11 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
             assert all(evaluation.passed for evaluation in evaluations)
 
         materialize_range("bronze", "earthquakes", date(2018, 1, 11), date(2018, 2, 10))
-        touched = progress.pending(lake, "earthquakes")
+        touched = applied_inputs.pending(lake, "earthquakes")
         assert {date(2018, 1, 28), date(2018, 1, 29)} <= set(touched)
         materialize_range("silver", "earthquakes", min(touched), max(touched))
         assert silver_digest(lake) == truth[date(2018, 2, 10)]
-        assert not progress.pending(lake, "earthquakes")
+        assert not applied_inputs.pending(lake, "earthquakes")
 
         restated = find_pending(lake, Series(catalog.metrics["earthquakes_daily"])).starts
         materialize_range("gold", "earthquakes_daily", min(restated), max(restated))

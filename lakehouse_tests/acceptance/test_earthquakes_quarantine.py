@@ -14,8 +14,9 @@ from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.delta import table_io
+from lakehouse.dispositions import account as dispositions_account
 from lakehouse.settings import Settings
-from lakehouse.tables import accounts, quarantine, stewardship
+from lakehouse.tables import quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, silver_digest, true_digests
 from lakehouse_tests.tables.lake import Lake
@@ -59,7 +60,7 @@ def check_books(lake: Lake) -> Counter[str]:
 
 def check_account(lake: Lake) -> None:
     """The account, made anew from all that was said, is what the books hold."""
-    account = accounts.rows(lake.settings, lake.contract)
+    account = dispositions_account.rows(lake.settings, lake.contract)
     columns = ("ingestion_id", "line_number", "disposition", "because", "decided_by")
     told = sorted(_read(locations.dispositions(lake.settings, "earthquakes"), *columns), key=str)
     anew = [tuple(getattr(row, name) for name in columns) for row in account]

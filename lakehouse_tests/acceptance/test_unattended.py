@@ -12,7 +12,7 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import ingestions, progress
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.settings import Settings
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -79,7 +79,7 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
 
 def _behind(settings: Settings) -> bool:
     """Whether silver, gold or a roll-up has something to do."""
-    if progress.pending(settings, "earthquakes") or find_pending(settings, DAILY).starts:
+    if applied_inputs.pending(settings, "earthquakes") or find_pending(settings, DAILY).starts:
         return True
     return any(find_pending(settings, rollup).starts for rollup in DAILY.rollups)
 

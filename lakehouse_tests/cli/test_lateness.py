@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.admission import Standing, judge
+from lakehouse.dispositions.admission import Standing, judge
 from lakehouse.ledger import watermarks
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lakehouse.contracts.source_rules import Lateness
-from lakehouse.tables import admission, impact
+from lakehouse.dispositions import row_rules
+from lakehouse.tables import impact
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import catalog, tell
 from lakehouse_tests.tables.lake import contract, csv_file
@@ -70,7 +71,7 @@ def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path)
     source, settings = contract(lateness=lateness), lake_settings(tmp_path)
     arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
     tell(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
-    judged = admission.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
+    judged = row_rules.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
     assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
 
 

@@ -12,8 +12,8 @@ import pytest
 from lakehouse.contracts import load_catalog
 from lakehouse.domain import demo
 from lakehouse.domain.records import read_records
-from lakehouse.domain.row_ids import Delivery
 from lakehouse.domain.rows import RowParser
+from lakehouse.ledger.row_ids import Delivery
 
 SEEDS = range(30)
 Row = dict[str, str]

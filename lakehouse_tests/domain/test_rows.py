@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.domain.records import Record
-from lakehouse.domain.row_ids import Delivery
 from lakehouse.domain.rows import RowParser, record_key
+from lakehouse.ledger.row_ids import Delivery
 
 RECEIVED = datetime(2024, 5, 10, 6, tzinfo=timezone.utc)
 DELIVERY = Delivery("landing/sales.csv", "0123456789abcdef", date(2024, 5, 10), RECEIVED)

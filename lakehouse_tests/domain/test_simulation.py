@@ -13,9 +13,9 @@ import pytest
 from lakehouse.contracts import load_catalog
 from lakehouse.domain import simulation
 from lakehouse.domain.records import read_records
-from lakehouse.domain.row_ids import Delivery
 from lakehouse.domain.rows import RowParser
 from lakehouse.domain.simulation import FIRST_DAY, Event, Options
+from lakehouse.ledger.row_ids import Delivery
 
 HOUR = timedelta(hours=1)
 

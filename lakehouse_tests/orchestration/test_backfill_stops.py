@@ -18,7 +18,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.domain.backfills import Layer, Status
-from lakehouse.ledger import backfills, ingestions, progress, restatements
+from lakehouse.ledger import applied_inputs, backfills, ingestions, restatements
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration import backfilling, webserver
@@ -72,8 +72,8 @@ class Layers:
                 if file.file in self.landed and file.arrival_date in days:
                     self._ingested(file.file, file.sha256, file.arrival_date, file.rows)
         elif key == SILVER:
-            ids = set().union(*(progress.pending(self.settings, "sales")[day] for day in days))
-            progress.record(
+            ids = set().union(*(applied_inputs.pending(self.settings, "sales")[day] for day in days))
+            applied_inputs.record(
                 self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=0, now=now
             )
         elif key == GOLD:
@@ -121,7 +121,7 @@ def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> No
     layers.landed[second] = date(2024, 11, 4)  # somebody has sent what it waited for
     layers.go()
     assert [days for key, days in layers.asked if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
-    assert not progress.pending(settings, "sales")
+    assert not applied_inputs.pending(settings, "sales")
     told = [entry.event for entry in backfills.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
     assert [one for one in told if one.startswith("silver")] == [
         "silver:silver/sales:2024-11-01:2024-11-01:1",

@@ -23,7 +23,7 @@ from lakehouse.contracts.loader import Catalog
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.domain.publishing import Reason, State, Step
-from lakehouse.ledger import decisions, ingestions, progress, restatements
+from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
@@ -94,9 +94,9 @@ class Deployment:
         ingestions.record(self.lake, entry)
 
     def applied(self) -> None:
-        waiting = progress.pending(self.lake, "sales")
+        waiting = applied_inputs.pending(self.lake, "sales")
         ids = set().union(*waiting.values())
-        progress.record(
+        applied_inputs.record(
             self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver_version=1, now=AT
         )
 

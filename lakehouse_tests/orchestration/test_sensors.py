@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import decisions, ingestions, progress
+from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, at_work
@@ -98,7 +98,7 @@ def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Setti
 
 def test_days_that_silver_has_taken_are_done(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake)
-    progress.record(
+    applied_inputs.record(
         lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver_version=1, now=lake.clock()
     )
     assert Ticking(lake, CATALOG, "reconcile_sales", instance).says() == "nothing waits for silver"
@@ -133,7 +133,7 @@ def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance:
     assert request.tags["dagster/max_retries"] == "0", "its sensor tries it again, nobody else"
     (again,) = sensor.asks()
     assert again.run_key == request.run_key
-    progress.record(
+    applied_inputs.record(
         lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver_version=1, now=at
     )
     assert sensor.says() == "no decision waits for silver"

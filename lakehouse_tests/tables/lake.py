@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse.ledger import progress
+from lakehouse.ledger import applied_inputs
 from lakehouse.tables import apply, silver
 from lakehouse.tables.ingest import Ingest
 
@@ -85,7 +85,7 @@ class Lake:
 
     def pending(self) -> list[date]:
         """The event days that wait for silver."""
-        return sorted(progress.pending(self.settings, self.contract.dataset))
+        return sorted(applied_inputs.pending(self.settings, self.contract.dataset))
 
     def update(self, days: Collection[date] | None = None) -> SilverUpdate:
         """Bring event days up to date; by default all that wait."""

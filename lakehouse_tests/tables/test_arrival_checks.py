@@ -11,9 +11,10 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.tables import arrival_checks, books, checks
+from lakehouse.tables import arrival_checks, checks
 from lakehouse.tables.arrival_checks import FRESH, REVIEWED
 from lakehouse_tests.tables.lake import contract
 
@@ -98,7 +99,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
         }
         for number, (since, status) in enumerate(rows)
     ]
-    whole = books._quarantine_schema(contract())
+    whole = account_tables._quarantine_schema(contract())
     table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
     table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 

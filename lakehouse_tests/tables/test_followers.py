@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.ledger import audit as audit_log
-from lakehouse.ledger import ingestions, progress
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.tables import basis, life
 from lakehouse_tests.ledger.test_audit import append_to_silver
@@ -130,7 +130,7 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(lifted: S
     assert done.partitions_compacted == 0
     assert basis.of_silver(lifted, "events") == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}
-    progress.record(lifted, "events", run_id="again", now=lifted.clock(), **applied)
+    applied_inputs.record(lifted, "events", run_id="again", now=lifted.clock(), **applied)
     assert upkeep(lifted, "silver/events").partitions_compacted == 1
     assert basis.of_silver(lifted, "events") == replace(before, silver_version=13)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.domain.row_ids import Delivery
 from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_ids import Delivery
 from lakehouse.tables import delivery_reader, landing
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.malformations import malformations

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.tables import accounts
+from lakehouse.dispositions import account as dispositions_account
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows
 from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
@@ -160,7 +160,7 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
     assert lake.silver_version() == version, "a rebuild without effect makes no commit"
     assert lake.rebuilt(DAYS, early) == expected_early, "as of an earlier ingestion (R10)"
     assert len(lake.bronze()) == len(known), "every record once (R1)"
-    account = accounts.rows(lake.settings, lake.contract)
+    account = dispositions_account.rows(lake.settings, lake.contract)
     assert len(account) == len(known), "every record has one disposition (R4)"
     alive = {(row.record_key, row.event_date, row.ingestion_id, row.line_number) for row in account if row.lives}
     assert alive == {(row[0], row[1], *row[4:]) for row in expected}, "what is applied is what silver holds (R4)"

@@ -9,10 +9,11 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain.dispositions import Disposition
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.row_rules import RuleError
+from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import audit, decisions
-from lakehouse.tables import accounts, quarantine, stewardship
-from lakehouse.tables.admission import RuleError
+from lakehouse.tables import quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.stewardship import StewardError
@@ -57,7 +58,7 @@ def waiting(lake: Lake, **wanted: Any) -> dict[str, str]:
 
 def became(lake: Lake) -> dict[str, Disposition]:
     """Disposition by key, from the account and, the same, from the table for SQL."""
-    rows = accounts.rows(lake.settings, lake.contract)
+    rows = dispositions_account.rows(lake.settings, lake.contract)
     table = table_io.read(locations.dispositions(lake.settings, "events"))
     assert table is not None
     said = ("because", "decided_by", "decision")
@@ -113,7 +114,7 @@ def test_accepting_restates_exactly_its_days_and_a_later_word_takes_it_back(sett
     lake.update()
     assert content(lake) == {("a", 1), ("d", 4)}
     assert became(lake)["b"] is Disposition.DUPLICATE
-    (row,) = accounts.rows(settings, lake.contract, keys=["c"])
+    (row,) = dispositions_account.rows(settings, lake.contract, keys=["c"])
     assert row.decision == "rejected by ben on 2024-03-01: not theirs to correct"
     assert lake.rebuilt([DAY, LATE]) == lake.silver(), "a rebuild applies the decisions again (R3)"
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.contracts.loader import Catalog
-from lakehouse.domain.row_ids import Delivery
+from lakehouse.ledger.row_ids import Delivery
 from lakehouse.orchestration.source_assets import bronze_asset
 from lakehouse.tables import delivery_reader, landing
 from lakehouse.tables.ingest import Ingest

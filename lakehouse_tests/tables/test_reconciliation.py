@@ -15,15 +15,16 @@ from hypothesis import settings as examples
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
-from lakehouse.tables import accounts, checks, holds, reconciliation
+from lakehouse.tables import checks, holds, reconciliation
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.dispositions.test_reprocess_policies import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
 from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.tables.office import TOTAL, Office, metric, office
 from lakehouse_tests.tables.test_laws import BACKWARD, DAYS, FORWARD, History, histories
-from lakehouse_tests.tables.test_policies import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +129,7 @@ def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark:
 def test_books_that_lag_behind_a_decision_accuse_nobody(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under(settings, spark, "merge")
     send(lake, 0, A, B, C)
-    [b] = [row for row in accounts.rows(settings, lake.contract) if row.record_key == "b"]
+    [b] = [row for row in dispositions_account.rows(settings, lake.contract) if row.record_key == "b"]
     said = Decision(b.ingestion_id, b.line_number, "b", "reject", "anna", "a test", settings.clock(), touched_days=[FIRST])
     decisions.record(settings, "events", [said])  # and killed before its entry in the books
     assert passed(lake) == [True, True]

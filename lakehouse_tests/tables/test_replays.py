@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
-from lakehouse.ledger import operations
+from lakehouse.ledger import rebuild_requests
 from lakehouse.tables import quarantine, replays
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.tables.lake import Lake, contract
@@ -34,7 +34,7 @@ def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
     assert lake.update().rebuilt == {DAY}
     assert lake.silver_version() == version
     assert lake.pending() == []
-    (entry,) = operations.all_of(settings, "events")
+    (entry,) = rebuild_requests.all_of(settings, "events")
     assert (entry.operation, entry.reason, entry.runner_id) == ("bug_replay", "mended", "anna")
     assert entry.code_before == entry.code_after == provenance.code()
 
@@ -49,7 +49,7 @@ def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None
         "released"
     }
     became(lake)
-    entry = operations.all_of(settings, "events")[-1]
+    entry = rebuild_requests.all_of(settings, "events")[-1]
     assert entry.contract_before != entry.contract_after
     assert lake.rebuilt([DAY, LATE]) == lake.silver()
     lake.contract = contract(**WEEK)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-from lakehouse.tables import accounts, stewardship
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.tables import stewardship
 from lakehouse.tables.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows, resent_days
@@ -146,7 +147,7 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
     expected = {shown(record, redacted) for record in alive}
     assert lake.silver() == expected, "as the rules say"
     assert lake.rebuilt(DAYS) == expected, "rebuilt as the rules say (R3)"
-    account = accounts.rows(lake.settings, lake.contract)
+    account = dispositions_account.rows(lake.settings, lake.contract)
     assert sorted((row.ingestion_id, row.line_number) for row in account) == sorted((one.file, one.line) for one in known)
     living = {(row.ingestion_id, row.line_number) for row in account if row.lives}
     assert living == {(record.file, record.line) for record in alive}, "dispositions add up (R4)"

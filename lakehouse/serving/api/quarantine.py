@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.serving.api.lake import Lake
 
 _LOG = logging.getLogger(__name__)

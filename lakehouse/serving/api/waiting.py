@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
-from lakehouse.ledger import progress, restatements
+from lakehouse.ledger import applied_inputs, restatements
 from lakehouse.tables import candidates, served
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -61,7 +61,7 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: table_io.Reu
         versions = {path: table_io.version(path, settings.storage_options) for path in paths}
         if known is not None and known.versions == tuple(versions.values()):
             return known
-        days = frozenset(progress.pending(settings, source))  # first: what leaves it is among the others then
+        days = frozenset(applied_inputs.pending(settings, source))  # first: what leaves it is among the others then
         before = {} if known is None else known.anew
         anew = {name: told(before.get(name)) for name, told in _followers(settings, catalog, source, versions)}
         return Waiting(days, anew, tuple(versions.values()))

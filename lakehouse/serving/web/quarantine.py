@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision as Said
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.serving.api.lake import Lake
 
 _LOG = logging.getLogger(__name__)

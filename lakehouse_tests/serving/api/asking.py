@@ -14,11 +14,11 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
 from lakehouse.serving import app
 from lakehouse.serving.api import lake
 from lakehouse.serving.app import Terms
-from lakehouse.tables import books
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import Desk, day, metric
 
@@ -91,8 +91,8 @@ def tell(settings: Settings, source: SourceContract, rows: list[Row], dispositio
     schema = arrow_schema(bronze_columns(source))
     table_io.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
     key_log.append(settings, source.dataset, "file1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
-    said = pa.Table.from_pylist(account, schema=books._DISPOSITIONS)
-    table_io.upsert(locations.dispositions(settings, source.dataset), said, books.ROW_KEYS, partition_by="arrival_date")
+    said = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
+    table_io.upsert(locations.dispositions(settings, source.dataset), said, account_tables.ROW_KEYS, partition_by="arrival_date")
 
 
 def at(number: int, hour: float = 0) -> datetime:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions, tokens
 from lakehouse.ledger.tokens import Role
 from lakehouse.serving.app import Terms
-from lakehouse.tables import books
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, got, on, problem, tell
 from lakehouse_tests.tables.lake import contract
@@ -35,7 +35,7 @@ def _settings(tmp_path: Path) -> Settings:
     settings, source = lake_settings(tmp_path), contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
     rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
     tell(settings, source, rows)
-    books.after_decision(settings, source, {"a", "b", "c"}, {at(1).date()})
+    account_tables.after_decision(settings, source, {"a", "b", "c"}, {at(1).date()})
     return settings
 
 

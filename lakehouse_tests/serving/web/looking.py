@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import tokens
 from lakehouse.ledger.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
-from lakehouse.tables import books
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import at, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
@@ -64,7 +64,7 @@ def shop(folder: Path) -> Desk:
         told = two_days(desk(lake_settings(folder)))
     rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
     tell(told.settings, SOURCE, rows)
-    books.after_decision(told.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    account_tables.after_decision(told.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
     return told
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
 from lakehouse.ledger.tokens import Role
 from lakehouse.serving.web import overview as overview_page
-from lakehouse.tables import books
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
@@ -262,7 +262,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
         told = two_days(desk(lake_settings(tmp_path), description=HOSTILE, owner=HOSTILE))
     key = HOSTILE.replace("\n", " ").replace("\x1b", "")
     tell(told.settings, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
-    books.after_decision(told.settings, SOURCE, {key}, {at(1).date()})
+    account_tables.after_decision(told.settings, SOURCE, {key}, {at(1).date()})
     with asked(told.settings, catalog(told.metric, source=SOURCE)) as client:
         client.headers["Origin"] = "http://localhost"
         sign_in(client, told.settings, name=key)

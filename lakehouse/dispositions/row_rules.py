@@ -1,6 +1,6 @@
 """Rows of Bronze with what the contract says of each: lateness in plain Python, row rules by Spark.
 
-What is judged is Bronze, so that a judgement can be made again. The rules themselves are in ``domain.admission``.
+What is judged is Bronze, so that a judgement can be made again. The rules themselves are in ``dispositions.admission``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.domain.admission import ADMITTED, Judgement, judge
+from lakehouse.dispositions.admission import ADMITTED, Judgement, judge
 from lakehouse.ledger import key_log
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import without_ansi
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import key_log, operations, overruled
-from lakehouse.ledger.operations import Operation
+from lakehouse.dispositions import judgement_history
+from lakehouse.ledger import key_log, rebuild_requests
+from lakehouse.ledger.rebuild_requests import Operation
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -36,18 +37,18 @@ def operation(minute: int) -> Operation:
 def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:
     """As a rebuild does: record, keep what was said, overwrite, record again."""
     entry = operation(minute)
-    first = operations.record(settings, entry)
-    overruled.record(settings, "s", first, judged, NOW)
-    table_io.upsert(locations.key_log(settings, "s"), judged, overruled.CLAIM)
-    return first, operations.record(settings, replace(entry, attempt=2))
+    first = rebuild_requests.record(settings, entry)
+    judgement_history.record(settings, "s", first, judged, NOW)
+    table_io.upsert(locations.key_log(settings, "s"), judged, judgement_history.CLAIM)
+    return first, rebuild_requests.record(settings, replace(entry, attempt=2))
 
 
 def put_back(settings: Settings, *ids: str) -> dict[int, str | None]:
-    return {row["line_number"]: row["standing"] for row in overruled.as_of(settings, "s", ids).to_pylist()}
+    return {row["line_number"]: row["standing"] for row in judgement_history.as_of(settings, "s", ids).to_pylist()}
 
 
 def test_nothing_is_put_back_where_nothing_was_overruled(settings) -> None:
-    found = overruled.as_of(settings, "s", set())
+    found = judgement_history.as_of(settings, "s", set())
     assert len(found) == 0
     assert found.schema == key_log.SCHEMA
 
@@ -69,7 +70,7 @@ def test_all_that_a_claim_said_is_kept(settings) -> None:
     )
     judge(settings, 1, claims("second", 2))
     before = claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
-    assert overruled.as_of(settings, "s", set()).to_pylist() == before.to_pylist()
+    assert judgement_history.as_of(settings, "s", set()).to_pylist() == before.to_pylist()
 
 
 def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> None:
@@ -80,12 +81,12 @@ def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> 
 
 def test_the_same_operation_keeps_what_it_found_once(settings) -> None:
     table_io.append(locations.key_log(settings, "s"), claims("first", 2))
-    one = operations.record(settings, operation(1))
+    one = rebuild_requests.record(settings, operation(1))
     for _ in range(2):  # stopped in front of the key log, and run again
-        overruled.record(settings, "s", one, claims("second", 2), NOW)
+        judgement_history.record(settings, "s", one, claims("second", 2), NOW)
     assert len(table_io.read(locations.judgement_history(settings, "s"))) == 1
-    table_io.upsert(locations.key_log(settings, "s"), claims("second", 2), overruled.CLAIM)
-    overruled.record(settings, "s", one, claims("second", 2), NOW)
+    table_io.upsert(locations.key_log(settings, "s"), claims("second", 2), judgement_history.CLAIM)
+    judgement_history.record(settings, "s", one, claims("second", 2), NOW)
     assert put_back(settings) == {2: "first"}
 
 
@@ -93,5 +94,5 @@ def test_two_kinds_of_claim_of_a_row_are_two(settings) -> None:
     both = pa.concat_tables([claims("first", 2), claims("first", 2, kind="retire", record_key="b")])
     table_io.append(locations.key_log(settings, "s"), both)
     judge(settings, 1, claims("second", 2))
-    found = overruled.as_of(settings, "s", set()).to_pylist()
+    found = judgement_history.as_of(settings, "s", set()).to_pylist()
     assert [(row["record_key"], row["kind"]) for row in found] == [("a", "insert")]

@@ -15,8 +15,9 @@ from lakehouse import locations
 from lakehouse.contracts import load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse.domain.dispositions import Disposition
-from lakehouse.tables import accounts, quarantine, silver, stewardship
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.tables import quarantine, silver, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.contracts.test_loader import LAKELOGIC
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -48,7 +49,7 @@ def content(lake: Lake) -> list[tuple[str, int, int]]:
 
 
 def became(lake: Lake) -> Counter[str]:
-    return Counter(row.disposition.value for row in accounts.rows(lake.settings, lake.contract))
+    return Counter(row.disposition.value for row in dispositions_account.rows(lake.settings, lake.contract))
 
 
 A, B, C, D = ("a,1,2024-01-01T12:00:00Z", "b,2,2024-01-01T12:00:00Z", "c,3,2024-01-02T12:00:00Z", "d,4,2024-01-01T12:00:00Z")
@@ -142,7 +143,7 @@ def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, sp
     lake = lake_under(settings, spark, "overwrite_partition_safe")
     send(lake, 0, A, B, D)
     send(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
-    newest = accounts.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
+    newest = dispositions_account.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
     bad = [(row.ingestion_id, row.line_number) for row in newest if row.record_key in {"a", "b"}]
     stewardship.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
     lake.update()
@@ -193,4 +194,4 @@ def test_a_source_without_ids_is_known_by_a_hash(settings, spark, window: str | 
     amounts = sorted(row[2] for row in content(lake))
     assert amounts == ([2, 5, 6] if window else [2, 6])
     assert became(lake) == {"applied": len(amounts), "duplicate": 4 - len(amounts)}
-    assert all(row.disposition is not Disposition.SUPERSEDED for row in accounts.rows(settings, lake.contract))
+    assert all(row.disposition is not Disposition.SUPERSEDED for row in dispositions_account.rows(settings, lake.contract))

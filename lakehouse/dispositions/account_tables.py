@@ -13,19 +13,19 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.domain.admission import Standing
-from lakehouse.domain.dispositions import Disposition
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.admission import Standing
+from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import decisions, key_log, redactions
-from lakehouse.tables import accounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import Delivery
+    from lakehouse.dispositions.account import BronzeRow
+    from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
-    from lakehouse.tables.accounts import BronzeRow
 
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
 _DISPOSITIONS = pa.schema(
@@ -69,7 +69,9 @@ def after_ingestion(settings: Settings, contract: SourceContract, delivery: Deli
     def concerned() -> list[BronzeRow]:
         rows = _concerned(settings, contract, keys, days, files)
         if malformed:
-            own = accounts.rows(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
+            own = dispositions_account.rows(
+                settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id]
+            )
             rows += [row for row in own if row.disposition is Disposition.MALFORMED]
         return rows
 
@@ -97,10 +99,10 @@ def _concerned(
     source, policy = contract.dataset, contract.materialization.reprocess_policy
     if policy in {"merge", "append"}:
         arrivals = key_log.arrival_days(settings, source, "record_key", keys)
-        return accounts.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
+        return dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
     touched = key_log.days(settings, source) if policy == "overwrite_all" else days
     arrivals = key_log.arrival_days(settings, source, "event_date", touched)
-    return accounts.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
+    return dispositions_account.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
 def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[], list[BronzeRow]]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import decisions, ingestions, operations, redactions
+from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,12 +75,14 @@ def pending(settings: Settings, source: str) -> dict[date, set[str]]:
 
 def is_by_hand(one: str) -> bool:
     """Whether an id is that of a decision, a redaction or an operation, and not of an ingestion."""
-    return one.startswith((decisions.PREFIX, redactions.PREFIX, operations.PREFIX))
+    return one.startswith((decisions.PREFIX, redactions.PREFIX, rebuild_requests.PREFIX))
 
 
 def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver because a person decided, redacted or wants them made again."""
-    touched = decisions.touched(settings, source) | redactions.touched(settings, source) | operations.touched(settings, source)
+    touched = (
+        decisions.touched(settings, source) | redactions.touched(settings, source) | rebuild_requests.touched(settings, source)
+    )
     done = _applied(settings, source) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for one, days in touched.items():

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.domain.dispositions import Claim, Disposition, verdicts, winner
+from lakehouse.dispositions.verdicts import Claim, Disposition, verdicts, winner
 from lakehouse_tests.model import Record, live_rows
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)

@@ -1,6 +1,6 @@
 """The account of Bronze: each row's disposition (rule R4), and the counts per arrival day.
 
-Only reading, through delta-rs and without a JVM; the judgement itself is ``domain.dispositions``.
+Only reading, through delta-rs and without a JVM; the judgement itself is ``dispositions.verdicts``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.domain import policies
-from lakehouse.domain.admission import Reason
-from lakehouse.domain.dispositions import Claim, Disposition, Verdict, barred, verdicts
+from lakehouse.dispositions import claims, reprocess_policy
+from lakehouse.dispositions.admission import Reason
+from lakehouse.dispositions.verdicts import Claim, Disposition, Verdict, barred, verdicts
 from lakehouse.ledger import decisions, ingestions, key_log
-from lakehouse.tables import claims
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 _ROW = ["arrival_date", "source_file", "ingestion_id", "line_number", "record_key", "event_date", "change_op", "malformed_reason"]
@@ -222,7 +221,7 @@ def _by_arrival(
     for found in by_key.values():
         contending: dict[date | None, list[Claim]] = defaultdict(list)
         for claim in found:
-            choice = chosen[claim.event_date] if claim.event_date else policies.NOTHING
+            choice = chosen[claim.event_date] if claim.event_date else reprocess_policy.NOTHING
             if claim.ingestion_id in choice.held:
                 lacks = f"would shrink {claim.event_date} by more than {contract.materialization.max_shrink:.0%}"
                 decided[claim.row] = Verdict(Disposition.QUARANTINED, f"its file {lacks}")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain.dispositions import Disposition
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.domain.lateness import exceeds, late_share
-from lakehouse.ledger import key_log, progress
+from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.quality.check_result import Outcome
-from lakehouse.tables import accounts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -104,10 +104,10 @@ def disposition_outcomes(
 ) -> list[Outcome]:
     """Whether the dispositions of each arrival day add up, and say what silver says where nothing waits for it."""
     try:
-        account = accounts.rows(settings, contract, arrival_days=list(days))
+        account = dispositions_account.rows(settings, contract, arrival_days=list(days))
     except key_log.IncompleteKeyLogError as problem:
         return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
-    waiting = progress.pending(settings, contract.dataset).keys()
+    waiting = applied_inputs.pending(settings, contract.dataset).keys()
     # Also the days of rows that do not count: silver must not hold them there.
     settled = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
     due = {(row.event_date, row.record_key, row.ingestion_id, row.line_number): row.arrival_date for row in account if row.lives}
@@ -121,7 +121,7 @@ def disposition_outcomes(
         tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())
     }
     differing = {(place[0], arrived) for place, arrived in due.items() ^ found.items()}
-    counts = accounts.counts(account)
+    counts = dispositions_account.counts(account)
     outcomes = []
     for day in sorted(days):
         kinds = counts.get(day, Counter())

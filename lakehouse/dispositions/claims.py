@@ -1,7 +1,7 @@
 """Which claims count under each reprocess policy, from the key log and the stewards' decisions.
 
 The same selection as a DataFrame is in ``admitted_claims``. How one claim wins its key is in ``silver`` and
-``domain.dispositions``.
+``dispositions.verdicts``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
-from lakehouse.domain import policies
-from lakehouse.domain.admission import Standing
-from lakehouse.domain.policies import Choice, Share
-from lakehouse.ledger import decisions, key_log, overruled
+from lakehouse.dispositions import judgement_history, reprocess_policy
+from lakehouse.dispositions.admission import Standing
+from lakehouse.dispositions.reprocess_policy import Choice, Share
+from lakehouse.ledger import decisions, key_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.domain.row_ids import RowId
     from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 
@@ -62,7 +62,7 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     log = table_io.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
-    then = overruled.as_of(settings, source, ids).to_pylist() if ids is not None else []
+    then = judgement_history.as_of(settings, source, ids).to_pylist() if ids is not None else []
     stood = {(row["ingestion_id"], row["line_number"]): row["standing"] for row in then}
     decided = decisions.newest(settings, source, ids)
     shares: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
@@ -84,6 +84,6 @@ def choices(
         day, ingestion_id = place
         by_day[day].append(Share(ingestion_id, len(orders) + barred_by_hand[place], max(orders), place in accepted))
     if whole_table:
-        choice = policies.newest(share for found in by_day.values() for share in found)
+        choice = reprocess_policy.newest(share for found in by_day.values() for share in found)
         return dict.fromkeys(days, choice)
-    return {day: policies.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}
+    return {day: reprocess_policy.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}

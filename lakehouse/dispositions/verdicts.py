@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
-    from lakehouse.domain.row_ids import RowId
+    from lakehouse.ledger.row_ids import RowId
 
 
 class Disposition(str, Enum):
@@ -87,7 +87,7 @@ _BARRED_BY_HAND = {"reject": Disposition.REJECTED, "duplicate": Disposition.DUPL
 def barred(standing: str, detail: str | None, decided: str | None) -> Verdict | None:
     """What became of a row that may not contend for its key; None for one that may.
 
-    :param standing: what the contract says of it (see ``domain.admission``), and ``detail`` why.
+    :param standing: what the contract says of it (see ``dispositions.admission``), and ``detail`` why.
     :param decided: what a steward decided last, if anything; it outranks the contract.
     """
     if decided == "accept" or (decided is None and standing == "admitted"):
