@@ -32,7 +32,8 @@ from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import audit, quarantine
+from lakehouse.silver import audit
+from lakehouse.tables import quarantine
 from lakehouse.tables.quarantine import Wanted
 
 FIRST = date(2018, 1, 1)

@@ -25,14 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from handwritten import session
 
+from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs
 from lakehouse.settings import Settings
-from lakehouse.tables import apply, publish, rollups
+from lakehouse.silver import update as silver_update
+from lakehouse.tables import publish, rollups
 from lakehouse.tables.audited import Run
-from lakehouse.tables.ingest import Ingest
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 
@@ -109,7 +110,7 @@ class Lake:
         self._settings.now = datetime.combine(arrival, datetime.min.time(), timezone.utc) + timedelta(hours=12)
         Ingest(self._settings, self._source, self._session, "run").day(arrival)
         waiting = sorted(applied_inputs.pending(self._settings, "sales"))
-        apply.update(self._settings, self._source, self._session, waiting, "run")
+        silver_update.update(self._settings, self._source, self._session, waiting, "run")
 
     def published(self, days: int) -> list[float]:
         """Publish what silver changed, for days, weeks and months; the seconds of each."""

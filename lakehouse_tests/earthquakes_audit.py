@@ -8,7 +8,7 @@ from collections import Counter
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.ledger import audit as log
+from lakehouse.silver import audit_log as log
 from lakehouse_tests.earthquakes import BATCHES
 
 if TYPE_CHECKING:

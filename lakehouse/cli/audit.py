@@ -28,7 +28,7 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row.")] = False,  # noqa: FBT002
 ) -> None:
     """Every late row and every change of a row that was there before: by whom, why, and what it said before and after."""
-    from lakehouse.ledger import audit as log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.silver import audit_log as log  # noqa: PLC0415 (Arrow loads in a second)
 
     if action is not None and action not in log.ACTIONS:
         msg = f"--action is one of {', '.join(log.ACTIONS)}"

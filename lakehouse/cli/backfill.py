@@ -55,8 +55,8 @@ def plan_(
     if not reason.strip():
         msg = "--reason is empty: say why, for those who will ask"
         raise typer.BadParameter(msg)
+    from lakehouse.bronze.manifests import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.delta import table_io  # noqa: PLC0415
-    from lakehouse.domain.manifest import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.ledger import backfills  # noqa: PLC0415
     from lakehouse.tables import backfill_plans  # noqa: PLC0415
 

@@ -60,9 +60,9 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
 
 def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
     """Problems whose text already says what happened, where, and what to do."""
+    from lakehouse.bronze.manifests import ManifestProblem  # noqa: PLC0415
     from lakehouse.dispositions.row_rules import RuleError  # noqa: PLC0415
     from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
-    from lakehouse.domain.manifest import ManifestProblem  # noqa: PLC0415
     from lakehouse.ledger.backfills import UnknownPlanError  # noqa: PLC0415
     from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415

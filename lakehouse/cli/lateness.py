@@ -13,9 +13,9 @@ from lakehouse.cli.console import catalog_with, counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
-    from lakehouse.domain.lateness import Proposal
+    from lakehouse.lateness.measurement import Measured
+    from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
-    from lakehouse.tables.lateness import Measured
 
 app = typer.Typer(help="How late rows come, and the watermark that this asks for.", no_args_is_help=True)
 
@@ -38,11 +38,11 @@ class _Of:
 @app.command()
 def report(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show how late the rows of each event type came, what became of all, and who moved the watermark before."""
-    from lakehouse.domain import lateness as judging  # noqa: PLC0415
-    from lakehouse.ledger import watermarks  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.lateness import rules as judging  # noqa: PLC0415
+    from lakehouse.lateness import watermark_log  # noqa: PLC0415 (Arrow loads in a second)
 
     of = _measured(source, start_date, end_date)
-    measured, before = of.measured, watermarks.of(of.settings, source)
+    measured, before = of.measured, watermark_log.of(of.settings, source)
     if as_json:
         types = [
             {"event_type": one.event_type, "rows": one.rows, "on_time": one.on_time, "max": int(one.seconds[-1])}
@@ -70,10 +70,10 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
 @app.command()
 def propose(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show which watermark the rows ask for, with what others would have caught. Changes nothing."""
-    from lakehouse.tables import lateness  # noqa: PLC0415
+    from lakehouse.lateness import measurement  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
-    for kind, found in lateness.proposals(of.contract, of.measured, _since(of, None)).items():
+    for kind, found in measurement.proposals(of.contract, of.measured, _since(of, None)).items():
         if as_json:
             out.print(json.dumps({"source": source, "event_type": kind, **_as_json(found)}), soft_wrap=True)
             continue
@@ -97,16 +97,18 @@ def apply(
     print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
 ) -> None:
     """Move the watermark: the decision is recorded, and the contract gets a line. Rows that came before keep their judgement."""
-    from lakehouse.contracts import patching  # noqa: PLC0415
-    from lakehouse.ledger import watermarks  # noqa: PLC0415
-    from lakehouse.tables import lateness  # noqa: PLC0415
+    from lakehouse.lateness import (
+        contract_edit,  # noqa: PLC0415
+        measurement,  # noqa: PLC0415
+        watermark_log,  # noqa: PLC0415
+    )
 
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise typer.BadParameter(msg)
     of = _measured(source, None, None)
     day = _since(of, since)
-    proposals = lateness.proposals(of.contract, of.measured, day)
+    proposals = measurement.proposals(of.contract, of.measured, day)
     if event_type not in proposals:
         known = ", ".join(kind for kind in proposals if kind) or "none"
         msg = f"the contract has no bounds of its own for {event_type!r} (it has them for {known})"
@@ -116,7 +118,7 @@ def apply(
     if wanted is None or wanted == found.current:
         out.print(f"{source}: {_said(found)}; nothing was changed. {found.because}", soft_wrap=True)
         return
-    path = patching.file_of(of.settings.contracts, source)
+    path = contract_edit.file_of(of.settings.contracts, source)
     if path is None:
         errors.print(
             f"The contract of {source} is not in {of.settings.contracts}: put a copy of it there, which then holds.",
@@ -125,22 +127,22 @@ def apply(
         )
         raise typer.Exit(1)
     try:
-        text = patching.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
-    except patching.PatchError as problem:
+        text = contract_edit.with_watermark(path.read_text(encoding="utf-8"), wanted, day, event_type)
+    except contract_edit.PatchError as problem:
         errors.print(f"{path}: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     before = None if found.current is None else int(found.current.total_seconds())
     evidence = json.dumps(_as_json(found)["evidence"])
-    moved = watermarks.Moved(
+    moved = watermark_log.Moved(
         source, event_type, before, int(wanted.total_seconds()), day, by, reason, found.because, evidence, of.settings.clock()
     )
     if print_only:
-        watermarks.record(of.settings, moved)
+        watermark_log.record(of.settings, moved)
         out.print(text, end="", soft_wrap=True)
         return
     try:
-        with patching.replacing(path, text):
-            watermarks.record(of.settings, moved)
+        with contract_edit.replacing(path, text):
+            watermark_log.record(of.settings, moved)
     except OSError as problem:
         errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
@@ -151,20 +153,20 @@ def apply(
 
 def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
     """:raises typer.Exit: where nothing has arrived."""
-    from lakehouse.tables import lateness  # noqa: PLC0415
+    from lakehouse.lateness import measurement  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    newest = lateness.newest_arrival(settings, source)
+    newest = measurement.newest_arrival(settings, source)
     if newest is None:
         errors.print(f"Nothing of {source} has arrived.", style="yellow")
         raise typer.Exit(1)
-    first, last = lateness.window(end.date() if end else newest, contract.lateness.tuning.days)
+    first, last = measurement.window(end.date() if end else newest, contract.lateness.tuning.days)
     first = start.date() if start else first
     if last < first:
         msg = "--end-date is before --start-date"
         raise typer.BadParameter(msg)
-    return _Of(settings, contract, lateness.measure(settings, contract, first, last), newest)
+    return _Of(settings, contract, measurement.measure(settings, contract, first, last), newest)
 
 
 def _since(of: _Of, asked: datetime | None) -> date:

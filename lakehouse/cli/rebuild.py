@@ -26,7 +26,7 @@ def rebuild(
     from lakehouse.cli.restating import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
-    from lakehouse.tables import replays  # noqa: PLC0415
+    from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -37,7 +37,7 @@ def rebuild(
     def session() -> SparkSession:
         return LakeSpark().session()
 
-    planned = replays.plan(
+    planned = silver_rebuild.plan(
         settings,
         contract,
         session,

@@ -22,7 +22,7 @@ def view(
     engine: Annotated[Engine, typer.Option(help="Whose SQL it is.")] = Engine.duckdb,
 ) -> None:
     """Print a SELECT over silver with one row per key: the newest."""
-    from lakehouse.tables import silver  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.silver import merge as silver_merge  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
-    out.print(silver.deduplicated(settings, catalog.sources[source], engine.value), soft_wrap=True)
+    out.print(silver_merge.deduplicated(settings, catalog.sources[source], engine.value), soft_wrap=True)

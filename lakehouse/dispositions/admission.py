@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.lateness import is_late
+from lakehouse.lateness.rules import is_late
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse.domain.lateness import exceeds, late_share
+from lakehouse.lateness.rules import exceeds, late_share
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.quality.check_result import Outcome
 

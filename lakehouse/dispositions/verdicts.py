@@ -1,7 +1,7 @@
 """What became of each record, and why (rule R4), key by key.
 
 Here is the judgement over the claims about one key, and over rows that may not contend for it. Where claims come from is
-told by ``ledger.key_log``; the same choice of a winner over millions of keys is made by Spark in ``tables.silver``.
+told by ``ledger.key_log``; the same choice of a winner over millions of keys is made by Spark in ``silver.merge``.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from statistics import mean, variance
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.calendar.days import listed
-from lakehouse.domain import lateness
 from lakehouse.domain.alerts import Kind
 from lakehouse.domain.comparison import exact
 from lakehouse.domain.publishing import State
+from lakehouse.lateness import rules as lateness_rules
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.domain.alerts import About, Alert
     from lakehouse.domain.comparison import Number
-    from lakehouse.domain.lateness import ArrivalCount, LagPercentile
+    from lakehouse.lateness.rules import ArrivalCount, LagPercentile
 
 _WEEK = timedelta(days=7)
 #: How long a candidate without a failed check is taken for one that is being checked at this moment.
@@ -90,14 +90,14 @@ def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare,
             window.append(ahead)
             rows, late = rows + ahead.rows, late + ahead.late
             ahead = next(coming, None)
-        if not lateness.exceeds(late, rows, bound):
+        if not lateness_rules.exceeds(late, rows, bound):
             break
         run.append(window.popleft())
         rows, late = rows - newest.rows, late - newest.late
     rows, late = sum(one.rows for one in run), sum(one.late for one in run)
     if not run or run[0].at - run[-1].at < terms.lasting or rows < terms.needs_rows:
         return None
-    since, through, share = run[-1].at, run[0].at, lateness.late_share(late, rows)
+    since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
     text = (
         f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
         f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' tells what "

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lakehouse.domain.manifest import Promise
+    from lakehouse.bronze.manifests import Promise
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]

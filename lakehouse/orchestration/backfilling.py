@@ -22,7 +22,8 @@ from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.plan_tags import tags_of
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.orchestration.webserver import WebserverError
-from lakehouse.tables import backfill_outcomes, backfill_plans, replays
+from lakehouse.silver import rebuild as silver_rebuild
+from lakehouse.tables import backfill_outcomes, backfill_plans
 from lakehouse.tables.backfill_plans import PlanProblemError
 from lakehouse.tables.pending import find_pending
 
@@ -133,7 +134,7 @@ class Backfill:
         _, _, key = keys(plan.source)
         if plan.write_mode == "overwrite" and not self._has("asked"):
             self._stop_if_cancelled()
-            made_again = replays.plan(
+            made_again = silver_rebuild.plan(
                 settings,
                 self._catalog.sources[plan.source],
                 self._session,

@@ -14,6 +14,8 @@ import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import pending_files
 from lakehouse.calendar.days import listed
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import events
@@ -21,7 +23,6 @@ from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
 from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.source_assets import keys
-from lakehouse.tables import arriving, landing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,12 +56,12 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             yield dg.SkipReason(BACKFILL_AT_WORK)
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
-        infos = landing.look(settings, contract)
-        state = state_of(settings, [locations.ingestions(settings)], [contract], landing.state_of(infos))
+        infos = bronze_landing.look(settings, contract)
+        state = state_of(settings, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
         if before.nothing_at == state:
             yield dg.SkipReason(before.because)
             return
-        found = arriving.look(settings, contract, landing.listing(settings, contract, infos), before.seen, now)
+        found = pending_files.look(settings, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
         reasons = list(found.remarks)
         if found.unsettled:
             reasons.append(f"left until settled: {listed(found.unsettled, _SHOWN, ' files')}")

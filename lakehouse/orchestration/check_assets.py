@@ -5,13 +5,16 @@ from datetime import date
 
 import dagster as dg
 
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.orchestration.source_assets import keys as source_keys
 from lakehouse.quality.check_result import Outcome
 from lakehouse.settings import Settings
-from lakehouse.tables import arrival_checks, checks, gold_checks, reconciliation, served
+from lakehouse.silver import checks as silver_checks
+from lakehouse.silver import reconciliation
+from lakehouse.tables import gold_checks, served
 from lakehouse.tables.series import Series
 
 #: What some days say to the wanted checks; it may judge others as well.
@@ -26,14 +29,14 @@ def source_checks(
     """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
 
     def judge_bronze(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
-        return checks.check_bronze(settings, contract, days)
+        return silver_checks.check_bronze(settings, contract, days)
 
     def judge_silver(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
-        return checks.check_silver(settings, contract, days)
+        return silver_checks.check_silver(settings, contract, days)
 
     return [
-        _checks_of(bronze, checks.bronze_checks(contract), judge_bronze),
-        _checks_of(silver, checks.silver_checks(contract), judge_silver),
+        _checks_of(bronze, silver_checks.bronze_checks(contract), judge_bronze),
+        _checks_of(silver, silver_checks.silver_checks(contract), judge_silver),
         _checks_of_source(settings, contract),
     ]
 
@@ -45,12 +48,12 @@ def metric_checks(
 
     def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         one = served.daily(settings, catalog, metric)
-        found = checks.check_published(settings, one, days)
+        found = silver_checks.check_published(settings, one, days)
         if not reconciliation.GOLD.keys() >= set(names):  # only these are told without computing the number anew
-            found += checks.check_gold(settings, one, spark.session, days)
+            found += silver_checks.check_gold(settings, one, spark.session, days)
         return found
 
-    return _checks_of(gold, checks.gold_checks(Series(metric)), judge)
+    return _checks_of(gold, silver_checks.gold_checks(Series(metric)), judge)
 
 
 def rollup_checks(
@@ -61,7 +64,7 @@ def rollup_checks(
     def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         daily = served.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
-        return checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
+        return silver_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
     names = gold_checks.names(rollup.checks)
     del names["totals_equal_silver"]  # it is made from published days
@@ -110,14 +113,13 @@ def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetC
     """The checks that are about now and about no partition; no JVM."""
     key = source_keys(contract.dataset)[1]
     specs = [
-        dg.AssetCheckSpec(name, asset=key, description=description)
-        for name, description in arrival_checks.names(contract).items()
+        dg.AssetCheckSpec(name, asset=key, description=description) for name, description in bronze_checks.names(contract).items()
     ]
 
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        for outcome in checks.check_source(settings, contract):
+        for outcome in silver_checks.check_source(settings, contract):
             if outcome.check in wanted:
                 yield dg.AssetCheckResult(
                     passed=outcome.passed,

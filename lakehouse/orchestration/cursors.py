@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakehouse.bronze.file_stability import Seen
 from lakehouse.delta import provenance, table_state
-from lakehouse.domain.settling import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,8 @@ from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import checks, publish, rollups, served, terms
+from lakehouse.silver import checks as silver_checks
+from lakehouse.tables import publish, rollups, served, terms
 from lakehouse.tables.audited import Published, Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
@@ -60,7 +61,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
         terms.remember(settings, one.metric, contract)
         done = publish.restate(settings, one, spark.session, days, _run(context), follows)
-        outcomes = [*done.outcomes, *checks.check_published(settings, one, days)]
+        outcomes = [*done.outcomes, *silver_checks.check_published(settings, one, days)]
         yield from events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
 
     return gold_of_metric

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import pending_files
+from lakehouse.bronze.ingest import news
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
 from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.tables import arriving, landing, served
-from lakehouse.tables.ingest import news
+from lakehouse.tables import served
 from lakehouse.tables.pending import find_due, find_pending
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Replay:
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
         """The arrival days with files, in order, and complaints about files whose day is not a partition."""
-        files, complaints = landing.landing_files(self._settings, self._contract)
+        files, complaints = bronze_landing.landing_files(self._settings, self._contract)
         days = {file.arrival_date for file in files}
         wanted = [day for day in sorted(days) if (first is None or day >= first) and (last is None or day <= last)]
         return wanted, complaints
@@ -127,7 +129,7 @@ class Replay:
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=held + arriving.left_of_day(self._settings, self._contract, day),
+            held=held + pending_files.left_of_day(self._settings, self._contract, day),
             touched=[],
         )
 
@@ -176,7 +178,7 @@ class Replay:
             self._layers.run(gold_key(rollup.name), sorted(starts), tag)
 
     def _has_news(self, day: date) -> bool:
-        files, _ = landing.landing_files(self._settings, self._contract)
+        files, _ = bronze_landing.landing_files(self._settings, self._contract)
         known = ingestions.all_of(self._settings, self._source)
         return any(file.arrival_date == day for file in news(files, known))
 

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse import locations
+from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.calendar.days import listed
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.ledger import applied_inputs
@@ -16,9 +17,8 @@ from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import arrival_days, days_of_run, event_days
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.tables import checks
-from lakehouse.tables.apply import SilverUpdate, update
-from lakehouse.tables.ingest import DayReport, Ingest
+from lakehouse.silver import checks as silver_checks
+from lakehouse.silver.update import SilverUpdate, update
 
 _SHOWN = 5
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
@@ -85,7 +85,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             # Also what an earlier, killed run brought in and did not announce.
             events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
-        yield from events.report(context, key, metadata, checks.check_bronze(settings, contract, days))
+        yield from events.report(context, key, metadata, silver_checks.check_bronze(settings, contract, days))
 
     return bronze_of_source
 
@@ -112,7 +112,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
         result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
-        outcomes = checks.check_silver(settings, contract, days)
+        outcomes = silver_checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 

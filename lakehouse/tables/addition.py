@@ -14,7 +14,8 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.tables import basis, candidates, gold, silver
+from lakehouse.silver import merge as silver_merge
+from lakehouse.tables import basis, candidates, gold
 from lakehouse.tables.pending import find_pending, find_refused
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _as_published(
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
         ids = basis.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        frames.append(silver.state(spark, settings, contract, [day], ids))
+        frames.append(silver_merge.state(spark, settings, contract, [day], ids))
     return frames
 
 

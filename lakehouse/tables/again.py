@@ -18,8 +18,9 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions, redactions
+from lakehouse.silver import merge as silver_merge
 from lakehouse.spark.session import sized_for
-from lakehouse.tables import addition, basis, gold, silver
+from lakehouse.tables import addition, basis, gold
 from lakehouse.tables.series import Series, source_days
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _silver_of_then(
     parts = []
     hidden: dict[str, list[str]] = {}
     for ids, days in alike.items():
-        rows = silver.state(spark, settings, contract, days, ids)
+        rows = silver_merge.state(spark, settings, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)
     behind = parts[0]

@@ -17,7 +17,8 @@ from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Layer, Plan, spikes
 from lakehouse.ledger import applied_inputs, ingestions, publications
-from lakehouse.tables import candidates, checks, reading, served
+from lakehouse.silver import checks as silver_checks
+from lakehouse.tables import candidates, reading, served
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
@@ -52,16 +53,18 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
     contract = catalog.sources[plan.source]
     if plan.metric is None:
         _count_files(settings, plan, verdict)
-        _judge(verdict, f"bronze/{plan.source}", plan.arrival_days, lambda days: checks.check_bronze(settings, contract, days))
+        _judge(
+            verdict, f"bronze/{plan.source}", plan.arrival_days, lambda days: silver_checks.check_bronze(settings, contract, days)
+        )
         days = touched(settings, plan)
-        _judge(verdict, f"silver/{plan.source}", days, lambda days: checks.check_silver(settings, contract, days))
+        _judge(verdict, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
         _look_for_spike(settings, contract, plan, verdict)
         waiting = applied_inputs.pending(settings, plan.source).keys() & set(days)
         verdict.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
     for daily in series_of(settings, catalog, plan):
         own = _days_of(settings, plan, daily)
         if plan.metric is not None:
-            _judge(verdict, f"gold/{daily.name}", own, lambda days, one=daily: checks.check_published(settings, one, days))
+            _judge(verdict, f"gold/{daily.name}", own, lambda days, one=daily: silver_checks.check_published(settings, one, days))
         _look_at_numbers(settings, plan, daily, own, verdict)
     return verdict
 

@@ -15,25 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import preview, readiness
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import provenance, table_io
 from lakehouse.dispositions import claims
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
 from lakehouse.ledger import applied_inputs, ingestions, key_log
-from lakehouse.tables import landing, preview, reached, readiness, series, served
+from lakehouse.tables import reached, series, served
 from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import date, datetime
 
+    from lakehouse.bronze.landing import LandingFile
+    from lakehouse.bronze.manifests import Promise
+    from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.domain.backfills import Order, WriteMode
-    from lakehouse.domain.manifest import Promise
     from lakehouse.settings import Settings
-    from lakehouse.tables.landing import LandingFile
-    from lakehouse.tables.preview import Preview
     from lakehouse.tables.reached import Affected
     from lakehouse.tables.series import Series
 
@@ -110,7 +112,7 @@ def files_now(
 
     A file that Bronze knows as it is now, by name, size and time, is not read again; one that waits for others is none.
     """
-    listing = landing.listing(settings, contract)
+    listing = bronze_landing.listing(settings, contract)
     known = ingestions.all_of(settings, contract.dataset)
     seen = {(one.source_file, one.bytes, one.modified): one for one in known if one.status != "held"}
     rows_of = {one: entry.rows for one, entry in ingestions.ingested(known).items()}
@@ -129,7 +131,7 @@ def files_now(
         if entry is not None:
             found.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
         else:
-            print_ = landing.fingerprint(settings, contract, file)
+            print_ = bronze_landing.fingerprint(settings, contract, file)
             if print_.problem:
                 problems.append(f"{file.name}: {print_.problem}; it would be held")
             elif print_.ingestion_id in rows_of:
@@ -289,11 +291,11 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: Plan) -> Non
     missing = [file for file in planned.new_files if file.sha256 not in known]
     if missing:
         contract = catalog.sources[planned.source]
-        lying = {file.name: file for file in landing.landing_files(settings, contract)[0]}
+        lying = {file.name: file for file in bronze_landing.landing_files(settings, contract)[0]}
         for file in missing:
             if file.file not in lying:
                 told.append(f"{file.file} is gone from landing, and Bronze has not taken it in")
-            elif landing.fingerprint(settings, contract, lying[file.file]).content_hash != file.sha256:
+            elif bronze_landing.fingerprint(settings, contract, lying[file.file]).content_hash != file.sha256:
                 told.append(f"{file.file} has other content than when the plan was made")
     if told:
         msg = f"{planned.plan_id} is not what would be done now: " + "; ".join(told) + "; make a new plan"

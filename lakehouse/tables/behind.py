@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import change_feed, table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.ledger import audit, redactions
+from lakehouse.ledger import redactions
+from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -133,7 +134,7 @@ def _told(
         if old == new:
             continue
         if move.key in hidden.get(name, ()):
-            old, new = (None if side is None else audit.REDACTED for side in (before, after))
+            old, new = (None if side is None else audit_log.REDACTED for side in (before, after))
         fields[name] = (old, new)
     return RowMove(
         key=move.key,

@@ -15,8 +15,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
 from lakehouse.domain.upkeep import Need
 from lakehouse.ledger import applied_inputs, moves, publications, restatements
-from lakehouse.ledger import audit as audit_log
-from lakehouse.tables import audit, served
+from lakehouse.silver import audit, audit_log
+from lakehouse.tables import served
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import preview
+from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import reach_ahead, span
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
 from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
-from lakehouse.tables import landing, life, preview, reached, served
-from lakehouse.tables.landing import LandingFile
+from lakehouse.tables import life, reached, served
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -76,7 +78,7 @@ def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Imp
     ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
     if ids:
         return _of_ingestions(settings, catalog, contract, name, ids, known)
-    lying = [file for file in landing.landing_files(settings, contract)[0] if _is_named(file.name, name)]
+    lying = [file for file in bronze_landing.landing_files(settings, contract)[0] if _is_named(file.name, name)]
     if lying:
         return _of_content(settings, catalog, contract, lying[-1], settings, known)
     msg = (
@@ -132,7 +134,7 @@ def _of_content(
 
     :param where: settings under which the file is found.
     """
-    print_ = landing.fingerprint(where, contract, file)
+    print_ = bronze_landing.fingerprint(where, contract, file)
     if done := ingestions.ingested(known).get(print_.ingestion_id):
         return _of_ingestions(settings, catalog, contract, done.source_file, {print_.ingestion_id}, known)
     about = f"file {file.name}"

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import audit, notices, publications, restatements
+from lakehouse.ledger import notices, publications, restatements
 from lakehouse.ledger.notices import Entry, Status
-from lakehouse.tables import audit as rows
+from lakehouse.silver import audit as rows
+from lakehouse.silver import audit_log
 from lakehouse.tables import restated, served
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _mark(
     :returns: how many were marked, and whether others wait for another metric.
     """
     versions = {number for one in answers for after, through in one.values() for number in range(after + 1, through + 1)}
-    found = audit.untold(settings, known[series].daily.metric.source, versions)
+    found = audit_log.untold(settings, known[series].daily.metric.source, versions)
     kinds = ["silver_version", "impacted_kpis"]
     marked, waits = [], False
     for kind in found.group_by(kinds).aggregate([]).select(kinds).to_pylist():
@@ -181,7 +182,7 @@ def _mark(
             marked.append(kind)
     schema = pa.schema([found.schema.field(name) for name in kinds])
     told = found.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="left semi")
-    return audit.notified(settings, told), waits
+    return audit_log.notified(settings, told), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:

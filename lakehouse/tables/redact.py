@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.dispositions import account_tables
-from lakehouse.ledger import audit, key_log, redactions
+from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import audit_log
 from lakehouse.tables import erasure
 from lakehouse.tables.stewardship import StewardError, require_signature
 
@@ -48,7 +49,7 @@ def redact_fields(
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
     redactions.record(settings, source, entry)
-    audit.redact(settings, source, key, fields)
+    audit_log.redact(settings, source, key, fields)
     account_tables.after_decision(settings, contract, {key}, days)
     erasure.mask(settings, contract, metrics, key, fields, days)
     return sorted(days)

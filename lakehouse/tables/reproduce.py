@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.ledger import decisions, ingestions, rebuild_requests
+from lakehouse.silver import merge as silver_merge
 from lakehouse.spark.session import sized_for
-from lakehouse.tables import again, differences, gold, silver, terms
+from lakehouse.tables import again, differences, gold, terms
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.differences import Difference
 from lakehouse.tables.series import Series, digest, source_days
@@ -123,7 +124,7 @@ def known_at(
     ids |= {one.operation_id for one in rebuild_requests.all_of(settings, contract.dataset) if one.recorded_at <= when}
     spark = session()
     with sized_for(spark, settings, many=again.is_large(settings, contract)):
-        rows = silver.state(spark, settings, contract, source_days(metric, days), ids, when)
+        rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, when)
         return gold.by_day(gold.compute(rows, metric, days).toArrow(), metric)
 
 

@@ -20,7 +20,8 @@ from lakehouse.domain import alerting, publishing
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
 from lakehouse.domain.publishing import State
-from lakehouse.tables import candidates, lags, served
+from lakehouse.lateness import recent_lags
+from lakehouse.tables import candidates, served
 from lakehouse.tables.pending import find_due
 from lakehouse.tables.series import TIME, Series
 
@@ -62,7 +63,7 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
         return
     looked_back = [terms.lag.days] if terms.lag else []
     looked_back += [2 * (terms.late_share.lasting // _DAY + 1)] if terms.late_share else []
-    arrivals = lags.newest(settings, contract, max(looked_back))
+    arrivals = recent_lags.newest(settings, contract, max(looked_back))
     if arrivals is None:
         return
     about = About(contract.dataset, contract.dataset, addressees(contract.owner))

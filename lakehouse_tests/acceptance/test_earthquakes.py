@@ -20,7 +20,7 @@ from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import apply
+from lakehouse.silver import update as silver_update
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
@@ -137,7 +137,7 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
 
     version = table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options)
     every_day = set().union(*(entry.touched_days for entry in deliveries))
-    assert apply.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
+    assert silver_update.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
     assert table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
         "a rebuild of everything changes nothing (R3)"
     )

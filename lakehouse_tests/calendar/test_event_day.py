@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.calendar.event_day import business_day_of, end_of_day, lateness, replay_clock, start_of_day
-from lakehouse.tables.lateness import lags
+from lakehouse.lateness.measurement import lags
 from lakehouse_tests.tables.lake import contract
 
 #: Zones with clock changes at night, at midnight (Havana, Sao Paulo), and over a whole day (Apia).

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
-from lakehouse.tables import audit
+from lakehouse.silver import audit
 from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.dispositions.admission import Standing, judge
-from lakehouse.ledger import watermarks
+from lakehouse.lateness import watermark_log
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command
 from lakehouse_tests.serving.api.asking import tell
@@ -71,7 +71,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     five_days = timedelta(days=5)
     before, after = (judge(five_days, bounds.as_of("insert", date(2024, 2, day)), [], {}) for day in (5, 6))
     assert (before.standing, after.standing) == (Standing.ADMITTED, Standing.QUARANTINED)
-    (moved,) = watermarks.of(Settings(root=str(folder / "lake")), "events")
+    (moved,) = watermark_log.of(Settings(root=str(folder / "lake")), "events")
     assert (moved.seconds_before, moved.seconds, moved.since, moved.by) == (7 * 86_400, 99 * 3600, date(2024, 2, 6), "anna")
     assert json.loads(moved.evidence)[0] == {"watermark": 3600, "share": 0.01}
 
@@ -89,7 +89,7 @@ def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(fold
     again, said = apply(folder)
     assert (again, "watermark 4 d 3 h stays; nothing was changed" in said) == (0, True), said
     assert (folder / "contracts" / "events.yaml").read_text() == text
-    assert len(watermarks.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert len(watermark_log.of(Settings(root=str(folder / "lake")), "events")) == 1
     assert "events: watermark 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
 
 
@@ -99,10 +99,10 @@ def test_a_contract_that_cannot_be_written_leaves_no_decision_behind(folder: Pat
     code, said = apply(folder)
     assert code == 1
     assert "events.yaml cannot be written" in " ".join(said.split())
-    assert watermarks.of(Settings(root=str(folder / "lake")), "events") == []
+    assert watermark_log.of(Settings(root=str(folder / "lake")), "events") == []
     in_the_way.rmdir()
     assert apply(folder)[0] == 0
-    assert len(watermarks.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert len(watermark_log.of(Settings(root=str(folder / "lake")), "events")) == 1
     assert [one.name for one in (folder / "contracts").iterdir()] == ["events.yaml"]
 
 
@@ -118,7 +118,7 @@ def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> No
     assert code == 0
     assert "    - {since: 2024-03-01, watermark: P5D}\n" in said
     assert (folder / "contracts" / "events.yaml").read_text() == CONTRACT
-    assert [one.seconds for one in watermarks.of(Settings(root=str(folder / "lake")), "events")] == [5 * 86_400]
+    assert [one.seconds for one in watermark_log.of(Settings(root=str(folder / "lake")), "events")] == [5 * 86_400]
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_a_bundled_contract_is_not_touched(tmp_path: Path) -> None:
     done = lakehouse_command(tmp_path, "lateness", "apply", "sales", "--by", "anna", "--reason", "x")
     assert done.returncode == 1
     assert "The contract of sales is not in contracts: put a copy of it there" in done.stderr
-    assert watermarks.of(Settings(root=str(tmp_path / "lake")), "sales") == []
+    assert watermark_log.of(Settings(root=str(tmp_path / "lake")), "sales") == []

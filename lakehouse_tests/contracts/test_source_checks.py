@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import ContractError, SourceContract, load_contract
 from lakehouse.contracts.schedules import Cron
 from lakehouse.contracts.source_rules import CHECKS
-from lakehouse.tables import arrival_checks, checks
+from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.contracts.test_loader import SOURCE
 from lakehouse_tests.tables.lake import contract
 
@@ -103,7 +104,7 @@ def test_the_severity_of_every_check_can_be_said() -> None:
         "quality": {"row_rules": [{"name": "small", "sql": "amount < 9"}], "row_count": {"min": 1}, "nulls": {"amount": 0}},
     }
     asked = contract(**everything)
-    named = {*checks.bronze_checks(asked), *checks.silver_checks(asked), *arrival_checks.names(asked)}
+    named = {*silver_checks.bronze_checks(asked), *silver_checks.silver_checks(asked), *bronze_checks.names(asked)}
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
 
 

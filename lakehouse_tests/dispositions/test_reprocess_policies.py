@@ -17,7 +17,8 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse.tables import quarantine, silver, stewardship
+from lakehouse.silver import merge as silver_merge
+from lakehouse.tables import quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse_tests.contracts.test_loader import LAKELOGIC
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -169,7 +170,7 @@ def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> 
     assert content(lake) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
     assert became(lake) == {"applied": 4}
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
-    newest = spark.sql(silver.deduplicated(settings, lake.contract, "spark")).collect()
+    newest = spark.sql(silver_merge.deduplicated(settings, lake.contract, "spark")).collect()
     assert sorted((row["record_key"], row["amount"]) for row in newest) == [("a", 9), ("b", 2), ("c", 3)]
 
 
@@ -181,7 +182,7 @@ def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'")
     rows = connection.execute(
-        f"SELECT record_key, amount FROM ({silver.deduplicated(settings, lake.contract, 'duckdb')})"
+        f"SELECT record_key, amount FROM ({silver_merge.deduplicated(settings, lake.contract, 'duckdb')})"
     ).fetchall()
     assert sorted(rows) == [("a", 9), ("b", 2), ("c", 3)]
 

@@ -16,8 +16,8 @@ from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
 from lakehouse.domain import alerting
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, Kind, addressees
-from lakehouse.domain.lateness import ArrivalCount, LagPercentile, nearest_rank
 from lakehouse.domain.publishing import State
+from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
 T0 = datetime(2024, 11, 5, 10, tzinfo=timezone.utc)
 MINUTE, HOUR, DAY, WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)

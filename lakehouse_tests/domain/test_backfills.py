@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.bronze.manifests import Promise
 from lakehouse.domain.backfills import PlannedFile, chunks, differences, moved_pins, spikes
-from lakehouse.domain.manifest import Promise
 
 DAY = date(2024, 11, 1)
 HASH, OTHER = "a" * 64, "b" * 64

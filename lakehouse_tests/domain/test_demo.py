@@ -9,10 +9,10 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
+from lakehouse.bronze.file_formats import read_records
+from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.domain import demo
-from lakehouse.domain.records import read_records
-from lakehouse.domain.rows import RowParser
 from lakehouse.ledger.row_ids import Delivery
 
 SEEDS = range(30)

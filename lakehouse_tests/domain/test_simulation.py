@@ -10,10 +10,10 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
+from lakehouse.bronze.file_formats import read_records
+from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts import load_catalog
 from lakehouse.domain import simulation
-from lakehouse.domain.records import read_records
-from lakehouse.domain.rows import RowParser
 from lakehouse.domain.simulation import FIRST_DAY, Event, Options
 from lakehouse.ledger.row_ids import Delivery
 

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.ledger import audit as log
 from lakehouse.ledger import notices
 from lakehouse.ledger.notices import Entry, Status
-from lakehouse_tests.ledger.test_audit import append_to_silver, follow, rows
+from lakehouse.silver import audit_log as log
+from lakehouse_tests.silver.test_audit_log import append_to_silver, follow, rows
 
 AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
 

@@ -28,7 +28,7 @@ from lakehouse.orchestration.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.webserver import Webserver, WebserverError
 from lakehouse.tables import backfill_outcomes, backfill_plans
 from lakehouse.tables.backfill_plans import Wish
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.test_backfill_plans import FIRST, SECOND, deliver
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ import pytest
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Status
-from lakehouse.ledger import audit, backfills
+from lakehouse.ledger import backfills
 from lakehouse.orchestration import backfilling
 from lakehouse.orchestration.at_work import AtWorkError, at_work, is_at_work
 from lakehouse.orchestration.backfilling import Backfill, CancelledError
 from lakehouse.orchestration.in_process import InProcess, RunFailedError
+from lakehouse.silver import audit_log
 from lakehouse.tables import backfill_outcomes, backfill_plans
 from lakehouse.tables.backfill_plans import PlanProblemError, Wish
 
@@ -159,7 +160,7 @@ def test_overwriting_makes_days_again_under_the_name_of_the_backfill(
     assert verdict is not None
     assert not verdict.problems
     assert revenue(at) == before
-    rows = audit.read(at, "sales", day=date(2024, 11, 1)).to_pylist()
+    rows = audit_log.read(at, "sales", day=date(2024, 11, 1)).to_pylist()
     assert [(row["action_type"], row["actor"], row["reason"]) for row in rows[-1:]] == [
         ("backfill", "anna", f"why ({plan.plan_id})")
     ]

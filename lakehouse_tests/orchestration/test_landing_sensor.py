@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.attempts import AT_ONCE
 from lakehouse.orchestration.replay import Replay
-from lakehouse.tables.ingest import Ingest
 from lakehouse_tests.orchestration.ticks import Ticking
 
 if TYPE_CHECKING:
+    from lakehouse.bronze.ingest import DayReport
     from lakehouse.settings import Settings
-    from lakehouse.tables.ingest import DayReport
 
 BUNDLED = load_catalog(None)
 DAY = date(2024, 11, 5)

@@ -10,20 +10,21 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import Catalog
-from lakehouse.ledger import audit as log
 from lakehouse.ledger import notices as ledger
 from lakehouse.ledger.notices import Status
 from lakehouse.orchestration import notifying
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.targets import Webhook, targets
-from lakehouse.tables import apply, publish
+from lakehouse.silver import audit_log as log
+from lakehouse.silver import update as silver_update
+from lakehouse.tables import publish
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.orchestration.receiver import receiving
+from lakehouse_tests.silver.test_interruption import Killed, behind_each_commit
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 from lakehouse_tests.tables.shop import Box, Shop, added_up, metric, opened
-from lakehouse_tests.tables.test_interruption import Killed, behind_each_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,7 +202,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         ]
         lake.deliver(date(2024, 2, day), csv_file(rows))
         lake.ingest(date(2024, 2, day))
-        apply.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
+        silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
         for one in metrics:
             pending = find_pending(settings, Series(one))
             publish.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs
-from lakehouse.tables import apply, silver
-from lakehouse.tables.ingest import Ingest
+from lakehouse.silver import merge as silver_merge
+from lakehouse.silver import update as silver_update
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.bronze.ingest import DayReport
     from lakehouse.settings import Settings
-    from lakehouse.tables.apply import SilverUpdate
-    from lakehouse.tables.ingest import DayReport
+    from lakehouse.silver.update import SilverUpdate
     from lakehouse_tests.model import Record
 
 HEADER = "id,amount,event_time,arrived_at,op,corrects,seq"
@@ -89,7 +90,9 @@ class Lake:
 
     def update(self, days: Collection[date] | None = None) -> SilverUpdate:
         """Bring event days up to date; by default all that wait."""
-        return apply.update(self.settings, self.contract, lambda: self.spark, self.pending() if days is None else days, "run")
+        return silver_update.update(
+            self.settings, self.contract, lambda: self.spark, self.pending() if days is None else days, "run"
+        )
 
     def silver(self) -> set[Row]:
         """What silver holds; no row is there twice."""
@@ -97,7 +100,7 @@ class Lake:
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""
-        return rows_once(silver.state(self.spark, self.settings, self.contract, days, ingestion_ids).select(*ROW).toArrow())
+        return rows_once(silver_merge.state(self.spark, self.settings, self.contract, days, ingestion_ids).select(*ROW).toArrow())
 
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by arrival day, file and line."""

@@ -16,7 +16,7 @@ from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables.maintenance import Upkeep, maintain
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric
 

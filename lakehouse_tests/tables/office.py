@@ -13,7 +13,8 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.tables import publish, replays, reproduce, terms
+from lakehouse.silver import rebuild as silver_rebuild
+from lakehouse.tables import publish, reproduce, terms
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
@@ -93,11 +94,11 @@ class Office:
             asked = {*pending.starts, *find_due(self.settings, series)}
             publish.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
 
-    def rebuild(self, changed: SourceContract) -> replays.Planned:
+    def rebuild(self, changed: SourceContract) -> silver_rebuild.Planned:
         """Judge all rows anew under a changed contract."""
         self.lake.contract = changed
         first, last = date(2024, 1, 1), date(2024, 12, 31)
-        return replays.plan(
+        return silver_rebuild.plan(
             self.settings, self.lake.contract, lambda: self.lake.spark, first, last, reason="mended", runner_id="anna"
         )
 

@@ -17,14 +17,15 @@ from lakehouse.calendar.days import reach_back
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.ledger import audit as log
 from lakehouse.orchestration import notifying
 from lakehouse.orchestration.targets import DeliveryError
-from lakehouse.tables import audit, gold, publish, rollups
+from lakehouse.silver import audit
+from lakehouse.silver import audit_log as log
+from lakehouse.tables import gold, publish, rollups
 from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.series import Series
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.bronze.manifests import Promise
 from lakehouse.contracts import load_catalog
 from lakehouse.dispositions import claims
 from lakehouse.domain.backfills import Layer
-from lakehouse.domain.manifest import Promise
 from lakehouse.tables import backfill_plans
 from lakehouse.tables.backfill_plans import PlanProblemError, Wish
 

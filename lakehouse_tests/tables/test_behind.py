@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.delta import change_feed, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.ledger import audit, redactions
+from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import audit_log
 from lakehouse.tables import behind
 from lakehouse.tables.behind import Behind
 from lakehouse_tests.conftest import lake_settings
@@ -95,14 +96,14 @@ def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
     for key in ("a", "c"):
         redactions.record(settings, "events", Redaction(key, ["amount"], "dpo", "asked", WHEN))
     found = {line[0]: line[3] for line in told(settings, {ONE})}
-    assert found["a"] == {"amount": (audit.REDACTED, audit.REDACTED)}
-    assert found["c"]["amount"] == (audit.REDACTED, None)
+    assert found["a"] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
+    assert found["c"]["amount"] == (audit_log.REDACTED, None)
     assert found["e"]["amount"] == (None, 7)
 
 
 def test_the_audit_says_why(settings: Settings) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
-    rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit.SCHEMA)
+    rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit_log.SCHEMA)
     table_io.append(locations.audit_log(settings), rows, partition_by=["source"])
     found = {one.key: (one.because, one.by) for one in behind.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
     assert found["a"] == ("typing error", "till 4")
@@ -138,7 +139,7 @@ def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings
         file.unlink()
     assert told(settings, {ONE}) == before
     redactions.record(settings, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
-    assert told(settings, {ONE})[0][3] == {"amount": (audit.REDACTED, audit.REDACTED)}
+    assert told(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
 
 
 @examples(max_examples=25, deadline=None)

@@ -10,11 +10,11 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.ledger import applied_inputs, ingestions
-from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.silver import audit_log
 from lakehouse.tables import basis, life
-from lakehouse_tests.ledger.test_audit import append_to_silver
-from lakehouse_tests.ledger.test_audit import rows as audited
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.silver.test_audit_log import rows as audited
 from lakehouse_tests.tables import versions_of_total
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import (

@@ -14,7 +14,7 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import MaintenanceError, Upkeep, maintain
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.looked_after import (
     CATALOG,
     changing_silver,

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
-from lakehouse.ledger import audit as audit_log
 from lakehouse.ledger import publications
+from lakehouse.silver import audit_log
 from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import maintain
 from lakehouse.tables.pending import find_pending

@@ -12,9 +12,9 @@ from lakehouse.delta import partition_writer, table_io
 from lakehouse.ledger import moves, publications
 from lakehouse.tables import promotion
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.tables import versions_of_total as total
-from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.tables.versions_of_total import (
     V1,
     V2,

@@ -14,7 +14,7 @@ from lakehouse.domain.comparison import Threshold
 from lakehouse.tables import candidates, promotion, revisions, served
 from lakehouse.tables.series import Series
 from lakehouse.tables.served import UnservedVersionError
-from lakehouse_tests.ledger.test_audit import append_to_silver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables import versions_of_total as total
 from lakehouse_tests.tables.versions_of_total import (
     TOTAL,

@@ -18,8 +18,8 @@ from lakehouse.ledger import dropped, publications, restatements
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.silver.test_interruption import Killed, kill_after, stopped_behind_each_commit
 from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, without_spark
-from lakehouse_tests.tables.test_interruption import Killed, kill_after, stopped_behind_each_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

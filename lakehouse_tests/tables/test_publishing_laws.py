@@ -28,9 +28,9 @@ from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows
 from lakehouse_tests.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
 from lakehouse_tests.published_model import BOUND, FINAL_AFTER, Model, number_of, rank, state_of
+from lakehouse_tests.silver.test_laws import cheap
 from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.tables.published import lawful, rows
-from lakehouse_tests.tables.test_laws import cheap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,13 +12,14 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.row_rules import RuleError
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse.ledger import audit, decisions
+from lakehouse.ledger import decisions
+from lakehouse.silver import audit_log
 from lakehouse.tables import quarantine, stewardship
 from lakehouse.tables.quarantine import Wanted
 from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.stewardship import StewardError
+from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
-from lakehouse_tests.tables.test_interruption import stopped_behind_each_commit
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -274,7 +275,7 @@ def test_a_decision_stopped_behind_any_commit_is_taken_once(settings, spark) -> 
     assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
     assert waiting(lake) == {"b": "accepted", "c": "accepted"}
     became(lake)
-    told = audit.read(settings, "events").to_pylist()
+    told = audit_log.read(settings, "events").to_pylist()
     assert sorted((row["event_id"], row["action_type"], row["actor"]) for row in told) == [
         ("a", "steward", "anna"),
         ("b", "steward", "anna"),

@@ -15,8 +15,8 @@ from lakehouse.ledger.inputs import UnknownInputsError
 from lakehouse.tables.again import ReproduceError
 from lakehouse.tables.redact import redact_fields
 from lakehouse.tables.series import Series
+from lakehouse_tests.silver.test_interruption import Killed, kill_after
 from lakehouse_tests.tables.office import METRICS, TWO, WEEK, Office, coloured, office
-from lakehouse_tests.tables.test_interruption import Killed, kill_after
 from lakehouse_tests.tables.test_quarantine import decide
 
 pytestmark = pytest.mark.spark

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lakehouse.tables import stewardship
 from lakehouse.tables.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.silver.test_laws import NOON, cheap
 from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.tables.office import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
-from lakehouse_tests.tables.test_laws import NOON, cheap
 from lakehouse_tests.tables.test_steward_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
 
 if TYPE_CHECKING:

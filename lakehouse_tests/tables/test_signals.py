@@ -18,7 +18,8 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.domain.alerts import Kind
-from lakehouse.tables import lags, signals
+from lakehouse.lateness import recent_lags
+from lakehouse.tables import signals
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.arrivals import arrive, at, every, row
@@ -165,7 +166,7 @@ def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> No
     assert len(old) == 2
     for file in old:
         file.write_bytes(b"nobody reads this")
-    found = lags.newest(settings, source, 7)
+    found = recent_lags.newest(settings, source, 7)
     assert found is not None
     assert len(found.rows) == 50
 
@@ -191,7 +192,7 @@ def test_lags_are_those_of_admission(tmp_path_factory, said: list[tuple[int, tim
         one = row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
         rows.append(one | {"event_ts": None} if by_day else one)
     arrive(lake, source, rows)
-    found = lags.newest(lake, source, 7)
+    found = recent_lags.newest(lake, source, 7)
     assert found is not None
     newest = max(one["arrival_ts"] for one in rows)
     within = [one for one in rows if one["arrival_ts"] > newest - 8 * DAY]

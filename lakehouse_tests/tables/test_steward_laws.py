@@ -19,9 +19,9 @@ from lakehouse.tables import stewardship
 from lakehouse.tables.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.model import Record, live_rows, resent_days
+from lakehouse_tests.silver.test_audit import replayed
+from lakehouse_tests.silver.test_laws import DAYS, KEYS, cheap, records
 from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.tables.test_audit import replayed
-from lakehouse_tests.tables.test_laws import DAYS, KEYS, cheap, records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import Response
 
-from lakehouse.domain.completeness import Estimate, Unknown
 from lakehouse.domain.publishing import State
+from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.figures import LABELS
 
 if TYPE_CHECKING:

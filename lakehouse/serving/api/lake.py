@@ -14,13 +14,13 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
-from lakehouse.domain import completeness
-from lakehouse.domain.completeness import Unknown
+from lakehouse.lateness import arrival_curve, completeness
+from lakehouse.lateness.completeness import Unknown
 from lakehouse.ledger import tokens
 from lakehouse.serving.api import snapshot, waiting
 from lakehouse.serving.api.fresh import Fresh
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import arrivals, served
+from lakehouse.tables import served
 from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.domain.completeness import Arrivals, Estimate
+    from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.ledger.tokens import Token
     from lakehouse.serving.api.snapshot import Kept, Snapshot
     from lakehouse.serving.api.waiting import Waiting
@@ -230,8 +230,8 @@ async def _got(fresh: Fresh[T]) -> T:
 
 
 def _read_came(settings: Settings, contract: SourceContract, known: _Came | None) -> _Came:
-    version = arrivals.version(settings, contract.dataset)
-    return known if known is not None and known.version == version else _Came(version, arrivals.read(settings, contract))
+    version = arrival_curve.version(settings, contract.dataset)
+    return known if known is not None and known.version == version else _Came(version, arrival_curve.read(settings, contract))
 
 
 def _estimate(

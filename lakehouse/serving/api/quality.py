@@ -14,21 +14,21 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
-from lakehouse.domain import lateness as judging
+from lakehouse.lateness import measurement
+from lakehouse.lateness import rules as judging
 from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Day, Limit, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import lateness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.domain.lateness import Proposal
+    from lakehouse.lateness.measurement import Measured, OfType
+    from lakehouse.lateness.rules import Proposal
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Head
-    from lakehouse.tables.lateness import Measured, OfType
 
 #: So many arrival days are measured at once, and so many event types are told apart.
 _DAYS, _TYPES = 92, 50
@@ -63,7 +63,7 @@ def routes(lake: Lake) -> APIRouter:
     @lru_cache(_ANSWERS)
     def measured(source: str, start: date, end: date, _version: int) -> dict[str, Any]:
         contract = lake.source(source)
-        return _source(contract, lateness.measure(lake.settings, contract, start, end))
+        return _source(contract, measurement.measure(lake.settings, contract, start, end))
 
     def source_told(source: str, start: date, end: date) -> dict[str, Any]:
         version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
@@ -103,13 +103,13 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
         "rows": rows,
         "on_time_share": round((rows - late) / rows, 6) if rows else None,
         "late_share": round(judging.late_share(late, rows), 6) if rows else None,
-        "seconds": _quantiles(lateness.together(measured.types)),
+        "seconds": _quantiles(measurement.together(measured.types)),
         "without_event_time": measured.unclocked,
         "accepted": sum(said[one] for one in _ACCEPTED),
         "quarantined": said["quarantined"],
         "dropped": said["dropped"],
         "dispositions": dict(said),
-        "recommendation": recommendation(lateness.proposals(contract, measured)[None], contract.lateness.tuning.catch),
+        "recommendation": recommendation(measurement.proposals(contract, measured)[None], contract.lateness.tuning.catch),
         "event_types": [_type(contract, one, measured.next_day) for one in _largest(measured.types)],
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
     }

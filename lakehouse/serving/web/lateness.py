@@ -12,20 +12,20 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain import lateness as judging
+from lakehouse.lateness import measurement
+from lakehouse.lateness import rules as judging
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import Day, Parameters
 from lakehouse.serving.web import charts
 from lakehouse.serving.web.page import PREFIX, respond
-from lakehouse.tables import lateness
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
+    from lakehouse.lateness.measurement import Measured, OfType
     from lakehouse.serving.api.lake import Lake
-    from lakehouse.tables.lateness import Measured, OfType
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
@@ -46,12 +46,12 @@ def add(router: APIRouter, lake: Lake) -> None:
     @lru_cache(_KEPT)
     def measured(source: str, first: date, last: date, _version: int) -> dict[str, Any]:
         contract = lake.source(source)
-        found = lateness.measure(lake.settings, contract, first, last)
-        return _told(contract, found) | _trend(lateness.by_day(lake.settings, contract, first, last))
+        found = measurement.measure(lake.settings, contract, first, last)
+        return _told(contract, found) | _trend(measurement.by_day(lake.settings, contract, first, last))
 
     def looked_at(wanted: ForLateness) -> dict[str, Any]:
         every = sorted(lake.catalog.sources)
-        newest = {name: lateness.newest_arrival(lake.settings, name) for name in every}
+        newest = {name: measurement.newest_arrival(lake.settings, name) for name in every}
         known = [name for name in every if newest[name] is not None]
         source = lake.source(wanted.source).dataset if wanted.source else next(iter(known or every), None)
         about = {"sources": every, "source": source, "days": wanted.days, "choices": _CHOICES}
@@ -59,7 +59,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         if source is None or last is None:
             return about | {"found": None, "first": None, "last": None}
         _, through = asked.span(wanted.through or last, wanted.through or last)
-        first, last = lateness.window(through, wanted.days)
+        first, last = measurement.window(through, wanted.days)
         version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         found = measured(source, first, last, version)
         return about | {"found": found, "first": first, "last": last}
@@ -94,8 +94,8 @@ def _type(contract: SourceContract, one: OfType, day: date) -> dict[str, Any]:
 
 def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
     """The rows that the source's own bounds are for: those of the event types without others, which ``own`` names."""
-    seconds, expected = lateness.pools(contract, found)[None], contract.lateness.expected
-    proposals = lateness.proposals(contract, found)
+    seconds, expected = measurement.pools(contract, found)[None], contract.lateness.expected
+    proposals = measurement.proposals(contract, found)
     proposal = proposals.pop(None)
     watermark = proposal.current
     bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.domain.asked import Asked, By, choose
 from lakehouse.domain.comparison import Sides
-from lakehouse.domain.completeness import Estimate, Unknown
+from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.figures import LABELS, counted, plain
 from lakehouse.tables import reading
 

@@ -18,8 +18,8 @@ from lakehouse.tables.audited import Run
 from lakehouse.tables.pending import find_pending
 from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.ledger.test_audit import append_to_silver
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import correct_in_silver, follow
 from lakehouse_tests.tables.published import FIRST, day, without_spark

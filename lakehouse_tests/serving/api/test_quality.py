@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakehouse import locations
-from lakehouse.domain.completeness import Estimate, Unknown, estimate
 from lakehouse.domain.publishing import Reason
-from lakehouse.tables import arrivals
-from lakehouse.tables.lateness import Measured, newest_arrival
+from lakehouse.lateness import arrival_curve
+from lakehouse.lateness.completeness import Estimate, Unknown, estimate
+from lakehouse.lateness.measurement import Measured, newest_arrival
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import Row, asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.tables.lake import contract
@@ -151,7 +151,7 @@ def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Pa
             if (arrival := at(number, 12 + later)) < at(501):
                 rows.append((f"{number}:{key}", at(number, 12), arrival, "insert", "admitted"))
     tell(settings, source, rows)
-    came = arrivals.read(settings, source)
+    came = arrival_curve.read(settings, source)
     assert came is not None
     assert came.first == day(501 - 401), "the oldest day of which all rows are known, and not the first arrival"
     assert min(came.days) == came.first

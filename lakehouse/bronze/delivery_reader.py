@@ -1,0 +1,55 @@
+"""One landing file into rows of Bronze, as Arrow batches.
+
+Here the file's format is chosen and its records are parsed. Spark is not needed: a preview reads a file this way, and a
+Spark task does. How rows are committed is in ``bronze``.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse.bronze.file_formats import Record, read_records
+from lakehouse.bronze.landing import open_file
+from lakehouse.bronze.row_parser import RowParser
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.settings import Settings
+
+_BATCH_ROWS = 10_000
+
+
+def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of one delivery, as Arrow batches of :func:`bronze_columns`.
+
+    :param file_path: the whole path of the landing file.
+    :raises FileProblem: when the file as a whole cannot be read; batches may have been yielded before.
+    """
+    schema = arrow_schema(bronze_columns(contract))
+    parser = RowParser(contract, delivery)
+    with open_file(settings, contract, file_path) as stream:
+        if contract.source.format == "parquet":
+            records = _parquet_records(pq.ParquetFile(stream))
+        else:
+            records = read_records(stream, contract.source, contract.columns_read)
+        rows = parser.rows(records)
+        while batch := list(islice(rows, _BATCH_ROWS)):
+            yield pa.RecordBatch.from_pylist(batch, schema=schema)
+
+
+def _parquet_records(file: pq.ParquetFile) -> Iterator[Record]:
+    """Rows of a Parquet file; the raw text of a row is its JSON."""
+    number = 0
+    for batch in file.iter_batches():
+        for values in batch.to_pylist():
+            number += 1
+            yield Record(number, json.dumps(values, default=str, ensure_ascii=False), values)

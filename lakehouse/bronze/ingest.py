@@ -1,0 +1,172 @@
+"""An arrival day from landing into Bronze: which files are new, which known, which must be held; then row by row.
+
+The order of commits makes stopping safe (R11): Bronze, then the key log, then the books, then the ledger. Whatever is
+missing behind Bronze is made again from Bronze.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import readiness
+from lakehouse.bronze import table as bronze_table
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import bronze_columns
+from lakehouse.dispositions import account_tables, claims, row_rules
+from lakehouse.dispositions.admission import Standing
+from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.row_ids import Delivery
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.bronze.landing import Fingerprint, LandingFile
+    from lakehouse.bronze.readiness import Readiness
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """What became of the files of one arrival day in this run; ``waiting`` tells of those that were left where they are."""
+
+    ingested: list[Ingestion] = field(default_factory=list)
+    redelivered: list[Ingestion] = field(default_factory=list)
+    held: list[Ingestion] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+
+
+def news(files: list[LandingFile], known: list[Ingestion]) -> list[LandingFile]:
+    """The files that the ledger does not know as they are now; a file that was held is looked at again."""
+    seen = {(entry.source_file, entry.bytes, entry.modified) for entry in known if entry.status != "held"}
+    return [file for file in files if (file.name, file.size, file.modified) not in seen]
+
+
+class Ingest:
+    """Brings arrival days of one source into Bronze.
+
+    :param session: gives the Spark session when there is something to write; a day without news starts no JVM.
+    """
+
+    def __init__(self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
+        self._settings = settings
+        self._contract = contract
+        self._source = contract.dataset
+        self._session = session
+        self._run_id = run_id
+        self._options = settings.storage_options
+
+    def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
+        """Take what landing has for the day and Bronze has not, as far as it is ready.
+
+        :param only: the files that may be taken, each with its state in landing; by default all of the day.
+        """
+        known = ingestions.all_of(self._settings, self._source)
+        report = DayReport()
+        ready = self._ready(day, only, known, report)
+        prints, broken = {}, {}
+        if ready.promised:  # all are read before any is taken
+            prints = {file.name: bronze_landing.fingerprint(self._settings, self._contract, file) for file in ready.files}
+            broken = readiness.broken_promises(self._settings, self._contract, ready, prints)
+        for file in ready.files:
+            print_ = prints.get(file.name) or bronze_landing.fingerprint(self._settings, self._contract, file)
+            done = None if broken else ingestions.ingested(known).get(print_.ingestion_id)
+            if print_.bytes != file.size:
+                report.waiting.append(
+                    f"{file.name} is being written: it has {print_.bytes} bytes, and had {file.size} just before"
+                )
+                continue
+            if broken and file.name not in broken:
+                report.waiting.append(f"{file.name} waits, because another file of {day} is not as promised")
+                continue
+            if done:
+                entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
+                report.redelivered.append(entry)
+            elif problem := broken.get(file.name) or print_.problem or self._misfit():
+                entry = self._entry(file, print_, "held", message=f"{file.name}: {problem}")
+                report.held.append(entry)
+            else:
+                entry = self._ingest(file, print_)
+                report.ingested.append(entry)
+            ingestions.record(self._settings, entry)
+            known.append(entry)
+        return report
+
+    def _ready(self, day: date, only: Mapping[str, str] | None, known: list[Ingestion], report: DayReport) -> Readiness:
+        """The day's files that may be taken; why others may not goes into the report."""
+        listing = bronze_landing.listing(self._settings, self._contract)
+        lying = [file for file in news(listing.files, known) if file.arrival_date == day]
+        files = [file for file in lying if only is None or only.get(file.name) == file.state]
+        report.waiting.extend(f"{file.name} is left until it has settled" for file in lying if file not in files)
+        ready = readiness.of_day(self._settings, self._contract, day, files, listing.tellers.get(day, []), known)
+        report.waiting.extend(ready.waiting)
+        return ready
+
+    def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
+        delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())
+        if not self._in_bronze(print_):
+            frame = bronze_table.delivery_frame(self._session(), self._settings, self._contract, delivery, file)
+            why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
+            with sized_for(self._session(), self._settings, many=bronze_table.is_large(file)):
+                bronze_table.append(frame, self._settings, self._source, print_.content_hash, why)
+        where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
+        rows = row_rules.judged(self._settings, self._contract, self._session, where)
+        key_log.append(self._settings, self._source, print_.ingestion_id, key_log.claims(rows))
+        said = key_log.of_ingestion(self._settings, self._source, print_.ingestion_id)  # a stopped run may have judged it before
+        admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
+        own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
+        own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
+        malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
+        account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
+        touched = sorted(claims.reach(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"])))
+        return self._entry(
+            file,
+            print_,
+            "ingested",
+            rows=len(rows),
+            malformed=malformed,
+            touched_days=touched,
+            touched_rows=[own_days[day] for day in touched],
+        )
+
+    def _misfit(self) -> str | None:
+        """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
+        columns = bronze_columns(self._contract)
+        try:
+            spark_commits.align(self._session, self._settings, locations.bronze(self._settings, self._source), columns)
+        except spark_commits.SchemaChangeError as problem:
+            return str(problem)
+        return None
+
+    def _in_bronze(self, print_: Fingerprint) -> bool:
+        """Whether a run that was killed got as far as Bronze's commit."""
+        table = table_io.open_table(locations.bronze(self._settings, self._source), self._options)
+        return table is not None and table.transaction_version(bronze_table.app_id(self._source, print_.content_hash)) is not None
+
+    def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:
+        return Ingestion(
+            source=self._source,
+            ingestion_id=print_.ingestion_id,
+            content_hash=print_.content_hash,
+            arrival_date=file.arrival_date,
+            source_file=file.name,
+            bytes=file.size,
+            modified=file.modified,
+            status=status,  # type: ignore[arg-type]
+            run_id=self._run_id,
+            recorded_at=self._settings.clock(),
+            **more,  # type: ignore[arg-type]
+        )

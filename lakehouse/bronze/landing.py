@@ -1,0 +1,205 @@
+"""The landing folder: which files there are for an arrival day, and what can be said of one before it is read.
+
+Works on a local folder or an object store through Arrow's file systems; nothing is ever written or deleted here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from fnmatch import translate
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from lakehouse.bronze.file_formats import FileProblem, check_readable, read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class LandingFile:
+    """A file of an arrival day; ``path`` is whole, ``name`` is below the landing folder."""
+
+    path: str
+    name: str
+    arrival_date: date
+    size: int
+    modified: datetime | None
+
+    @property
+    def state(self) -> str:
+        """What changes when the file is written to, as far as the listing tells."""
+        return f"{self.size} bytes of {self.modified.isoformat() if self.modified else 'an unknown time'}"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What lies in landing at a moment.
+
+    ``files`` are those with records, by arrival day and name; ``tellers`` are, per arrival day, the files that tell whether the
+    day is complete; ``complaints`` name each file whose day is not a partition.
+    """
+
+    files: list[LandingFile]
+    tellers: dict[date, list[LandingFile]]
+    complaints: list[str]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The hash of a file's bytes, their number, and what keeps the file as a whole from being read, if anything does."""
+
+    content_hash: str
+    bytes: int
+    problem: str | None = None
+
+    @property
+    def ingestion_id(self) -> str:
+        """What identifies the content in the tables: 64 bits of its hash."""
+        return self.content_hash[:16]
+
+
+def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
+    """All files of a source, by arrival day and name, and a complaint for each whose day is not a partition."""
+    found = listing(settings, contract)
+    return found.files, found.complaints
+
+
+def look(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
+    """Everything below the landing folder, as it is now."""
+    system, root = _file_system(settings.landing_of(contract.dataset))
+    return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)))
+
+
+def state_of(infos: Iterable[fs.FileInfo]) -> str:
+    """A digest that is another one when any file came, went or was written to."""
+    states = sorted(f"{info.path}\0{info.size}\0{info.mtime_ns}" for info in infos)
+    return hashlib.sha256("\n".join(states).encode(errors="surrogatepass")).hexdigest()
+
+
+def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
+    """The source's files among those that lie in landing.
+
+    :param infos: what a look has found; default: a look now.
+    """
+    _, root = _file_system(settings.landing_of(contract.dataset))
+    complete = contract.source.complete_when
+    telling = _pattern(complete.pattern) if complete else None
+    pattern = _pattern(contract.source.landing)
+    files: list[LandingFile] = []
+    tellers: dict[date, list[LandingFile]] = defaultdict(list)
+    complaints: list[str] = []
+    for info in look(settings, contract) if infos is None else infos:
+        name = info.path.removeprefix(root).lstrip("/")
+        if not info.is_file:
+            continue
+        tells = telling.fullmatch(name) if telling else None
+        match = tells or pattern.fullmatch(name)
+        if not match or (not tells and name.rpartition("/")[2].startswith(("_", "."))):
+            continue
+        try:
+            day = date.fromisoformat(match["day"])
+        except ValueError:
+            complaints.append(f"{name}: {match['day']} is no day of the calendar; rename the file")
+            continue
+        if day < contract.source.start_date:
+            complaints.append(
+                f"{name}: arrival day {day} lies before the first one, {contract.source.start_date}; set source.start_date "
+                f"in the contract of {contract.dataset} to {day} or earlier, or take the file away"
+            )
+            continue
+        found = LandingFile(info.path, name, day, info.size, _microseconds(info.mtime))
+        (tellers[day] if tells else files).append(found)
+    for told in tellers.values():
+        told.sort(key=lambda file: file.name)
+    files.sort(key=lambda file: (file.arrival_date, file.name))
+    return Listing(files, dict(sorted(tellers.items())), sorted(complaints))
+
+
+def open_file(settings: Settings, contract: SourceContract, path: str) -> BinaryIO:
+    """The bytes of a landing file; of Parquet one that can be sought in, because its end is read first."""
+    system, _ = _file_system(settings.landing_of(contract.dataset))
+    if contract.source.format == "parquet":
+        return cast("BinaryIO", system.open_input_file(path))
+    return cast("BinaryIO", system.open_input_stream(path, compression=None))
+
+
+def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile) -> Fingerprint:
+    """Hash the file, and look for what concerns it as a whole: a broken gzip, a missing column."""
+    digest, size = hashlib.sha256(), 0
+    with open_file(settings, contract, file.path) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    try:
+        _check_whole(settings, contract, file)
+    except FileProblem as problem:
+        return Fingerprint(digest.hexdigest(), size, str(problem))
+    return Fingerprint(digest.hexdigest(), size)
+
+
+def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:
+    """How many rows Bronze would get of the file: all its records, malformed ones too.
+
+    :raises FileProblem: when the file as a whole cannot be read.
+    """
+    with open_file(settings, contract, file.path) as stream:
+        if contract.source.format == "parquet":
+            return cast("int", pq.ParquetFile(stream).metadata.num_rows)
+        return sum(1 for _ in read_records(stream, contract.source, contract.columns_read))
+
+
+def _check_whole(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+    """:raises FileProblem: when the file as a whole cannot be read."""
+    if contract.source.format == "parquet":
+        _check_parquet(settings, contract, file)
+        return
+    with open_file(settings, contract, file.path) as stream:
+        next(read_records(stream, contract.source, contract.columns_read), None)
+    with open_file(settings, contract, file.path) as stream:
+        check_readable(stream)
+
+
+def _check_parquet(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+    try:
+        with open_file(settings, contract, file.path) as handle:
+            names = pq.ParquetFile(handle).schema_arrow.names
+    except (pa.ArrowException, OSError) as error:
+        msg = f"not a Parquet file ({error}); have the file sent again"
+        raise FileProblem(msg) from None
+    missing = [column for column in contract.columns_read if column not in names]
+    if missing:
+        msg = f"column {', '.join(missing)} is missing; have the file sent again, or take the column out of the contract"
+        raise FileProblem(msg)
+
+
+def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+    if "://" in root:
+        system, path = fs.FileSystem.from_uri(root)
+        return system, path
+    return fs.LocalFileSystem(), root
+
+
+def _microseconds(modified: datetime | None) -> datetime | None:
+    """The time as the ledger can hold it; object stores may give none."""
+    return modified.astimezone(timezone.utc) if modified else None
+
+
+def _pattern(landing: str) -> re.Pattern[str]:
+    """The contract's glob as an expression with the arrival day as the group ``day``."""
+    before, after = (
+        translate(part).removeprefix("(?s:").removesuffix(")\\Z").removesuffix(")\\z") for part in landing.split("{arrival_date}")
+    )
+    return re.compile(f"(?s:{before}(?P<day>\\d{{4}}-\\d{{2}}-\\d{{2}}){after})")

@@ -1,0 +1,200 @@
+"""A record into a bronze row: typed fields, the clocks, the key, and what the record does to which key.
+
+A record that cannot be understood becomes a row too, with its raw text and the reason (rule R1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timezone
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.bronze.type_conversion import converter, is_date_only, to_boolean, to_date, to_integer, to_text, to_timestamp
+from lakehouse.calendar.event_day import business_day_of, start_of_day
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.bronze.file_formats import Record
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import SyntheticKey
+    from lakehouse.ledger.row_ids import Delivery
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Malformed(ValueError):  # noqa: N818 (the word of rule R4)
+    """Why a record cannot become a typed row."""
+
+
+class RowParser:
+    """Turns the records of one delivery into bronze rows (dicts by column name)."""
+
+    def __init__(self, contract: SourceContract, delivery: Delivery) -> None:
+        self._contract = contract
+        self._delivery = delivery
+        self._zone = ZoneInfo(contract.clocks.timezone)
+        self._naive_zone = self._zone if contract.clocks.naive_times == "in_timezone" else None
+        self._nulls = frozenset(contract.source.null_values)
+        self._fields = [(spec, converter(spec.type, self._naive_zone)) for spec in contract.model.fields]
+        changes = contract.changes
+        self._ops = {word.lower(): "insert" for word in changes.insert_words}
+        self._ops |= {word.lower(): "correct" for word in changes.correct_words}
+        self._ops |= {word.lower(): "delete" for word in changes.delete_words}
+        self._constant = {
+            "arrival_date": delivery.arrival_date,
+            "source_system": contract.source.system or contract.dataset,
+            "source_file": delivery.path,
+            "ingestion_id": delivery.ingestion_id,
+        }
+
+    def rows(self, records: Iterator[Record]) -> Iterator[dict[str, Any]]:
+        """One row per record."""
+        for record in records:
+            yield self.row(record)
+
+    def row(self, record: Record) -> dict[str, Any]:
+        """The record's row; a malformed one holds the raw text and the reason, and no typed values."""
+        row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
+        if record.values is None:
+            return row | {"malformed_reason": record.problem}
+        try:
+            return row | self._typed(record.values)
+        except Malformed as problem:
+            return row | {"malformed_reason": str(problem)}
+
+    def _typed(self, values: dict[str, Any]) -> dict[str, Any]:
+        present = {column: value for column, value in values.items() if not self._is_null(value)}
+        change = self._change(present)
+        fields = self._typed_fields(present, whole=change["change_op"] != "delete")
+        clocks = self._clocks(present, needed=change["change_op"] != "delete")
+        recipe = self._contract.synthetic_key
+        key = (
+            synthetic_key(recipe, fields, clocks) if recipe else record_key([fields[name] for name in self._contract.primary_key])
+        )
+        return {**fields, **clocks, **change, "record_key": key}
+
+    def _is_null(self, value: Any) -> bool:
+        return value is None or (isinstance(value, str) and value in self._nulls)
+
+    def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        """:param whole: whether every required field is due; a delete needs its key only."""
+        typed: dict[str, Any] = {}
+        for spec, convert in self._fields:
+            value = present.get(spec.in_file)
+            if value is None:
+                if spec.name in self._contract.primary_key or (spec.required and whole):
+                    msg = f"{spec.in_file}: required and empty"
+                    raise Malformed(msg)
+                typed[spec.name] = self._constant.get(spec.name)  # of a source_system of its own
+                continue
+            typed[spec.name] = _said(spec.in_file, convert, value)
+        return typed
+
+    def _clocks(self, present: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+        clocks = self._contract.clocks
+        arrival = present.get(clocks.arrival) if clocks.arrival else None
+        arrival_ts = (
+            self._delivery.received_at if arrival is None else _said(clocks.arrival, to_timestamp, arrival, self._naive_zone)
+        )
+        if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zone it would lie outside of the calendar
+            msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
+            raise Malformed(msg)
+        column = self._contract.event_column
+        event = present.get(column) if column else None
+        if event is None:
+            if needed:
+                msg = f"{column}: required and empty"
+                raise Malformed(msg)
+            return {"arrival_ts": arrival_ts, "event_ts": None, "event_date": None}
+        event_ts, event_date, begins = self._event(column, event)
+        if begins - arrival_ts > clocks.max_ahead:
+            msg = f"{column}: {event} lies more than {clocks.max_ahead} after the arrival at {arrival_ts:%Y-%m-%d %H:%M}Z"
+            raise Malformed(msg)
+        if event_date < self._contract.first_event_day:
+            msg = f"{column}: {event_date} lies before the first event day, {self._contract.first_event_day}"
+            raise Malformed(msg)
+        return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
+
+    def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
+        """Event time (None where only a day is named), event day, and the instant from which the event can have been."""
+        if is_date_only(value):
+            event_date = _said(column, to_date, value)
+            return None, event_date, start_of_day(event_date, self._zone)
+        event_ts = _said(column, to_timestamp, value, self._naive_zone)
+        try:
+            return event_ts, business_day_of(event_ts, self._zone), event_ts
+        except OverflowError:
+            msg = f"{column}: {value} is out of range"
+            raise Malformed(msg) from None
+
+    def _change(self, present: dict[str, Any]) -> dict[str, Any]:
+        changes = self._contract.changes
+        flag = present.get(changes.is_correction) if changes.is_correction else None
+        is_correction = False if flag is None else _said(changes.is_correction, to_boolean, flag)
+        corrects = present.get(changes.corrects_event_id) if changes.corrects_event_id else None
+        said = present.get(changes.op) if changes.op else None
+        word = None if said is None else _said(changes.op, to_text, said).strip().lower()
+        if word is None:
+            op = "correct" if is_correction else "insert"
+        elif word in self._ops:
+            op = self._ops[word]
+        else:
+            msg = f"{changes.op}: {word[:60]!r} is none of {', '.join(sorted(self._ops))}"
+            raise Malformed(msg)
+        sequence = present.get(self._contract.order.sequence) if self._contract.order.sequence else None
+        if sequence is None and self._contract.order.sequence:
+            msg = f"{self._contract.order.sequence}: required and empty (the contract orders by it)"
+            raise Malformed(msg)
+        return {
+            "change_op": op,
+            "is_correction": is_correction or op == "correct",
+            "corrects_key": None if corrects is None else self._corrected_key(corrects),
+            "source_sequence": 0 if sequence is None else _said(self._contract.order.sequence, to_integer, sequence),
+            "corrected_by": self._text(present, changes.corrected_by),
+            "correction_reason": self._text(present, changes.correction_reason),
+            "corrected_field": self._text(present, changes.corrected_field),
+        }
+
+    def _text(self, present: dict[str, Any], column: str | None) -> str | None:
+        return None if column is None or column not in present else _said(column, to_text, present[column])
+
+    def _corrected_key(self, value: Any) -> str:
+        key = self._contract.primary_key[0]
+        convert = next(convert for spec, convert in self._fields if spec.name == key)
+        return record_key([_said(self._contract.changes.corrects_event_id, convert, value)])
+
+
+def record_key(values: list[Any]) -> str:
+    """The key of a record as one text: the value itself, or a JSON list where the key has several columns."""
+    if len(values) == 1:
+        return to_text(values[0])
+    return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str, Any]) -> str:
+    """The key of a record without one: 128 bits of a hash over the recipe's fields and, where it has one, the window.
+
+    :raises Malformed: when there is no event time to find the window by.
+    """
+    parts = [None if fields[name] is None else to_text(fields[name]) for name in recipe.fields]
+    if recipe.window is not None:
+        day = clocks["event_date"]
+        if day is None:
+            msg = "the synthetic key has a window of event time, and the record has none"
+            raise Malformed(msg)
+        moment = clocks["event_ts"] or datetime.combine(day, time.min, timezone.utc)
+        parts.append(str((moment - _EPOCH) // recipe.window))
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _said(column: str | None, convert: Any, *arguments: Any) -> Any:
+    """``convert(*arguments)``, with the column named in what it says against the value."""
+    try:
+        return convert(*arguments)
+    except ValueError as error:
+        msg = f"{column}: {error}"
+        raise Malformed(msg) from None

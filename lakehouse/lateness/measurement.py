@@ -1,0 +1,187 @@
+"""How late the rows of a source came, measured on Bronze, by event type, and what became of them. No JVM.
+
+Arrival days are asked for: what came on one never changes. The figures are read by ``lateness.rules``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.days import span
+from lakehouse.calendar.event_day import end_of_day
+from lakehouse.delta import data_files, table_io
+from lakehouse.lateness.rules import propose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.lateness.rules import Proposal
+    from lakehouse.settings import Settings
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class OfType:
+    """The rows of one event type: how late each was in begun seconds, sorted; ``late`` of them more than the contract expects."""
+
+    event_type: str
+    seconds: Sequence[int]
+    late: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows have a lateness."""
+        return len(self.seconds)
+
+    @property
+    def on_time(self) -> int:
+        """How many rows came within what the contract expects."""
+        return self.rows - self.late
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows of some arrival days. ``unclocked`` counts sound rows without an event time, ``dispositions`` all rows."""
+
+    source: str
+    first: date
+    last: date
+    types: list[OfType] = field(default_factory=list)
+    unclocked: int = 0
+    dispositions: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have a lateness."""
+        return sum(one.rows for one in self.types)
+
+    @property
+    def late(self) -> int:
+        """How many rows came later than the contract expects of their event type."""
+        return sum(one.late for one in self.types)
+
+    @property
+    def next_day(self) -> date:
+        """The arrival day behind those measured: the watermark of that day is called the one in force."""
+        return self.last + timedelta(days=1)
+
+
+def typed_by(contract: SourceContract) -> str:
+    """The column that tells a row's event type."""
+    return contract.lateness.by.column if contract.lateness.by else "change_op"
+
+
+def newest_arrival(settings: Settings, source: str) -> date | None:
+    """The newest arrival day of which Bronze has rows, as the log of the account names it."""
+    table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
+    return None if table is None else max(data_files.by_partition(table, "arrival_date"), default=None)
+
+
+def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> Measured:
+    """The rows that arrived from one day through another."""
+    where: table_io.Where = {"arrival_date": list(span(first, last))}
+    by, options = typed_by(contract), settings.storage_options
+    columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
+    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
+    said = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
+    dispositions: Counter[str] = Counter()
+    for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
+        dispositions[row["disposition"]] = row["count_all"]
+    if found is None:
+        return Measured(contract.dataset, first, last, dispositions=dispositions)
+    rows = found.filter(pc.is_null(found["malformed_reason"]))
+    known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
+    clocked = known.filter(pc.is_valid(known["lag"]))
+    types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(table_io.split(clocked, "type").items())]
+    return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
+
+
+def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
+    """How late the rows of each arrival day were in begun seconds, sorted; days of which nothing came are left out."""
+    columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
+    where: table_io.Where = {"arrival_date": list(span(first, last))}
+    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
+    if found is None:
+        return {}
+    rows = found.filter(pc.is_null(found["malformed_reason"]))
+    known = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
+    parts = table_io.split(known.filter(pc.is_valid(known["seconds"])), "day")
+    return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
+
+
+def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> OfType:
+    late = pc.sum(are_late(lag, microseconds(contract.lateness.of_type(kind).expected))).as_py() or 0
+    return OfType(kind, _seconds(lag).combine_chunks().sort().to_numpy(), late)
+
+
+def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """Lateness in microseconds, as ``calendar.event_day.lateness`` gives it for one row; NULL without an event time.
+
+    :param rows: of Bronze, with ``event_ts``, ``event_date``, ``arrival_ts``.
+    """
+    time, zone = pa.timestamp("us", "UTC"), ZoneInfo(contract.clocks.timezone)
+    days = pc.unique(rows["event_date"])
+    ends = pa.array([None if day is None else end_of_day(day, zone) for day in days.to_pylist()], time)
+    event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))
+    return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
+
+
+def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
+    """The Arrow form of ``lateness.rules.is_late``: whether each row came later than its bound; never NULL.
+
+    :param lags: see :func:`lags`.
+    :param bounds: the bound of each row in microseconds, NULL for none; or one for all rows.
+    """
+    return pc.fill_null(pc.greater(lags, bounds), False)
+
+
+def microseconds(span: timedelta) -> int:
+    """A duration in the unit of :func:`lags`."""
+    return span // timedelta(microseconds=1)
+
+
+def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Lateness in begun seconds; NULL without an event time."""
+    return pc.ceil(pc.divide(lag.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
+
+
+def together(types: Iterable[OfType]) -> Sequence[int]:
+    """How late the rows of some event types were, sorted."""
+    parts: list[Any] = [one.seconds for one in types]
+    return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
+
+
+def pools(contract: SourceContract, measured: Measured) -> dict[str | None, Sequence[int]]:
+    """How late rows were, sorted: those of each event type that has bounds of its own, and (None) of all others together."""
+    own = sorted(contract.lateness.by.values) if contract.lateness.by else []
+    found: dict[str | None, Sequence[int]] = {None: together(one for one in measured.types if one.event_type not in own)}
+    return found | {kind: together(one for one in measured.types if one.event_type == kind) for kind in own}
+
+
+def proposals(contract: SourceContract, measured: Measured, on: date | None = None) -> dict[str | None, Proposal]:
+    """The watermarks that the rows of each of the :func:`pools` ask for.
+
+    :param on: the arrival day whose watermark they are held against; default: the one behind those measured.
+    """
+    terms, day = contract.lateness, on or measured.next_day
+    return {
+        kind: propose(seconds, terms.as_of(kind, day).watermark, terms.tuning)
+        for kind, seconds in pools(contract, measured).items()
+    }
+
+
+def window(newest: date, days: int) -> tuple[date, date]:
+    """So many arrival days up to the newest."""
+    return newest - timedelta(days=days - 1), newest

@@ -1,0 +1,125 @@
+"""How late the newest arrivals of a source came, from Bronze, by the data's own clocks (R5). No JVM.
+
+Only facts are read here; what they mean is in ``domain.alerting``. Read are the arrival days whose files hold arrivals of the
+time that is asked for, as the log tells, and of these a few narrow columns. Rows are judged by the watermark that the contract
+names now: the key log records the judgement of the day on which a row came, and neither the second of its arrival nor its lag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.lateness import measurement
+from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+_TIME = pa.timestamp("us", "UTC")
+_DAY = timedelta(days=1)
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class RecentArrivals:
+    """The sound rows of Bronze that arrived in some days through ``newest``.
+
+    :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time; ``late``, beyond the watermark.
+    """
+
+    newest: datetime
+    rows: pa.Table
+
+    def by_time(self) -> Iterator[ArrivalCount]:
+        """The rows by the second in which they arrived, the newest first."""
+        seconds = pc.floor_temporal(self.rows["arrival_ts"], unit="second")
+        counted = pa.table({"at": seconds, "late": self.rows["late"].cast(pa.int64())})
+        found = counted.group_by("at").aggregate([("late", "count"), ("late", "sum")]).sort_by([("at", "descending")])
+        for batch in found.select(["at", "late_count", "late_sum"]).to_batches(_AT_ONCE):
+            yield from map(ArrivalCount, *(column.to_pylist() for column in batch.columns))
+
+    def p99(self, after: datetime, through: datetime) -> LagPercentile:
+        """The 99th percentile (nearest rank) of the lags of the rows that arrived after a time and through another."""
+        there = self.rows["arrival_ts"]
+        wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
+        lags = self.rows["lag"].filter(wanted).drop_null().combine_chunks()
+        if not len(lags):
+            return LagPercentile(0, None)
+        place = nearest_rank(len(lags), "0.99")
+        at_place = pc.partition_nth_indices(lags, pivot=place)[place].as_py()
+        return LagPercentile(len(lags), timedelta(microseconds=lags[at_place].as_py()))
+
+
+def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
+    """The arrivals of so many days before the newest one, and this one; what arrives after the clock's time has not arrived yet.
+
+    None where there is none.
+    """
+    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    now = settings.clock()
+    if table is None:
+        return None
+    columns = ["arrival_date", "arrival_ts", "event_ts", "event_date", "malformed_reason"]
+    columns += [contract.lateness.by.column] if contract.lateness.by else []
+    rows = table_io.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
+    arrived = rows["arrival_ts"].cast(_TIME)
+    sound = pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now)))
+    rows, arrived = rows.filter(sound), arrived.filter(sound)
+    through = pc.max(arrived).as_py()
+    if through is None:
+        return None
+    lags = measurement.lags(rows, contract)
+    late = measurement.are_late(lags, _watermarks(rows, contract))
+    found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late})
+    return RecentArrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))
+
+
+def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
+    """The arrival days that have files with arrivals of the time looked at.
+
+    A file without statistics about it is one of them when its arrival day is.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    nothing = pa.nulls(len(files), _TIME)
+    first, last = (
+        files[name].cast(_TIME) if name in files.column_names else nothing for name in ("min.arrival_ts", "max.arrival_ts")
+    )
+    by_day = files["partition.arrival_date"].cast(pa.date32()).cast(pa.timestamp("us")).cast(_TIME)
+    known = files.select([]).append_column("day", files["partition.arrival_date"])
+    known = known.append_column("first", pc.coalesce(first, by_day))
+    # What is cut off in the statistics is less than a day.
+    known = known.append_column("last", pc.add(pc.coalesce(last, by_day), pa.scalar(_DAY, pa.duration("us"))))
+    known = known.filter(pc.less_equal(known["first"], _scalar(now)))
+    if not len(known):
+        return set()
+    newest_day = min(pc.max(known["last"]).as_py(), now)
+    found = known.filter(pc.greater_equal(known["last"], _scalar(newest_day - timedelta(days=days + 2))))
+    return set(found["day"].to_pylist())
+
+
+def _watermarks(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """The watermark of each row in microseconds, by its event type and arrival day; empty where there is none."""
+    bounds = contract.lateness
+    days = pc.unique(rows["arrival_date"])
+    types = rows[bounds.by.column].cast(pa.string()) if bounds.by else pa.chunked_array([pa.nulls(len(rows), pa.string())])
+    words = pc.unique(types)
+    watermarks = [bounds.as_of(word, day).watermark for word in words.to_pylist() for day in days.to_pylist()]
+    own = [None if span is None else measurement.microseconds(span) for span in watermarks]
+    places = pc.add(pc.multiply(pc.index_in(types, words), len(days)), pc.index_in(rows["arrival_date"], days))
+    return pa.chunked_array([pa.array(own, pa.int64())]).take(places)
+
+
+def _scalar(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, _TIME)

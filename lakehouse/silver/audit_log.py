@@ -1,0 +1,256 @@
+"""``ops/late_arrival_audit``: one row per change of a silver row that was there before, and per late insert.
+
+What the rows say is made in ``silver.audit``, from silver's change feed; here is why a commit was made, and the rows are
+kept, found and masked. Values are JSON of the changed fields, or of the whole row where it is new or gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import applied_inputs, decisions, rebuild_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.redactions import Redaction
+    from lakehouse.settings import Settings
+
+ACTIONS = ("late_merge", "correction", "backfill", "replay", "redaction", "steward")
+REDACTED = "[redacted]"
+SCHEMA = pa.schema(
+    [
+        ("audit_id", pa.string()),
+        ("source", pa.string()),
+        ("event_id", pa.string()),
+        ("event_date", pa.date32()),
+        ("source_system", pa.string()),
+        ("action_type", pa.string()),
+        ("original_value", pa.string()),
+        ("new_value", pa.string()),
+        ("field_changed", pa.string()),
+        ("reason", pa.string()),
+        ("actor", pa.string()),
+        ("runner_id", pa.string()),
+        ("silver_version", pa.int64()),
+        ("event_ts", pa.timestamp("us", "UTC")),
+        ("arrival_ts", pa.timestamp("us", "UTC")),
+        ("audit_ts", pa.timestamp("us", "UTC")),
+        ("impacted_kpis", pa.string()),
+        ("notification_sent", pa.bool_()),
+    ]
+)
+_AS_JSON = ("original_value", "new_value", "impacted_kpis")
+_VALUES = ("original_value", "new_value")
+#: A row by name.
+_SAME = ["source", "audit_id", "audit_ts"]
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+class Ruling(NamedTuple):
+    """What the audit calls a change, with whose word and why."""
+
+    action: str
+    actor: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a commit to silver was made: its own metadata, and what stewards said about keys in the entries that it names."""
+
+    why: Mapping[str, Any]
+    ingestions: frozenset[str]
+    decided: Mapping[str, Decision]
+    redacted: Mapping[str, Redaction]
+
+    def by_hand(self, key: str) -> Ruling | None:
+        """What made the change of a key where that was no arrival."""
+        by, reason = self.why.get("by"), self.why.get("reason")
+        if key in self.redacted:
+            return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
+        decision = self.decided.get(key)
+        if decision is None and self.why.get("operation") == rebuild_requests.BUG_REPLAY:
+            return Ruling("replay", by, reason)
+        if decision is None and not self.ingestions:
+            # Under the policies that overwrite, a word about one row brings in the other keys of its day.
+            decision = next(iter(self.decided.values()), None)
+        if decision is not None:
+            return Ruling("steward", decision.by, decision.reason)
+        return None if self.ingestions else Ruling("backfill", by or "lakehouse", reason or "made again from Bronze")
+
+
+def followed(settings: Settings, source: str, silver_id: str) -> int:
+    """The version of silver that the audit has come to, -1 where it never began.
+
+    :param silver_id: tells apart tables that stood at silver's address one after another, each with versions from 0.
+    """
+    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
+    reached = None if table is None else table.transaction_version(_app_id(source, silver_id))
+    return -1 if reached is None else reached
+
+
+def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
+    """What a commit's metadata says (see ``commits.why``).
+
+    :param redacted: all redactions of the source.
+    """
+    ids = set(why.get("ingestions", ()))
+    ingestions = frozenset(one for one in ids if not applied_inputs.is_by_hand(one))
+    hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
+    by_row = {}
+    if any(one.startswith(decisions.PREFIX) for one in ids):
+        by_row = {one.row: one for one in decisions.all_of(settings, source) if one.decision_id in ids}
+    where = {"ingestion_id": {row[0] for row in by_row}}
+    columns = ["record_key", "ingestion_id", "line_number"]
+    claims = table_io.read(locations.key_log(settings, source), columns, where, settings.storage_options) if by_row else None
+    decided = {one.record_key: one for one in by_row.values()}
+    for claim in [] if claims is None else claims.to_pylist():  # what a row says of another key is decided with it
+        one = by_row.get((claim["ingestion_id"], claim["line_number"]))
+        if one is not None:
+            decided.setdefault(claim["record_key"], one)
+    return Cause(why, ingestions, decided, hidden)
+
+
+def table(rows: Iterable[dict[str, Any]], redacted: Iterable[Redaction]) -> pa.Table:
+    """Rows as the table has them, without the values of redacted fields."""
+    hidden: dict[str, set[str]] = defaultdict(set)
+    for entry in redacted:
+        hidden[entry.record_key].update(entry.fields)
+    shown = [masked(row, hidden[row["event_id"]]) if row["event_id"] in hidden else row for row in rows]
+    return pa.Table.from_pylist(shown, schema=SCHEMA)
+
+
+def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table) -> int:
+    """Append the audit of one version of silver, once.
+
+    :returns: how many rows were written.
+    """
+    written = table_io.append(
+        locations.audit_log(settings),
+        rows,
+        options=settings.storage_options,
+        partition_by=["source"],
+        app_id=_app_id(source, silver_id),
+        app_version=version,
+    )
+    return len(rows) if written else 0
+
+
+def read(
+    settings: Settings,
+    source: str,
+    *,
+    day: date | None = None,
+    key: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+    since: datetime | None = None,
+) -> pa.Table:
+    """The audit rows of a source that meet all that is asked for, oldest first.
+
+    :param day: rows about this event day; a move is about both of its days.
+    :param since: rows written then or later.
+    """
+    asked = {"event_id": key, "actor": actor, "action_type": action}
+    where: dict[str, Collection[Any]] = {name: [value] for name, value in asked.items() if value is not None}
+    found = table_io.read(locations.audit_log(settings), SCHEMA.names, {"source": [source], **where}, settings.storage_options)
+    rows = SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
+    if day is not None:
+        # A quote inside a value is escaped, so that only the field itself reads like this.
+        left = pc.match_substring(rows["original_value"], f'"event_date": "{day}"')
+        rows = rows.filter(pc.or_(pc.equal(rows["event_date"], day), pc.fill_null(left, False)))
+    if since is not None:
+        rows = rows.filter(pc.greater_equal(rows["audit_ts"], pa.scalar(since, SCHEMA.field("audit_ts").type)))
+    order = ("audit_ts", "silver_version", "event_id", "event_date")
+    return rows.sort_by([(name, "ascending") for name in order])
+
+
+def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
+    """The rows of some versions of silver whose ``notification_sent`` is false: their keys, version and impacted numbers."""
+    columns = [*_SAME, "silver_version", "impacted_kpis"]
+    where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
+    found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    return schema.empty_table() if found is None else found.cast(schema)
+
+
+def notified(settings: Settings, rows: pa.Table) -> int:
+    """Say of some rows of :func:`untold` that everybody concerned was told, in one commit; doing it again writes nothing.
+
+    Nothing else of the rows is written: somebody may mask them at this moment.
+
+    :returns: how many rows say so.
+    """
+    told = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
+    table_io.upsert(locations.audit_log(settings), told, _SAME, options=settings.storage_options, partition_by="source")
+    return len(rows)
+
+
+def parsed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of :func:`read` with its JSON columns as the objects that they describe."""
+    return {name: json.loads(value) if name in _AS_JSON and value is not None else value for name, value in row.items()}
+
+
+def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """The row without the values of the redacted fields: which fields changed stays, what they said does not."""
+    hidden = dict(row)
+    for name in _VALUES:
+        if row[name] is not None:
+            value = json.loads(row[name])
+            hidden[name] = _JSON.encode({field: REDACTED if field in fields else said for field, said in value.items()})
+    return hidden
+
+
+def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> str:
+    """The id of a row: the same whenever the same version of silver is audited.
+
+    :param number: counts the rows of one key and the same days in a version, from 1.
+    """
+    name = "\n".join([source, f"{version}", key, *(f"{day}" for day in days), *([f"{number}"] if number > 1 else [])])
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def text(value: Any) -> str:
+    """A value as JSON, from which it can be made again: decimals and times become strings."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, Decimal):
+        return f'"{value:f}"'
+    if isinstance(value, date):  # a datetime is one, too
+        return f'"{value.isoformat()}"'
+    return _JSON.encode(f"{value}" if isinstance(value, float) and not isfinite(value) else value)
+
+
+def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:
+    """Mask fields of a key in all rows that are there, in one commit; doing it again writes nothing.
+
+    :returns: how many rows were rewritten.
+    """
+    rows = read(settings, source, key=key).to_pylist()
+    changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
+    if changed:
+        table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # not what others write: see notified
+        table_io.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
+    return len(changed)
+
+
+def _app_id(source: str, silver_id: str) -> str:
+    return f"audit:{source}:{silver_id}"

@@ -1,0 +1,298 @@
+"""Silver: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
+
+That is so under ``merge``; the other reprocess policies are :func:`state` with another choice. :func:`state` says what
+silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` makes days anew from Bronze.
+Both end in the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
+from lakehouse.dispositions import claims, judgement_history
+from lakehouse.ledger import decisions, ingestions, key_log, redactions
+from lakehouse.silver import admitted_claims
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date, datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.reprocess_policy import Choice
+    from lakehouse.settings import Settings
+
+_CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
+
+
+def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
+    """Per key the claim that counts: (record_key, kind, event_date, order columns, arrival_date, retired).
+
+    The greatest by the order wins. Where no source sequence tells otherwise, inserts of a key that a correction has
+    retired are the original arriving late, and do not count; a later correction of that key does.
+
+    :param each_day: whether a key contends on each event day for itself.
+    """
+    claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
+    contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
+    per_key = counting.groupBy(*contest).agg(
+        F.max(claim).alias("greatest"),
+        F.max(F.when(F.col("kind") != "insert", claim)).alias("greatest_change"),
+        F.max(F.col("kind") == "retire").alias("retired"),
+    )
+    void = F.lit(False) if by_sequence else F.col("greatest_change.kind") == "retire"
+    counts = F.when(F.coalesce(void, F.lit(False)), F.col("greatest_change")).otherwise(F.col("greatest"))
+    return per_key.select("record_key", "retired", counts.alias("claim")).select("record_key", "retired", "claim.*")
+
+
+def state(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str] | None = None,
+    until: datetime | None = None,
+) -> DataFrame:
+    """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
+
+    :param ids: only what these ingestions brought and these decisions said, with rows judged as these operations left them,
+        so that any earlier state can be made again (R10); redactions always count.
+    :param until: only what had arrived by then, also of a file that arrived in parts.
+    """
+    log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
+    if ids is not None:
+        log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
+    log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
+    if until is not None:
+        log = log.where(F.col("arrival_ts") <= F.lit(until))
+    counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
+    # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
+    # delta-rs has added to the key log since.
+    chosen = _chosen(settings, contract, days, ids, until)
+    living = _living(spark, contract, counting, days, chosen).localCheckpoint()
+    arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
+    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
+    return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
+
+
+def _chosen(
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ids: Collection[str] | None,
+    until: datetime | None,
+) -> dict[date, Choice]:
+    """Under the policies that overwrite the arrival that each day is made of."""
+    overwrites = contract.materialization.reprocess_policy not in {"append", "merge"}
+    return claims.choices(settings, contract, days, ids, until) if overwrites else {}
+
+
+def _living(
+    spark: SparkSession, contract: SourceContract, counting: DataFrame, days: Collection[date], chosen: dict[date, Choice]
+) -> DataFrame:
+    """The claims that put a row on one of the days, under the source's reprocess policy."""
+    policy = contract.materialization.reprocess_policy
+    if policy == "append":
+        return counting.where(_lives(days))
+    if policy == "merge":
+        concerned = counting.where(_on(days)).select("record_key").distinct()
+        counting = counting.join(concerned, "record_key", "left_semi")
+    else:
+        counting = admitted_claims.of_holders(spark, contract, counting, chosen)
+    each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
+    return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
+
+
+def merge(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+    why: dict[str, Any],
+) -> None:
+    """Bring pending ingestions into some event days, in one commit that also moves rows between these days.
+
+    :param arrival_days: the partitions of Bronze that hold the ingestions' rows.
+    """
+    target = locations.silver(settings, contract.dataset)
+    while True:
+        before = table_io.version(target, settings.storage_options)
+        source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
+        spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
+        if table_io.version(target, settings.storage_options) <= before + 1:
+            return
+        # Another writer committed since the key log was read: what it brought may outrank a row written here.
+
+
+def rebuild(
+    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], why: dict[str, Any]
+) -> set[date]:
+    """Make days anew from Bronze; days that come out equal are not written.
+
+    :returns: the days that were.
+    """
+    target = locations.silver(settings, contract.dataset)
+    written: set[date] = set()
+    while True:
+        before = table_io.version(target, settings.storage_options)
+        wanted = state(spark, settings, contract, days).persist()
+        try:
+            current = spark.read.format("delta").load(target).where(_on(days))
+            different = changed_days(current, wanted)
+            if different:
+                spark_commits.replace_days(wanted.where(_on(different)), target, different, why)
+        finally:
+            wanted.unpersist()
+        written |= different
+        if table_io.version(target, settings.storage_options) <= before + bool(different):
+            return written
+        # Another writer committed since Bronze was read: Delta sees no conflict, for its transaction began with the write.
+
+
+def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
+    """The event days on which two sets of rows differ, as multisets."""
+    columns = after.columns
+    signed = before.select(*columns, F.lit(-1).alias("_sign")).unionByName(after.select(*columns, F.lit(1).alias("_sign")))
+    differing = signed.groupBy(*columns).agg(F.sum("_sign").alias("_sign")).where("_sign <> 0")
+    return {row[0] for row in differing.select("event_date").distinct().collect()}
+
+
+def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
+    """Make silver's table where there is none; it and Bronze get the columns that are new in the contract.
+
+    :raises SchemaChangeError: where a column has another type in the contract than in the table.
+    """
+    target = locations.silver(settings, contract.dataset)
+    spark_commits.align(lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
+    spark_commits.align(lambda: spark, settings, target, silver_columns(contract))
+    if table_io.version(target, settings.storage_options) < 0:
+        spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+
+
+def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
+    """The query of a view that shows the newest row of each key, for a source kept under ``append``."""
+    address = locations.silver(settings, contract.dataset)
+    if engine == "spark":
+        quote, table = "`", "delta.`" + address.replace("`", "``") + "`"
+    else:
+        quote, table = '"', "delta_scan('" + address.replace("'", "''") + "')"
+    order = ", ".join(f"{name} DESC" for name in ORDER)
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY record_key ORDER BY {order}) AS newest FROM {table}"  # noqa: S608 (no input)
+    columns = ", ".join(f"{quote}{name}{quote}" for name, _ in silver_columns(contract))
+    return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
+
+
+def _merge_source(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+) -> DataFrame:
+    """One row per key of the ingestions and day where it may be: the winner, whether it lives there, the row if at hand.
+
+    A key is in two places where only one of the days of a move has been brought up to date.
+    """
+    found = _claims_of_keys(spark, settings, contract, ingestion_ids)
+    places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    counting = admitted_claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
+    won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
+    won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
+    rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
+    rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
+    same_row = [
+        rows.record_key == rest.record_key,
+        rows.ingestion_id == rest["_ingestion_id"],
+        rows.line_number == rest["_line_number"],
+    ]
+    return rest.join(rows, same_row, "left").drop(rows.record_key)
+
+
+def _claims_of_keys(
+    spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
+) -> DataFrame:
+    """Every claim, of any recorded ingestion, on the keys that these ingestions speak of."""
+    path = locations.key_log(settings, contract.dataset)
+    recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
+    keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
+    if len(keys) <= settings.local_rows:
+        found = dataframes.scan(spark, settings, path, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
+        return found.where(recorded)
+    log = spark.read.format("delta").load(path)
+    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
+    return log.where(recorded).join(spoken_of, "record_key", "left_semi")
+
+
+def _recorded(settings: Settings, source: str) -> Collection[str]:
+    """The ingestions that came to their end: one that was stopped before is not among the inputs that a number names."""
+    return ingestions.ingested(ingestions.all_of(settings, source)).keys()
+
+
+def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:
+    """The guard lets nothing older than the row in place through, but for keys where a retirement changed the rule.
+
+    :param gone: columns of the table that the contract has no more; nothing of an older record may stay in them.
+    """
+    columns = [name for name, _ in silver_columns(contract)]
+    sets = [f"t.`{name}` = s.`{name}`" for name in columns] + [f"t.`{name}` = NULL" for name in gone]
+    ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
+    theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
+    newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
+    # Made of the contract's names and of dates; no value of a row gets into it.
+    return f"""
+        ON t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
+        WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
+        WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(sets)}
+        WHEN NOT MATCHED AND s._lives AND s._present THEN
+            INSERT ({", ".join(f"`{name}`" for name in columns)}) VALUES ({", ".join(f"s.`{name}`" for name in columns)})
+    """  # noqa: S608
+
+
+def _gone(settings: Settings, contract: SourceContract) -> list[str]:
+    """The columns of silver that the contract has no more."""
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    known = {name for name, _ in silver_columns(contract)}
+    return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
+
+
+def _bronze_rows(
+    spark: SparkSession, settings: Settings, contract: SourceContract, where: Mapping[str, Collection[Any]]
+) -> DataFrame:
+    """Silver's columns of the sound rows in Bronze that meet ``where``."""
+    columns = [name for name, _ in silver_columns(contract)]
+    rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), [*columns, "malformed_reason"], where)
+    rows = rows.where(F.col("malformed_reason").isNull()).drop("malformed_reason")
+    return redacted(spark, rows, redactions.keys_by_field(settings, contract.dataset))
+
+
+def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
+    """The rows with the redacted fields of their keys empty."""
+    if not keys_by_field:
+        return rows
+    fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
+    overlay = pa.Table.from_pylist([{"record_key": key, "_redacted": names} for key, names in fields.items()])
+    joined = rows.join(F.broadcast(dataframes.local(spark, overlay)), "record_key", "left")
+    hidden = {name: F.coalesce(F.array_contains("_redacted", name), F.lit(False)) for name in keys_by_field}
+    return joined.select(*(F.when(~hidden[name], F.col(name)).alias(name) if name in hidden else name for name in rows.columns))
+
+
+def _lives(days: Collection[date]) -> Column:
+    """Whether a claim puts a row on one of the days."""
+    return F.col("kind").isin("insert", "correct") & _on(days)
+
+
+def _on(days: Collection[date]) -> Column:
+    # As text: a Column made of objects asks the JVM several times for each day.
+    return F.expr(f"coalesce(event_date IN ({spark_commits.day_literals(days)}), false)")

@@ -1,0 +1,168 @@
+"""Bringing silver days up to date: by merging what is pending, else by a rebuild from Bronze."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
+from lakehouse.silver import audit
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+#: A conflict with another writer is answered by computing everything again from a fresh read: writing the same
+#: DataFrame again would undo what the other one wrote.
+recomputed_on_conflict = retry(
+    retry=retry_if_exception_type(spark_commits.CONFLICTS),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(multiplier=0.2, max=5),
+    reraise=True,
+)
+
+
+@dataclass(frozen=True)
+class SilverUpdate:
+    """What a run did to silver: days merged, days rebuilt, and what changed on the days whose content is another now."""
+
+    merged: frozenset[date]
+    rebuilt: frozenset[date]
+    changes: dict[date, Counter[str]]
+    version: int
+
+
+def update(
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    days: Collection[date],
+    run_id: str,
+    metrics: Collection[MetricContract] = (),
+) -> SilverUpdate:
+    """Bring ``days`` up to date, each by the cheaper way that gives the same rows (R3), and audit what that changed.
+
+    :param metrics: those that read the source; the audit names the numbers that a change concerns.
+    :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
+    """
+    source = contract.dataset
+    target = locations.silver(settings, source)
+    waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
+    merges = contract.materialization.reprocess_policy == "merge"
+    # Not where a person said something: that may end what a merge's guard would keep.
+    merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(applied_inputs.is_by_hand, ids)))
+    rebuilt = frozenset(days) - merged
+    silver_merge.ensure_table(session(), settings, contract)
+    before = table_io.version(target, settings.storage_options)
+    if before > 0 and not applied_inputs.has_any(settings, source):
+        _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
+    if merged:
+        ids = set().union(*(waiting[day] for day in merged))
+        _merge(settings, contract, session(), merged, ids, run_id)
+        _follow(settings, contract, metrics, merged, ids, "merge", run_id)
+    if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
+        ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
+        _rebuild(settings, contract, session(), rebuilt, ids, run_id)
+        _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
+    table = table_io.open_table(target, settings.storage_options)
+    after = before if table is None else table.version()
+    changed = {} if table is None else change_feed.describe(table, before + 1, after)
+    return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
+
+
+@recomputed_on_conflict
+def _merge(
+    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+) -> None:
+    source = contract.dataset
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
+    why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
+        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why)
+
+
+@recomputed_on_conflict
+def _rebuild(
+    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+) -> None:
+    _check_key_log(settings, contract.dataset)
+    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    why = {"run_id": run_id, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
+    if asked:
+        why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
+    with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
+        silver_merge.rebuild(spark, settings, contract, days, why)
+
+
+def _follow(
+    settings: Settings,
+    contract: SourceContract,
+    metrics: Collection[MetricContract],
+    days: frozenset[date],
+    ids: set[str],
+    method: str,
+    run_id: str,
+) -> None:
+    """Audit what was committed, then say that nothing waits any more: stopped in between, the same run comes here again."""
+    audit.follow(settings, contract, metrics)
+    if not ids:
+        return
+    applied_inputs.record(
+        settings,
+        contract.dataset,
+        run_id=run_id,
+        days=days,
+        ingestion_ids=ids,
+        method=method,
+        silver_version=table_io.version(locations.silver(settings, contract.dataset), settings.storage_options),
+        now=settings.clock(),
+    )
+
+
+@retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)
+def _check_key_log(settings: Settings, source: str) -> None:
+    """Whether all that Bronze holds is recorded; a run of bronze that is at it may come to its end meanwhile.
+
+    :raises IncompleteKeyLogError: when Bronze holds sound rows that the ledger or the key log has not.
+    """
+    table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
+    log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    read, malformed = (sum(getattr(entry, name) for entry in known.values()) for name in ("rows", "malformed"))
+    claims = 0 if log is None else table_io.rows_at_most(log, {})
+    if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
+        return  # as Delta's own logs count: a rebuild of a day must not read all of Bronze
+    held = table_io.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
+    sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])
+    logged = set() if log is None else set(table_io.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
+    covered = pa.array(sorted(logged & known.keys()), pa.string())
+    missing = sound.filter(pc.invert(pc.is_in(sound["ingestion_id"], covered)))["arrival_date"].to_pylist()
+    if missing:
+        msg = (
+            f"the operational tables of {source} do not cover Bronze (arrival days {min(missing)} to {max(missing)}): "
+            f"materialize bronze/{source} for these days, then silver again (where {locations.ingestions(settings)} is "
+            "still there, take it away first)"
+        )
+        raise key_log.IncompleteKeyLogError(msg)
+
+
+def _iso(days: Collection[date]) -> list[str]:
+    return [day.isoformat() for day in sorted(days)]

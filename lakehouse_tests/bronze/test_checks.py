@@ -1,0 +1,135 @@
+"""Is a source still sending, and do its stewards keep their time? From the ledger and the quarantine, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
+from lakehouse.bronze.checks import FRESH, REVIEWED
+from lakehouse.delta import table_io
+from lakehouse.dispositions import account_tables
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.silver import checks as silver_checks
+from lakehouse_tests.tables.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.quality.check_result import Outcome
+    from lakehouse.settings import Settings
+
+NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
+FILE = Ingestion(
+    "events", "a1", "a1b2", date(2024, 3, 5), "arrival_date=2024-03-05.csv", 9, None, "ingested", "run", NOON, rows=4
+)
+
+
+def outcome(settings: Settings, check: str, **said: Any) -> Outcome:
+    [found] = [one for one in silver_checks.check_source(settings, contract(**said)) if one.check == check]
+    assert found.day == settings.clock().date()
+    assert found.passed == (found.explanation is None)
+    return found
+
+
+def fresh(settings: Settings, **said: Any) -> Outcome:
+    return outcome(settings, FRESH, freshness={"max_age": "PT26H", **said})
+
+
+def test_a_source_is_fresh_until_its_age_is_reached(settings: Settings) -> None:
+    ingestions.record(settings, FILE)
+    for age, passed in ((timedelta(hours=26), True), (timedelta(hours=26, microseconds=1), False)):
+        settings.now = NOON + age
+        found = fresh(settings)
+        assert (found.passed, found.warns) == (passed, True)
+        assert found.numbers == {
+            "files": 1,
+            "files_held": 0,
+            "max_age_hours": 26.0,
+            "age_hours": 26.0,
+            "newest_arrival": "2024-03-05 12:00+0000",
+        }
+    assert not fresh(settings, severity="error").warns
+    assert fresh(settings).explanation == (
+        "the newest file, arrival_date=2024-03-05.csv, arrived 1 d 2 h ago, and 1 d 2 h are tolerated: look whether events is "
+        "still being sent"
+    )
+
+
+def test_an_old_day_that_is_caught_up_and_a_file_that_cannot_be_read_make_nothing_fresh(settings: Settings) -> None:
+    settings.now = NOON
+    ingestions.record(settings, replace(FILE, arrival_date=date(2024, 2, 1), source_file="old"))
+    ingestions.record(
+        settings, replace(FILE, ingestion_id="b", content_hash="b", status="held", message="broken", source_file="b")
+    )
+    found = fresh(settings)
+    assert (found.numbers["age_hours"], found.numbers["files_held"]) == (33 * 24 - 12, 1)
+    assert "; 1 files that came could not be read, see the check no_file_held:" in str(found.explanation)
+    ingestions.record(settings, replace(FILE, ingestion_id="c", content_hash="c", source_file="c"))
+    assert fresh(settings).passed
+
+
+def test_what_is_delivered_again_brings_nothing_new(settings: Settings) -> None:
+    ingestions.record(settings, replace(FILE, arrival_date=date(2024, 3, 1), recorded_at=NOON - timedelta(days=4)))
+    ingestions.record(settings, replace(FILE, status="redelivered", source_file="arrival_date=2024-03-05.again.csv"))
+    settings.now = NOON
+    assert fresh(settings).numbers["age_hours"] == 96
+
+
+def test_a_source_that_never_sent_is_not_fresh(settings: Settings) -> None:
+    found = fresh(settings)
+    assert not found.passed
+    assert found.explanation == "no file has ever arrived: look whether events is still being sent"
+    assert "age_hours" not in found.numbers
+
+
+def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = timedelta(days=14)) -> None:
+    """Rows of the quarantine: since when, and what became of them."""
+    said = [
+        {
+            "arrival_date": since.date(),
+            "ingestion_id": "a",
+            "line_number": number,
+            "quarantine_since": since,
+            "quarantine_review_by": since + within,
+            "quarantine_status": status,
+        }
+        for number, (since, status) in enumerate(rows)
+    ]
+    whole = account_tables._quarantine_schema(contract())
+    table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
+    table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
+
+
+def test_reviews_are_counted_and_the_oldest_is_told(settings: Settings) -> None:
+    settings.now = NOON
+    assert outcome(settings, REVIEWED).numbers == {"waiting": 0, "overdue": 0, "oldest_hours": 0.0}
+    wait(
+        settings,
+        (NOON - timedelta(days=14), "open"),  # due at this moment, and not overdue
+        (NOON - timedelta(days=3), "open"),
+        (NOON - timedelta(days=90), "accepted"),
+    )
+    assert outcome(settings, REVIEWED).numbers == {"waiting": 2, "overdue": 0, "oldest_hours": 14 * 24.0}
+    settings.now = NOON + timedelta(days=2, hours=3)
+    late = outcome(settings, REVIEWED)
+    assert (late.passed, late.warns, late.numbers["overdue"]) == (False, True, 1)
+    assert late.explanation == (
+        "1 rows are past their review deadline, the oldest of them by 2 d 3 h: decide with 'lakehouse quarantine list events "
+        "--overdue'"
+    )
+    assert not outcome(settings, REVIEWED, quality={"severity": {REVIEWED: "error"}}).warns
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_schedule_has_something_to_do_only_where_waiting_can_change_something(settings: Settings, asked: bool) -> None:
+    source = contract(**({"freshness": {"max_age": "P1D"}} if asked else {}))
+    fresh_ = [FRESH] if asked else []
+    assert bronze_checks.with_something_to_say(settings, source) == fresh_
+    wait(settings, (NOON, "accepted"))
+    assert bronze_checks.with_something_to_say(settings, source) == [*fresh_, REVIEWED], "it may have failed before"
+    assert list(bronze_checks.names(source)) == [*fresh_, REVIEWED]

@@ -1,0 +1,117 @@
+"""How much of a period has come: against a plain count, and never more than the data supports."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from statistics import median
+from zoneinfo import ZoneInfo
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.calendar.event_day import end_of_day
+from lakehouse.lateness.completeness import FEWEST, Ages, Arrivals, Estimate, Unknown, estimate
+
+UTC = ZoneInfo("UTC")
+FIRST = date(2024, 1, 1)
+
+
+def day(number: int) -> date:
+    return FIRST + timedelta(days=number)
+
+
+def arrivals(days: dict[date, dict[int, int]], newest: datetime) -> Arrivals:
+    return Arrivals(FIRST, newest, {one: Ages.counted(rows) for one, rows in days.items()})
+
+
+def same(count: int, rows: dict[int, int], newest: int) -> Arrivals:
+    """So many days alike; the newest arrival is so many days behind the first day's end."""
+    return arrivals({day(number): rows for number in range(count)}, end_of_day(day(newest), UTC))
+
+
+def told(found: Estimate | Unknown) -> tuple[float, float, float]:
+    assert isinstance(found, Estimate), found
+    return found.share, found.low, found.high
+
+
+def test_half_of_each_day_comes_on_the_day() -> None:
+    arrived = same(30, {-5: 50, 20: 40, 60: 10}, 30)
+    known = end_of_day(day(30), UTC)
+    assert told(estimate([day(30)], known, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
+    assert told(estimate([day(29)], known, arrived, UTC, 7)) == (0.9, 0.9, 0.9)
+    assert told(estimate([day(27)], known, arrived, UTC, 7)) == (1, 1, 1)
+
+
+def test_a_silent_source_makes_nothing_more_complete() -> None:
+    arrived = same(30, {-5: 50, 20: 50}, 30)
+    later = end_of_day(day(40), UTC)
+    assert told(estimate([day(30)], later, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
+
+
+def test_what_comes_behind_the_horizon_is_not_spoken_of() -> None:
+    arrived = same(40, {1: 50, 24 * 20: 50}, 40)
+    found = estimate([day(39)], end_of_day(day(40), UTC), arrived, UTC, 7)
+    assert isinstance(found, Estimate)
+    assert (found.share, found.horizon_hours) == (1, 24 + 7 * 24), "of the rows that come within eight days"
+
+
+def test_the_backlog_of_the_first_file_is_no_history() -> None:
+    backlog = {FIRST - timedelta(days=offset): {24 * offset: 10} for offset in range(1, 50)}
+    found = estimate([day(3)], end_of_day(day(3), UTC), arrivals(backlog, end_of_day(day(3), UTC)), UTC, 1)
+    assert isinstance(found, Unknown)
+    assert found.because.startswith("only 0 earlier days have been watched")
+    before = estimate([day(-1)], end_of_day(day(3), UTC), arrivals(backlog, end_of_day(day(3), UTC)), UTC, 1)
+    assert before == Unknown("how rows came in is known of event days from 2024-01-01 on")
+
+
+def test_what_has_not_begun_and_what_is_too_young() -> None:
+    arrived = same(10, {0: 1}, 9)
+    assert isinstance(estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1), Unknown)
+    found = estimate([day(9)], end_of_day(day(9), UTC), arrived, UTC, 6)
+    assert isinstance(found, Unknown)
+    assert found.because == "only 4 earlier days have been watched for 144 hours; 5 are needed"
+
+
+def test_weeks_are_held_against_weeks() -> None:
+    arrived = same(77, {-5: 50, 30: 50}, 76)
+    week = [day(number) for number in range(70, 77)]
+    five_of_seven = round((7 * 50 + 5 * 50) / (7 * 100), 4)  # the second half of the last two days has not come
+    share, low, high = told(estimate(week, end_of_day(day(76), UTC), arrived, UTC, 7))
+    assert share == five_of_seven
+    assert low <= share <= high <= low + 0.0001
+    short = estimate(week, end_of_day(day(76), UTC), same(77, {0: 1}, 76), UTC, 30)
+    assert isinstance(short, Estimate)
+    assert short.periods == 6
+
+
+def test_a_day_ends_at_the_midnight_of_its_zone() -> None:
+    assert end_of_day(date(2024, 3, 31), ZoneInfo("Europe/Berlin")) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)
+
+
+HISTORIES = st.lists(st.dictionaries(st.integers(-23, 400), st.integers(1, 9), max_size=5), min_size=1, max_size=60)
+
+
+@given(history=HISTORIES, hours=st.integers(-23, 300), follow=st.integers(1, 10))
+def test_against_a_plain_count(history: list[dict[int, int]], hours: int, follow: int) -> None:
+    """Of one day: the shares of all days before it that were watched long enough, counted row by row."""
+    asked = day(len(history))
+    newest = end_of_day(asked, UTC) + timedelta(hours=hours)
+    arrived = arrivals({day(number): rows for number, rows in enumerate(history)}, newest)
+    found = estimate([asked], newest, arrived, UTC, follow)
+    horizon = hours + 24 * follow
+    shares = []
+    for number, rows in enumerate(history):
+        age = (newest - end_of_day(day(number), UTC)).total_seconds() / 3600
+        ages = [hour for hour, count in rows.items() for _ in range(count) if hour <= horizon]
+        if age >= horizon and ages:
+            shares.append(sum(hour <= hours for hour in ages) / len(ages))
+    if len(shares) < FEWEST or not median(shares):
+        assert isinstance(found, Unknown)
+        return
+    assert isinstance(found, Estimate)
+    assert found.periods == len(shares)
+    assert abs(found.share - median(shares)) < 1e-4
+    assert 0 <= found.low <= found.high <= 1
+    within = sum(found.low - 1e-9 <= share <= found.high + 1e-9 for share in shares) / len(shares)
+    assert found.coverage <= (len(shares) - 1) / (len(shares) + 1)
+    assert within >= found.coverage - 1e-9, "the interval held at least that share of what was seen"

@@ -1,0 +1,281 @@
+"""Every change of a silver row leaves one row in the audit, whatever made it, also behind a stop; redacted values leave none."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import content_columns
+from lakehouse.ledger import decisions, redactions
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import audit
+from lakehouse.silver import audit_log as log
+from lakehouse.silver import merge as silver_merge
+from lakehouse.silver import update as silver_update
+from lakehouse.spark import commits as spark_commits
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.silver.test_laws import cheap, histories
+from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakehouse_tests.silver.test_laws import History
+
+pytestmark = pytest.mark.spark
+
+FIRST, SECOND, THIRD = date(2024, 2, 1), date(2024, 2, 2), date(2024, 2, 3)
+METRICS = [
+    MetricContract.model_validate(
+        {"metric": name, "source": "events", "window": window, "measures": [{"name": "n", "sql": "count(*)", "type": "long"}]}
+    )
+    for name, window in (("daily", 1), ("trailing", 3))
+]
+
+
+def row(key: str, amount: object, event: str, arrival: str, op: str = "insert") -> str:
+    return f"{key},{amount},{event and f'2024-{event}:00Z'},2024-{arrival}:00Z,{op},,0"
+
+
+def arrive(lake: Lake, arrival: date, *lines: str, days: Iterable[date] | None = None) -> None:
+    """One arrival day through silver; by default all the days that it touches."""
+    lake.deliver(arrival, csv_file(lines))
+    lake.ingest(arrival)
+    update(lake, lake.pending() if days is None else days)
+
+
+def update(lake: Lake, days: Iterable[date]) -> None:
+    """Bring silver up to date, and the audit with it."""
+    silver_update.update(lake.settings, lake.contract, lambda: lake.spark, frozenset(days), "run", METRICS)
+
+
+def told(lake: Lake, *names: str) -> list[tuple[Any, ...]]:
+    """Some columns of the audit, in its order, values as JSON describes them."""
+    rows = [log.parsed(one) for one in log.read(lake.settings, "events").to_pylist()]
+    assert len({one["audit_id"] for one in rows}) == len(rows), "nothing is there twice"
+    return [tuple(one[name] for name in names) for one in rows]
+
+
+VALUES = ("event_id", "action_type", "original_value", "new_value", "field_changed")
+
+
+def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, spark) -> None:
+    lake = Lake(settings, contract(), spark)
+    arrive(
+        lake,
+        FIRST,
+        row("late", 1, "01-28T08:00", "02-01T12:00"),
+        row("in time", 2, "01-31T12:00", "02-01T12:00"),
+        row("gone", 3, "02-01T10:00", "02-01T12:00"),
+        row("moved", 4, "02-01T10:00", "02-01T12:00"),
+        row("same", 5, "02-01T10:00", "02-01T12:00"),
+    )
+    assert told(lake, "event_id", "action_type", "reason", "actor") == [
+        ("late", "late_merge", "arrived 4 d 4 h after the event", "events"),
+    ]
+    ((original, new, fields),) = told(lake, "original_value", "new_value", "field_changed")
+    assert (original, fields) == (None, None)
+    assert new == {
+        "record_key": "late",
+        "id": "late",
+        "amount": 1,
+        "event_ts": "2024-01-28T08:00:00+00:00",
+        "event_date": "2024-01-28",
+        "source_system": "events",
+    }
+
+    arrive(
+        lake,
+        SECOND,
+        row("in time", 7, "01-31T12:00", "02-02T12:00", "correct"),
+        row("gone", "", "", "02-02T12:00", "delete"),
+        row("moved", 4, "01-30T10:00", "02-02T12:00", "correct"),
+        row("same", 5, "02-01T10:00", "02-02T12:00", "correct"),
+    )
+    gone, changed, moved = told(lake, *VALUES, "reason", "event_date")[1:]
+    assert gone[:2] == ("gone", "correction")
+    assert (gone[2]["amount"], *gone[3:]) == (3, None, None, "withdrawn", date(2024, 2, 1))
+    corrected = ("in time", "correction", {"amount": 2}, {"amount": 7}, "amount", "corrected 2 d after the event")
+    assert changed == (*corrected, date(2024, 1, 31))
+    assert moved == (
+        "moved",
+        "correction",
+        {"event_ts": "2024-02-01T10:00:00+00:00", "event_date": "2024-02-01"},
+        {"event_ts": "2024-01-30T10:00:00+00:00", "event_date": "2024-01-30"},
+        "event_date,event_ts",
+        "moved from 2024-02-01 to 2024-01-30",
+        date(2024, 1, 30),
+    )
+    columns = ("runner_id", "arrival_ts", "audit_ts", "notification_sent", "impacted_kpis")
+    arrived = datetime(2024, 2, 2, 12, tzinfo=timezone.utc)
+    days = ("2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02", "2024-02-03")
+    kpis = ["daily@2024-01-30", "daily@2024-02-01", *(f"trailing@{day}" for day in days)]
+    assert told(lake, *columns)[-1] == ("run", arrived, settings.now, False, kpis)
+    assert [one[0] for one in told(lake, "silver_version")] == [1, 2, 2, 2]
+
+    version = lake.silver_version()
+    assert audit.follow(settings, lake.contract, METRICS) == 0
+    update(lake, [FIRST])
+    assert lake.silver_version() == version
+    assert audit.follow(settings, lake.contract, METRICS) == 0
+    assert {one["event_id"] for one in log.read(settings, "events", day=FIRST).to_pylist()} == {"gone", "moved"}
+    assert {one["event_id"] for one in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
+
+
+def test_a_move_applied_one_day_at_a_time_is_told_as_it_happened(settings, spark) -> None:
+    lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
+    arrive(lake, FIRST, row("a", 1, "02-01T10:00", "02-01T12:00"))
+    arrive(lake, SECOND, row("a", 2, "01-30T10:00", "02-02T12:00", "correct"), days=[date(2024, 1, 30)])
+    update(lake, lake.pending())
+    assert [(kind, old and old["amount"], new and new["amount"]) for _, kind, old, new, _ in told(lake, *VALUES)] == [
+        ("late_merge", None, 1),
+        ("late_merge", None, 2),
+        ("correction", 1, None),
+    ]
+
+
+def test_who_corrected_and_why_are_taken_from_the_record_and_values_can_be_made_again(settings, spark) -> None:
+    fields = [("id", "string"), ("price", "decimal(12,2)"), ("ratio", "double"), ("due", "date"), ("paid", "boolean")]
+    model = {"fields": [{"name": name, "type": kind} for name, kind in fields]}
+    changes = {"op": "op", "corrected_by": "who", "correction_reason": "why"}
+    lake = Lake(settings, contract(model=model, changes=changes), spark)
+    header = "id,price,ratio,due,paid,event_time,arrived_at,op,who,why"
+    for arrival, line in (
+        (FIRST, '"ä""\\",10.50,0.1,2024-03-01,true,2024-02-01T10:00:00Z,2024-02-01T12:00:00Z,insert,,'),
+        (SECOND, '"ä""\\",9.00,,2024-03-02,false,2024-02-01T10:00:00Z,2024-02-02T12:00:00Z,correct,cem,"wrong, twice"'),
+    ):
+        lake.deliver(arrival, f"{header}\n{line}\n".encode())
+        lake.ingest(arrival)
+        lake.update()
+    ((key, _, old, new, names),) = told(lake, *VALUES)
+    assert (key, names) == ('ä"\\', "due,paid,price,ratio")
+    assert old == {"price": "10.50", "ratio": 0.1, "due": "2024-03-01", "paid": True}
+    assert new == {"price": "9.00", "ratio": None, "due": "2024-03-02", "paid": False}
+    assert told(lake, "actor", "reason") == [("cem", "wrong, twice")]
+
+
+def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
+    arrive(lake, FIRST, row("a", 4711, "02-01T10:00", "02-01T12:00"), row("b", 1, "02-01T10:00", "02-01T12:00"))
+    with monkeypatch.context() as stopped:
+        stopped.setattr(audit, "follow", lambda *_: 0)  # this version is audited behind the redaction
+        arrive(lake, SECOND, row("a", 4712, "02-01T10:00", "02-02T12:00", "correct"))
+    entry = Redaction("a", ["amount"], "dana", "asked for it", settings.clock(), touched_days=[FIRST])
+    redactions.record(settings, "events", entry)
+    assert log.redact(settings, "events", "a", ["amount"]) == 1
+    assert log.redact(settings, "events", "a", ["amount"]) == 0
+    lake.update()
+    hidden = {"amount": "[redacted]"}
+    rows = told(lake, *VALUES, "actor", "reason")
+    assert [(kind, old and old["amount"], new["amount"]) for key, kind, old, new, *_ in rows if key == "a"] == [
+        ("late_merge", None, "[redacted]"),
+        ("correction", "[redacted]", "[redacted]"),
+        ("redaction", "[redacted]", "[redacted]"),
+    ]
+    assert rows[-1] == ("a", "redaction", hidden, hidden, "amount", "dana", "asked for it")
+    assert [new["amount"] for key, _, _, new, *_ in rows if key == "b"] == [1], "other keys keep their values"
+    assert "471" not in json.dumps(log.read(settings, "events").to_pylist(), default=str)
+
+
+def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spark) -> None:
+    watermark = {"watermark": "P2D", "beyond": "quarantine"}
+    lake = Lake(settings, contract(lateness=watermark), spark)
+    content = csv_file([row("a", 1, "02-01T10:00", "02-01T12:00"), row("b", 2, "01-28T10:00", "02-01T12:00")])
+    lake.deliver(FIRST, content)
+    lake.ingest(FIRST)
+    lake.update()
+    assert told(lake, "event_id") == [], "what waits for a steward is not in silver"
+    accepted = Decision(
+        content_id(content), 3, "b", "accept", "anna", "seen the till", settings.clock(), touched_days=[date(2024, 1, 28)]
+    )
+    decisions.record(settings, "events", [accepted])
+    lake.update()
+
+    def broken(why: dict[str, Any]) -> None:
+        """Spoil the day of a, and mend it."""
+        target = locations.silver(settings, "events")
+        rows = spark.read.format("delta").load(target).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
+        spark_commits.replace_days(
+            rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
+        )
+        silver_merge.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why})
+
+    broken({"run_id": "mends", "operation": "bug_replay", "by": "ben", "reason": "BUG-7"})
+    broken({"run_id": "fills", "operation": "backfill", "by": "cem", "reason": "lost disk"})
+    audit.follow(settings, lake.contract, METRICS)
+    assert told(lake, "event_id", "action_type", "actor", "reason", "runner_id") == [
+        ("b", "steward", "anna", "seen the till", "run"),
+        ("a", "backfill", "lakehouse", "made again from Bronze", "spoils"),
+        ("a", "replay", "ben", "BUG-7", "mends"),
+        ("a", "backfill", "lakehouse", "made again from Bronze", "spoils"),
+        ("a", "backfill", "cem", "lost disk", "fills"),
+    ]
+
+
+def test_behind_a_stop_the_next_run_tells_what_the_stopped_one_did_not(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
+
+    class Killed(BaseException):
+        """As little is caught of it as of a SIGKILL."""
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    follow = audit.follow
+    for arrival, op, amount in ((FIRST, "insert", 1), (SECOND, "correct", 2), (THIRD, "correct", 3)):
+        with monkeypatch.context() as stopped:
+            stopped.setattr(audit, "follow", lambda *_: 0)
+            arrive(lake, arrival, row("a", amount, "02-01T10:00", f"{arrival:%m-%d}T12:00", op))
+        if arrival == SECOND:
+            with monkeypatch.context() as stopped:
+                stopped.setattr(log.store, "append", killed)
+                with pytest.raises(Killed):
+                    follow(settings, lake.contract, METRICS)
+    assert told(lake, "audit_id") == []
+    assert follow(settings, lake.contract, METRICS) == 3
+    assert follow(settings, lake.contract, METRICS) == 0
+    assert [(old and old["amount"], new["amount"]) for _, _, old, new, _ in told(lake, *VALUES)] == [(None, 1), (1, 2), (2, 3)]
+
+
+def replayed(lake: Lake) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the audit says that silver holds, by key and day."""
+    state: dict[tuple[str, str], dict[str, Any]] = {}
+    for key, day, old, new in told(lake, "event_id", "event_date", "original_value", "new_value"):
+        before = {} if old is None else state.pop((key, old.get("event_date", f"{day}")))
+        assert old is None or {name: before[name] for name in old} == old, "each row begins where the one before it ended"
+        if new is not None:
+            after = before | new
+            assert (key, after["event_date"]) not in state
+            state[key, after["event_date"]] = after
+    return state
+
+
+@cheap(4)
+@given(history=histories())
+def test_replaying_the_audit_gives_what_silver_holds(
+    history: History, spark: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(lateness={"expected": "PT0S"}), spark)
+    lake.settings.local_rows = history.local_rows
+    for number, step in enumerate(history.steps):
+        lake.deliver(step.arrival, csv_file(map(csv_line, history.files[step.file])), f".{number}.csv")
+        lake.ingest(step.arrival)
+        if days := step.updated & set(lake.pending()):
+            lake.update(days)
+    lake.update()
+    names = [name for name, _ in content_columns(lake.contract)]
+    rows = table_io.read(locations.silver(lake.settings, "events"), names)
+    assert rows is not None
+    held = [
+        {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()} for one in rows.to_pylist()
+    ]
+    assert replayed(lake) == {(one["record_key"], one["event_date"]): one for one in held}

@@ -1,0 +1,119 @@
+"""Checks notice what they are there for."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts import load_catalog
+from lakehouse.delta import table_io
+from lakehouse.silver import checks as silver_checks
+from lakehouse_tests.acceptance.test_automation import FIRST, LATE
+from lakehouse_tests.tables.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+FIFTH, SIXTH = date(2024, 11, 5), date(2024, 11, 6)
+
+
+@pytest.fixture(name="lake")
+def _lake(settings: Settings, spark: SparkSession) -> Lake:
+    return Lake(settings, load_catalog(None).sources["sales"], spark)
+
+
+def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    contract = lake.contract
+    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, LATE)):
+        lake.deliver(arrival_day, text.encode())
+        lake.ingest(arrival_day)
+    days = lake.pending()
+    lake.update()
+    arrival = [SIXTH]
+    assert all(outcome.passed for outcome in silver_checks.check_silver(settings, contract, days))
+    assert all(outcome.passed for outcome in silver_checks.check_bronze(settings, contract, arrival))
+
+    path = locations.silver(settings, "sales")
+    copy = (
+        spark.read.format("delta")
+        .load(path)
+        .where("record_key = 's41'")
+        .selectExpr("* except (event_date)", "DATE'2024-11-04' event_date")
+    )
+    copy.write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{settings.table('bronze', 'sales')}` WHERE record_key = 's13'")
+
+    unique = {
+        outcome.day.day: outcome.passed
+        for outcome in silver_checks.check_silver(settings, contract, days)
+        if outcome.check == "unique_key"
+    }
+    assert unique == {1: True, 2: True, 3: False, 4: False}
+    accounted = [
+        outcome for outcome in silver_checks.check_bronze(settings, contract, arrival) if outcome.check == "rows_accounted"
+    ]
+    assert [outcome.passed for outcome in accounted] == [False]
+    assert accounted[0].numbers["rows_read"] == 2
+    assert accounted[0].numbers["rows_in_bronze"] == 1
+
+
+def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
+    spark: SparkSession, settings: Settings, lake: Lake
+) -> None:
+    lake.deliver(FIFTH, FIRST.encode())
+    lake.ingest(FIFTH)
+
+    def disposed() -> silver_checks.Outcome:
+        (outcome,) = [
+            one for one in silver_checks.check_bronze(settings, lake.contract, [FIFTH]) if one.check == "every_row_disposed"
+        ]
+        return outcome
+
+    assert disposed().passed
+    assert disposed().numbers["waiting_for_silver"] == 8
+    lake.update()
+    assert disposed().passed
+    assert disposed().numbers["waiting_for_silver"] == 0
+    path = locations.silver(settings, "sales")
+    spark.sql(f"UPDATE delta.`{path}` SET line_number = 99 WHERE record_key = 's21'")
+    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-02"
+    spark.sql(f"UPDATE delta.`{path}` SET line_number = 4 WHERE record_key = 's21'")
+    assert disposed().passed
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE record_key = 's31'")
+    assert not disposed().passed
+    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"
+
+    shutil.rmtree(locations.key_log(settings, "sales"))
+    assert not disposed().passed
+    assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
+
+
+def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    withdrawn = FIRST.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
+    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, withdrawn)):
+        lake.deliver(arrival_day, text.encode())
+        lake.ingest(arrival_day)
+        lake.update()
+
+    def passed() -> list[bool]:
+        outcomes = silver_checks.check_bronze(settings, lake.contract, [FIFTH, SIXTH])
+        return [one.passed for one in outcomes if one.check == "every_row_disposed"]
+
+    assert passed() == [True, True]
+    path = locations.silver(settings, "sales")
+    version = table_io.open_table(path).version()
+    ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(path)
+    ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(
+        "_change_type", "_commit_version", "_commit_timestamp"
+    )
+    ghost.write.format("delta").mode("append").save(path)
+    assert table_io.open_table(path).version() == version + 1
+    assert passed() == [False, True]

@@ -1,0 +1,65 @@
+"""A commit that another writer makes in the middle of a MERGE is answered by computing everything again."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import delta.exceptions
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.delta import commit_log
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark.commits import CONFLICTS
+from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def test_every_kind_of_conflict_is_known() -> None:
+    assert {one.__name__ for one in CONFLICTS} == set(delta.exceptions.__all__)
+
+
+def line(key: str, amount: int, arrived: int) -> str:
+    said = dict.fromkeys(HEADER.split(","), "")
+    said |= {"id": key, "amount": f"{amount}", "event_time": "2024-02-01T06:00:00Z", "op": "insert"}
+    return ",".join((said | {"arrived_at": f"2024-02-{arrived:02}T12:00:00Z"}).values())
+
+
+@pytest.mark.spark
+def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(settings, contract(), spark)
+    for arrived in (1, 2, 3):
+        lake.deliver(date(2024, 2, arrived), csv_file([line(f"k{arrived}", arrived, arrived)]))
+        lake.ingest(date(2024, 2, arrived))
+        if arrived < 3:
+            lake.update()
+    path, done = locations.silver(settings, "events"), Path(settings.root, "compacted")
+    source_of_merge = silver_merge._merge_source
+
+    def compacting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In a task of the MERGE, so that its transaction has begun."""
+        if not done.exists():
+            done.touch()
+            DeltaTable(path).optimize.compact()
+        yield from batches
+
+    def disturbed(*arguments: object) -> DataFrame:
+        source = source_of_merge(*arguments)
+        return source.mapInArrow(compacting, source.schema)
+
+    monkeypatch.setattr(silver_merge, "_merge_source", disturbed)
+    lake.update()
+    assert done.exists()
+    told = [commit["operation"] for commit in commit_log.history(DeltaTable(path), -1)]
+    assert told[:2] == ["MERGE", "OPTIMIZE"]
+    assert lake.silver() == lake.rebuilt([date(2024, 2, 1)])
+    assert {row[0] for row in lake.silver()} == {"k1", "k2", "k3"}
+    assert lake.pending() == []

@@ -1,0 +1,261 @@
+"""Silver against Bronze and published numbers against silver: nothing is missed, and nothing is told that will mend itself."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, Phase, example, given
+from hypothesis import settings as examples
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.ledger import decisions, restatements
+from lakehouse.ledger.decisions import Decision
+from lakehouse.silver import checks as silver_checks
+from lakehouse.silver import reconciliation
+from lakehouse.tables import holds
+from lakehouse.tables.series import Series
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.dispositions.test_reprocess_policies import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
+from lakehouse_tests.silver.test_laws import BACKWARD, DAYS, FORWARD, History, histories
+from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
+from lakehouse_tests.tables.office import TOTAL, Office, metric, office
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.quality.check_result import Outcome
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+POLICIES = ("merge", "overwrite_partition_safe", "overwrite_all", "append")
+BOTH = [FIRST, SECOND]
+
+
+def judged(lake: Lake, days: list[date] = BOTH) -> list[Outcome]:
+    """The check on silver, as a run of the layer evaluates it beside the others."""
+    found = [one for one in silver_checks.check_silver(lake.settings, lake.contract, days) if one.check == "equals_bronze"]
+    assert [one.day for one in found] == days
+    return found
+
+
+def passed(lake: Lake, days: list[date] = BOTH) -> list[bool]:
+    return [one.passed for one in judged(lake, days)]
+
+
+def lose(lake: Lake, key: str) -> pa.Table:
+    """Take a row out of silver behind everybody's back; the row."""
+    table = table_io.open_table(locations.silver(lake.settings, "events"))
+    assert table is not None
+    gone = table_io.read_version(table, None, {"record_key": [key]})
+    table.delete(f"record_key = '{key}'")
+    return gone
+
+
+def add(lake: Lake, rows: pa.Table) -> None:
+    write_deltalake(locations.silver(lake.settings, "events"), rows, mode="append")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Settings, spark: SparkSession, policy: str) -> None:
+    lake = lake_under(settings, spark, policy)
+    send(lake, 0, A, B, C)
+    send(lake, 1, "a,7,2024-01-01T12:00:00Z", D)
+    assert all(one.passed and not one.numbers["difference"] for one in judged(lake))
+    assert [one.numbers["rows_applied"] for one in judged(lake)] == {
+        "merge": [3, 1],
+        "overwrite_partition_safe": [2, 1],
+        "overwrite_all": [2, 0],
+        "append": [4, 1],
+    }[policy]
+    row = lose(lake, "d")
+    first, second = judged(lake)
+    assert (first.passed, second.passed) == (False, True)
+    assert not first.warns
+    assert (first.numbers["rows_missing"], first.numbers["rows_too_many"], first.numbers["difference"]) == (1, 0, -1)
+    assert first.explanation == (
+        "silver lacks 1 rows of the day that count, and holds 0 that do not: materialize silver/events for 2024-01-01"
+    )
+    add(lake, row)
+    assert passed(lake) == [True, True]
+    add(lake, row)
+    first, second = judged(lake)
+    assert (first.passed, second.passed) == (False, True)
+    assert (first.numbers["rows_missing"], first.numbers["rows_too_many"], first.numbers["difference"]) == (0, 1, 1)
+    quiet = replace_contract(lake, quality={"severity": {"equals_bronze": "warn"}})
+    assert [one.warns for one in judged(quiet)] == [True, True]
+    lake.update([FIRST])
+    assert passed(lake) == [True, True], "the way out that it names helps"
+
+
+def replace_contract(lake: Lake, **said: Any) -> Lake:
+    return replace(lake, contract=type(lake.contract).model_validate({**lake.contract.model_dump(), **said}))
+
+
+def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings: Settings, spark: SparkSession) -> None:
+    lake = lake_under(settings, spark, "merge")
+    send(lake, 0, A, B, C)
+    row = lose(lake, "b")
+    add(lake, row.set_column(row.column_names.index("line_number"), "line_number", pa.array([99], pa.int64())))
+    [first] = judged(lake, [FIRST])
+    assert not first.passed
+    assert (first.numbers["rows_in_silver"], first.numbers["rows_applied"], first.numbers["difference"]) == (2, 2, 0)
+    assert (first.numbers["rows_missing"], first.numbers["rows_too_many"]) == (1, 1)
+
+
+def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark: SparkSession) -> None:
+    lake = lake_under(settings, spark, "merge")
+    send(lake, 0, A, B, C)
+    lake.deliver(ARRIVED[1], csv_file([f"{D},2024-02-02T06:00:00Z,,,0"]))
+    lake.ingest(ARRIVED[1])
+    first, second = judged(lake)
+    assert (first.passed, second.passed) == (True, True)
+    assert (first.numbers["rows_missing"], first.numbers["waits_for_silver"], second.numbers["waits_for_silver"]) == (1, 1, 0)
+    assert str(first.explanation).endswith(": something that came since waits for silver")
+
+    ledger = DeltaTable(settings.table("ops", "ingestions"))  # as it is while the file is taken in, or its run was stopped
+    ledger.delete(f"arrival_date = '{ARRIVED[1]}'")
+    assert lake.pending() == []
+    assert passed(lake) == [True, True]
+    assert [one.numbers["rows_missing"] for one in judged(lake)] == [1, 0]
+
+
+def test_books_that_lag_behind_a_decision_accuse_nobody(settings: Settings, spark: SparkSession) -> None:
+    lake = lake_under(settings, spark, "merge")
+    send(lake, 0, A, B, C)
+    [b] = [row for row in dispositions_account.rows(settings, lake.contract) if row.record_key == "b"]
+    said = Decision(b.ingestion_id, b.line_number, "b", "reject", "anna", "a test", settings.clock(), touched_days=[FIRST])
+    decisions.record(settings, "events", [said])  # and killed before its entry in the books
+    assert passed(lake) == [True, True]
+    lake.update()
+    assert lake.pending() == []
+    first, _ = judged(lake)
+    assert (first.passed, first.numbers["rows_applied"], first.numbers["difference"]) == (True, 1, 0)
+
+
+def test_without_the_operational_tables_the_way_back_is_named(settings: Settings, spark: SparkSession) -> None:
+    lake = lake_under(settings, spark, "merge")
+    assert passed(lake) == [True, True], "nothing equals nothing"
+    send(lake, 0, A, B, C)
+    shutil.rmtree(settings.table("ops", ""))
+    first, _ = judged(lake)
+    assert not first.passed
+    assert "not in the key log: materialize bronze/events for 2024-02-01 again" in str(first.explanation)
+    lake.ingest(ARRIVED[0])
+    lake.update()
+    assert passed(lake) == [True, True]
+
+
+@example(FORWARD)
+@example(BACKWARD)
+@given(histories())
+@examples(
+    max_examples=2,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_factory, history: History) -> None:
+    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+    for number, step in enumerate(history.steps):
+        lake.deliver(step.arrival, csv_file(map(csv_line, history.files[step.file])), f".{number}.csv")
+        lake.ingest(step.arrival)
+        assert passed(lake, DAYS) == [True] * len(DAYS)
+        if days := step.updated & set(lake.pending()):
+            lake.update(days)
+            assert passed(lake, DAYS) == [True] * len(DAYS)
+    lake.update()
+    found = judged(lake, DAYS)
+    assert not any(one.numbers["difference"] or one.numbers["waits_for_silver"] or one.explanation for one in found)
+    rows = lake.silver()
+    assert {one.day: one.numbers["rows_in_silver"] for one in found} == {day: sum(row[1] == day for row in rows) for day in DAYS}
+    for key, day, *_ in sorted(rows, key=str)[:1]:
+        lose(lake, key)
+        assert [one.day for one in judged(lake, DAYS) if not one.passed] == [day]
+
+
+def published(desk: Office, *numbers: int) -> list[Outcome]:
+    days = [date(2024, 2, number) for number in numbers]
+    return silver_checks.check_published(desk.settings, Series(desk.metrics[0]), days)
+
+
+def told(outcome: Outcome) -> tuple[bool, int, int, int]:
+    numbers = outcome.numbers
+    return outcome.passed, numbers["published_rows"], numbers["silver_rows"], numbers["explained"]
+
+
+def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Settings, spark: SparkSession) -> None:
+    desk = office(settings, spark, [metric("total", TOTAL)])
+    assert [told(one) for one in published(desk, 1)] == [(True, 0, 0, 0)], "before anything"
+    desk.deliver(3, "a,1,1,,,", "b,2,1,,,", "c,3,2,,,")
+    desk.publish()
+    assert [told(one) for one in published(desk, 1, 2, 3)] == [(True, 2, 2, 0), (True, 1, 1, 0), (True, 0, 0, 0)]
+
+    desk.deliver(4, "d,4,1,,,", "c,,,delete,,")
+    desk.lake.update()
+    first, second = published(desk, 1, 2)
+    assert (told(first), told(second)) == ((True, 2, 3, 1), (True, 1, 0, 1))
+    assert first.explanation == (
+        "2 rows are behind the published number, and silver holds 3: silver has changed since, and a restatement is pending"
+    )
+    desk.publish()
+    assert [told(one) for one in published(desk, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], "an emptied day, too"
+
+    lose(desk.lake, "a")
+    series = Series(desk.metrics[0])
+    newest = restatements.of(settings, series.name)[-1]
+    restatements.record(settings, replace(newest, followed_version=desk.lake.silver_version()))  # who said so lied
+    [first] = published(desk, 1)
+    assert told(first) == (False, 3, 2, 0)
+    assert not first.warns
+    assert str(first.explanation).endswith(": nothing that waits explains it: materialize gold/total for 2024-02-01")
+
+
+def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Settings, spark: SparkSession) -> None:
+    desk = office(settings, spark, [metric("total", TOTAL, checks={"row_count": {"max": 1}}, publication={"start_delay": 1})])
+    desk.deliver(2, "a,1,1,,,", "x,1,2,,,")
+    desk.publish()
+    first, second = published(desk, 1, 2)
+    assert (told(first), told(second)) == ((True, 1, 1, 0), (True, 0, 1, 1))
+    assert str(second.explanation).endswith(": it is not published before 1 days have passed")
+    desk.deliver(3, "b,2,1,,,")
+    desk.publish()
+    [first] = published(desk, 1)
+    assert told(first) == (True, 1, 2, 1)
+    assert str(first.explanation).endswith(": the new number is held: see 'lakehouse gold held'")
+    series = Series(desk.metrics[0])
+    holds.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
+    desk.publish([])
+    [first] = published(desk, 1)
+    assert told(first) == (True, 1, 2, 1)
+    assert str(first.explanation).endswith(": somebody dropped the new number, so that the published one stands")
+
+
+def test_a_closed_number_counts_with_its_adjustments(settings: Settings, spark: SparkSession) -> None:
+    desk = office(settings, spark, [metric("total", TOTAL, publication={"final_after": 2, "after_close": "adjust"})])
+    desk.deliver(4, "a,1,1,,,")
+    desk.publish()
+    desk.deliver(5, "b,2,1,,,", "c,2,1,,,")
+    desk.publish()
+    assert [row[2] for row in desk.revisions(desk.metrics[0])] == [1, None]
+    assert [told(one) for one in published(desk, 1)] == [(True, 3, 3, 0)]
+
+
+def test_its_names_are_those_of_its_outcomes(settings: Settings, spark: SparkSession) -> None:
+    lake = lake_under(settings, spark, "merge")
+    send(lake, 0, A, B, C)
+    asked = replace_contract(lake, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}}, freshness={"max_age": "P1D"})
+    in_silver = {one.check for one in silver_checks.check_silver(settings, asked.contract, BOTH)}
+    assert in_silver == set(silver_checks.silver_checks(asked.contract))
+    assert {one.check for one in silver_checks.check_bronze(settings, asked.contract, ARRIVED[:1])} == set(
+        silver_checks.bronze_checks(asked.contract)
+    )
+    assert reconciliation.GOLD.keys() < silver_checks.gold_checks(Series(metric("total", TOTAL))).keys()
