@@ -29,13 +29,14 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
-from lakehouse.tables import publish, rollups
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +117,7 @@ class Lake:
         """Publish what silver changed, for days, weeks and months; the seconds of each."""
         run, times = Run("run"), [time.perf_counter()]
         pending = find_pending(self._settings, self._daily)
-        done = publish.restate(self._settings, self._daily, self._session, pending.starts, run, pending)
+        done = restatement_days.restate(self._settings, self._daily, self._session, pending.starts, run, pending)
         if len(done.revisions) != days:
             sys.exit(f"{days} days should have been published, not {len(done.revisions)}")
         times.append(time.perf_counter())

@@ -34,13 +34,13 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.domain.publishing import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.write_audit_publish import Run, read, signature
 from lakehouse.ledger import key_log
 from lakehouse.settings import Settings
-from lakehouse.tables import revisions
-from lakehouse.tables.audited import Run, read, signature
-from lakehouse.tables.revisions import Draft
-from lakehouse.tables.series import Series
 
 FIRST = date(2022, 1, 1)
 PUBLISHED = 100  # days that are published anew in the middle

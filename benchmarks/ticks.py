@@ -36,16 +36,16 @@ from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.domain.publishing import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication.revisions import Draft, Signature
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.settings import Settings
-from lakehouse.tables import revisions
-from lakehouse.tables.revisions import Draft, Signature
-from lakehouse.tables.series import Series
 
 FIRST = date(2021, 1, 1)
 LONG_AGO = datetime(2025, 1, 1, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from pathlib import Path
 import lakehouse
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric
 

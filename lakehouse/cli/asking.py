@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Kind, Period
     from lakehouse.contracts import Catalog, MetricContract
-    from lakehouse.domain.asked import Asked
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.numbers.version_selector import Asked
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 DAY = ["%Y-%m-%d"]
 Metric = Annotated[str, typer.Argument(help="The name of a metric contract.")]
@@ -43,10 +43,10 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
     :raises typer.BadParameter: where the metric is not published for it.
     """
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
-    from lakehouse.tables import served  # noqa: PLC0415
-    from lakehouse.tables.series import Series  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
 
-    daily = served.daily(settings, catalog, metric)
+    daily = served_version.daily(settings, catalog, metric)
     if kind is Kind.DAY:
         return daily
     if kind.value not in metric.publication.rollups:
@@ -97,11 +97,11 @@ def asked_for(text: str) -> Asked:
 
     :raises typer.BadParameter: for a text that names none.
     """
-    from lakehouse.domain import asked  # noqa: PLC0415
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
     try:
-        return asked.parse(text)
-    except asked.UnknownVersionError as problem:
+        return version_selector.parse(text)
+    except version_selector.UnknownVersionError as problem:
         raise typer.BadParameter(str(problem)) from None
 
 

@@ -62,9 +62,11 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     """Problems whose text already says what happened, where, and what to do."""
     from lakehouse.bronze.manifests import ManifestProblem  # noqa: PLC0415
     from lakehouse.dispositions.row_rules import RuleError  # noqa: PLC0415
-    from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.gold.numbers.served_version import MovedError, UnservedVersionError  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
+    from lakehouse.gold.publication.sign_off import HoldError  # noqa: PLC0415
+    from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
     from lakehouse.ledger.backfills import UnknownPlanError  # noqa: PLC0415
-    from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.orchestration.at_work import AtWorkError  # noqa: PLC0415
     from lakehouse.orchestration.backfilling import CancelledError  # noqa: PLC0415
@@ -73,8 +75,6 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
     from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
     from lakehouse.tables.backfill_plans import PlanProblemError  # noqa: PLC0415
-    from lakehouse.tables.holds import HoldError  # noqa: PLC0415
-    from lakehouse.tables.served import MovedError, UnservedVersionError  # noqa: PLC0415
     from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
 
     asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError, MovedError)

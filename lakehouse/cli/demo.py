@@ -1,6 +1,6 @@
 """``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
 
-Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``tables.reading``.
+Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``gold.numbers.history``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
+    from lakehouse.gold.numbers.history import Version
     from lakehouse.settings import Settings
-    from lakehouse.tables.reading import Version
 
 _LEGEND = """\
 late       arrived after the day was first published, which itself is no restatement
@@ -71,10 +71,11 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> int:
 def _report(settings: Settings) -> None:
     """All of it is read from the tables, so that it is the same however often the demo runs."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
-    from lakehouse.tables import reading, series  # noqa: PLC0415
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
 
-    one = series.Series(load_catalog(None).metrics["revenue"])
-    known = reading.history(settings, one, series.partitions(settings, locations.gold(settings, one), one.by))
+    one = published_table.Series(load_catalog(None).metrics["revenue"])
+    known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
     restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
     out.print()
     out.print(_revenue_table(known))

@@ -14,8 +14,8 @@ from lakehouse.cli import asking
 from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
-    from lakehouse.domain.comparison import Sides
-    from lakehouse.tables.reading import Version
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.numbers.history import Version
 
 app = typer.Typer(help="Published numbers: which they are, which they were, and why.", no_args_is_help=True)
 
@@ -31,13 +31,13 @@ def show(
     as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show one version of a period's number, with its state and where it comes from."""
-    from lakehouse.tables import reading  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
 
     of = asking.about(metric, period)
     if known_at is not None:
         _show_known(of, asking.moment(known_at), as_json=as_json)
         return
-    answer = reading.version(of.settings, of.series, of.period, asking.asked_for(version))
+    answer = numbers_history.version(of.settings, of.series, of.period, asking.asked_for(version))
     if as_json:
         out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
         return
@@ -57,15 +57,15 @@ def show(
 @app.command()
 def history(metric: asking.Metric, period: asking.PeriodName, as_json: asking.AsJson = False) -> None:  # noqa: FBT002
     """Show every revision of a period: what it moved, by how much, why, and how many rows were behind it."""
-    from lakehouse.domain.asked import UnknownVersionError  # noqa: PLC0415
-    from lakehouse.tables import reading  # noqa: PLC0415
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
     of = asking.about(metric, period)
-    known = reading.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
+    known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
     if not known:
         msg = f"nothing of {of.series.name} has been published for {of.period.name}"
         raise UnknownVersionError(msg)
-    for version, moved in zip(known, reading.moved(of.series, known)):
+    for version, moved in zip(known, numbers_history.moved(of.series, known)):
         if as_json:
             told = {name: _sides(sides) for name, sides in moved.items()}
             out.print(json.dumps(_as_json(version) | {"moved": told}, default=str), soft_wrap=True)
@@ -90,14 +90,14 @@ def history(metric: asking.Metric, period: asking.PeriodName, as_json: asking.As
 @app.command()
 def compare(metric: asking.Metric, period: asking.PeriodName, a: str, b: str, as_json: asking.AsJson = False) -> None:  # noqa: FBT002
     """Show two versions of a period side by side."""
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.serving import reports  # noqa: PLC0415
-    from lakehouse.tables import reading  # noqa: PLC0415
 
     of = asking.about(metric, period)
-    sides = [reading.version(of.settings, of.series, of.period, asking.asked_for(text)).version for text in (a, b)]
+    sides = [numbers_history.version(of.settings, of.series, of.period, asking.asked_for(text)).version for text in (a, b)]
     before, after = ({of.period.start: side} for side in sides)
-    known = reading.history(of.settings, of.series, [of.period.start])
-    found = reading.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
+    known = numbers_history.history(of.settings, of.series, [of.period.start])
+    found = numbers_history.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
     out.print(reports.as_json(found) if as_json else reports.as_terminal(found), soft_wrap=as_json)
 
 
@@ -115,24 +115,25 @@ def diff(
 ) -> None:
     """Report how two versions of many periods differ."""
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
     from lakehouse.serving import reports  # noqa: PLC0415
-    from lakehouse.tables import reading, series  # noqa: PLC0415
 
     settings, catalog, contract = asking.metric_named(metric)
     if by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
     one = asking.series_of(settings, catalog, contract, Kind(by))
-    known = series.partitions(settings, locations.gold(settings, one), one.by)
+    known = published_table.partitions(settings, locations.gold(settings, one), one.by)
     if not known:
         errors.print(f"Nothing of {one.name} has been published.", style="yellow")
         raise typer.Exit(1)
     first = start_date.date() if start_date else min(known)
     last = end_date.date() if end_date else one.period(max(known)).last
     wanted = [asking.asked_for(text) for text in (from_version, to_version)]
-    history_ = reading.history_between(settings, one, first, last)
-    before, after = (reading.versions(history_, one_side) for one_side in wanted)
-    found = reading.comparison(one, before, after, (from_version, to_version), settings.clock(), known=history_)
+    history_ = numbers_history.history_between(settings, one, first, last)
+    before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
+    found = numbers_history.comparison(one, before, after, (from_version, to_version), settings.clock(), known=history_)
     for file, text in ((markdown, reports.as_markdown), (html, reports.as_html)):
         if file is not None:
             file.write_text(text(found), encoding="utf-8")
@@ -145,8 +146,8 @@ def diff(
 
 def _show_known(of: asking.About, when: datetime, *, as_json: bool) -> None:
     """What arrivals up to a time say about a day, made again from Bronze."""
+    from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.tables import reproduce  # noqa: PLC0415
 
     period = of.period
     if period.last != period.start:

@@ -11,8 +11,8 @@ from lakehouse.cli import asking
 from lakehouse.cli.console import deployment, out
 
 if TYPE_CHECKING:
-    from lakehouse.tables.candidates import Held
-    from lakehouse.tables.series import Series
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.candidates import Held
 
 Revision = Annotated[
     int,
@@ -32,7 +32,7 @@ def held(
 ) -> None:
     """List the numbers that failed a check: readers do not see them until somebody signs them off."""
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
-    from lakehouse.tables import candidates  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import candidates  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = asking.metric_named(metric)[:2] if metric else deployment()
     count = 0
@@ -48,12 +48,12 @@ def held(
 
 def publish(metric: asking.Metric, period: asking.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Sign a held number off: readers see it from now on, with your name and reason."""
-    from lakehouse.tables import holds  # noqa: PLC0415
-    from lakehouse.tables.audited import Run  # noqa: PLC0415
+    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
 
     of = asking.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
-    done = holds.sign_off(of.settings, of.series, of.period, revision, run, reason)
+    done = sign_off.sign_off(of.settings, of.series, of.period, revision, run, reason)
     if done is None:
         out.print(f"{of.series.name} says so already for {of.period.name}; nothing was published.", soft_wrap=True)
     else:
@@ -62,10 +62,10 @@ def publish(metric: asking.Metric, period: asking.PeriodName, revision: Revision
 
 def drop(metric: asking.Metric, period: asking.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Refuse a held number: the published one stands, and the same number is not proposed again."""
-    from lakehouse.tables import holds  # noqa: PLC0415
+    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
 
     of = asking.about(metric, period)
-    holds.drop(of.settings, of.series, of.period, revision, by, reason)
+    sign_off.drop(of.settings, of.series, of.period, revision, by, reason)
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
 
 

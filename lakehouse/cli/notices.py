@@ -63,9 +63,9 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
 
 def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
     """The tables that readers of a metric see."""
-    from lakehouse.tables import served  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
 
-    daily = served.daily(settings, catalog, catalog.metrics[metric])
+    daily = served_version.daily(settings, catalog, catalog.metrics[metric])
     return [one.name for one in (daily, *daily.rollups)]
 
 

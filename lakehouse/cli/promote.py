@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts import Catalog, MetricContract
-    from lakehouse.domain.comparison import Comparison, Threshold
-    from lakehouse.ledger.moves import Move
+    from lakehouse.gold.numbers.comparison import Comparison, Threshold
+    from lakehouse.gold.promotion.plan import Plan
+    from lakehouse.gold.promotion.promotion import Moved
+    from lakehouse.gold.promotion.promotion_log import Move
+    from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.settings import Settings
-    from lakehouse.tables.audited import Run
-    from lakehouse.tables.moving import Plan
-    from lakehouse.tables.promotion import Moved
 
 _Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
 _By = Annotated[str, typer.Option(help="Who wants it; default: the user's name.")]
@@ -45,9 +45,11 @@ def promote(
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
     """Show readers another dataset version of a metric: all its numbers at once, as new revisions with your reason."""
-    from lakehouse.ledger.moves import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415
+    from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.serving import reports  # noqa: PLC0415
-    from lakehouse.tables import moving, promotion, served  # noqa: PLC0415
 
     settings, catalog, contract = _found(metric)
     number, limits, who = asking.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
@@ -63,13 +65,13 @@ def promote(
 
     try:
         if dry_run:
-            plan = moving.forward(settings, catalog, contract, number, limits)
+            plan = promotion_plan.forward(settings, catalog, contract, number, limits)
             written(plan.comparison)
             raise typer.Exit(_explained(plan, accepted=accept_differences))
         run = _run(who, "lakehouse promote")
         done = promotion.promote(settings, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
-    except (promotion.PromotionRefusedError, served.UnservedVersionError) as problem:
-        _stop(f"gold/{metric} still shows v{moving.shown_version(settings, contract)}; nothing has changed:", problem)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
     written(done.plan.comparison if done.plan else None)
     for move in moves_of(settings, contract.metric):
         _keep_notes(settings, move)
@@ -91,24 +93,26 @@ def rollback(
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
     """Show readers again what an earlier dataset version said: all its numbers at once. The later ones are kept."""
-    from lakehouse.tables import moving, promotion, served  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog, contract = _found(metric)
     number = None if to is None else asking.dataset_version(to)
     run = _run(by or getpass.getuser(), "lakehouse rollback")
     try:
         done = promotion.rollback(settings, catalog, contract, number, run, reason)
-    except (promotion.PromotionRefusedError, served.UnservedVersionError) as problem:
-        _stop(f"gold/{metric} still shows v{moving.shown_version(settings, contract)}; nothing has changed:", problem)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
     _say(done)
     _afterwards(settings, catalog, contract, restate=restate)
 
 
 def moves(metric: _Metric) -> None:
     """Every move of a metric's readers to another dataset version, oldest first: when, by whom, and why."""
-    from lakehouse.ledger import moves as log  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.tables.moving import shown_version  # noqa: PLC0415
-    from lakehouse.tables.series import Series  # noqa: PLC0415
+    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
+    from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
 
     settings, _, contract = _found(metric)
     log.follow(settings, contract.metric, locations.gold(settings, Series(contract, called=contract.metric)))
@@ -139,7 +143,7 @@ def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
 
 
 def _thresholds(texts: Sequence[str]) -> list[Threshold]:
-    from lakehouse.domain.comparison import Threshold  # noqa: PLC0415
+    from lakehouse.gold.numbers.comparison import Threshold  # noqa: PLC0415
 
     found = []
     for text in texts:
@@ -156,7 +160,7 @@ def _thresholds(texts: Sequence[str]) -> list[Threshold]:
 
 
 def _run(who: str, job: str) -> Run:
-    from lakehouse.tables.audited import Run  # noqa: PLC0415
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
 
     return Run(uuid.uuid4().hex, job, by=who)
 
@@ -178,12 +182,13 @@ def _explained(plan: Plan, *, accepted: bool) -> int:
 
 
 def _release_notes(settings: Settings, catalog: Catalog, plan: Plan, who: str, reason: str) -> str:
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
     from lakehouse.serving import reports  # noqa: PLC0415
-    from lakehouse.tables import fitness, served  # noqa: PLC0415
 
     if plan.comparison is None:
         return ""
-    old, new = served.version(catalog, plan.to.metric, plan.shown).metric, plan.to.metric
+    old, new = served_version.version(catalog, plan.to.metric, plan.shown).metric, plan.to.metric
     return reports.release_notes(
         plan.comparison,
         by=who,
@@ -192,7 +197,7 @@ def _release_notes(settings: Settings, catalog: Catalog, plan: Plan, who: str, r
         moved_to=f"v{new.dataset_version}",
         moved_at=settings.clock(),
         deprecated_on=old.deprecated_on,
-        description_changes=fitness.changed_logic(old, new),
+        description_changes=compatibility.changed_logic(old, new),
     )
 
 
@@ -212,7 +217,7 @@ def _say(done: Moved) -> None:
         return
     out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {_periods(move.periods)}.")
     if done.plan.left:
-        from lakehouse.tables.fitness import listed  # noqa: PLC0415
+        from lakehouse.gold.promotion.compatibility import listed  # noqa: PLC0415
 
         stays = f"v{move.to_version} never had a number of {listed(done.plan.left)}: what readers see there stays until it has."
         out.print(stays, soft_wrap=True)
@@ -221,10 +226,10 @@ def _say(done: Moved) -> None:
 def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
     """Say what follows the move, or do it."""
     from lakehouse.cli import restating  # noqa: PLC0415
-    from lakehouse.tables import served  # noqa: PLC0415
-    from lakehouse.tables.pending import find_pending  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
 
-    one = served.daily(settings, catalog, metric)
+    one = served_version.daily(settings, catalog, metric)
     if restate:
         restating.restate(settings, catalog, one.metric.source)
         return

@@ -11,8 +11,8 @@ from lakehouse.cli.console import counted, deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.tables.reproduce import Reproduced
-    from lakehouse.tables.series import Series
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.reproduction.reproduce import Reproduced
 
 #: What the command ends with where nothing could be compared; 1 says that the numbers differ.
 _NOT_COMPARED = 2
@@ -29,7 +29,7 @@ def reproduce(
 ) -> None:
     """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
     from lakehouse.calendar.periods import UnknownPeriodError, parse  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.domain.publishing import parse_version_name  # noqa: PLC0415
+    from lakehouse.gold.numbers.lifecycle import parse_version_name  # noqa: PLC0415
 
     name = parse_version_name(metric)
     if name is not None and (period is not None or revision is not None or adjustment is not None):
@@ -38,11 +38,11 @@ def reproduce(
         period, revision, adjustment = name.period, name.revision, name.adjustment
     if period is None or revision is None:
         _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
-    from lakehouse.ledger.inputs import UnknownInputsError  # noqa: PLC0415
+    from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
+    from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
+    from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415
+    from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.tables import reproduce as tables  # noqa: PLC0415
-    from lakehouse.tables.again import ReproduceError  # noqa: PLC0415
-    from lakehouse.tables.terms import ForgottenContractError  # noqa: PLC0415
 
     settings, catalog = deployment()
     try:
@@ -62,7 +62,7 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
     :raises UnknownPeriodError: for a text that names no period.
     """
     from lakehouse.calendar.periods import parse  # noqa: PLC0415
-    from lakehouse.tables.series import Series  # noqa: PLC0415
+    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
 
     kind = parse(period).kind
     found: dict[str, Series] = {}

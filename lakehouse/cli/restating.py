@@ -19,14 +19,14 @@ _SHOWN = 8
 
 def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
     """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.tables import served  # noqa: PLC0415
-    from lakehouse.tables.pending import find_pending  # noqa: PLC0415
 
     if applied_inputs.pending_by_hand(settings, source):
         return True
     metrics = catalog.metrics_of(source)
-    return any(find_pending(settings, served.daily(settings, catalog, metric)).starts for metric in metrics)
+    return any(find_pending(settings, served_version.daily(settings, catalog, metric)).starts for metric in metrics)
 
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:

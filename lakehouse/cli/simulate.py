@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.domain.simulation import Options
     from lakehouse.domain.simulation_report import Simulation
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 _MARK = "simulation.json"
 _MARK_IN_WRITING = f".{_MARK}.new"
@@ -133,11 +133,12 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     import dagster as dg  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     from lakehouse.domain.simulation import METRIC, SOURCE  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.orchestration.replay import Replay  # noqa: PLC0415
-    from lakehouse.tables import served, simulated  # noqa: PLC0415
+    from lakehouse.tables import simulated  # noqa: PLC0415
 
     catalog = _catalog(lake)
-    one = served.daily(lake, catalog, catalog.metrics[METRIC])
+    one = served_version.daily(lake, catalog, catalog.metrics[METRIC])
     reached = simulated.lived_through(lake, one) or days[0]
     days = [day for day in days if day >= reached]
     errors.print(f"Living through {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)

@@ -1,6 +1,6 @@
 """What a metric's contract asks of a new number before readers see it (rule R8), under the key ``checks:``.
 
-Only the rules and their bounds belong here. How a number is held against them is in ``tables.gold_checks``, the statistics in
+Only the rules and their bounds belong here. How a number is held against them is in ``gold.publication.gate``, the statistics in
 ``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
 """
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.calendar.days import listed
 from lakehouse.domain.alerts import Kind
-from lakehouse.domain.comparison import exact
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers.comparison import exact
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness import rules as lateness_rules
 from lakehouse.text import format_duration
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.domain.alerts import About, Alert
-    from lakehouse.domain.comparison import Number
+    from lakehouse.gold.numbers.comparison import Number
     from lakehouse.lateness.rules import ArrivalCount, LagPercentile
 
 _WEEK = timedelta(days=7)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.domain.comparison import Sides, added
-from lakehouse.domain.publishing import Reason
+from lakehouse.gold.numbers.comparison import Sides, added
+from lakehouse.gold.numbers.lifecycle import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
 
-    from lakehouse.domain.comparison import Change, Number
-    from lakehouse.domain.publishing import State
+    from lakehouse.gold.numbers.comparison import Change, Number
+    from lakehouse.gold.numbers.lifecycle import State
 
 #: So many periods are told number by number, to people and to programs.
 _SHOWN, _LISTED = 5, 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.comparison import Number, Sides, added
+from lakehouse.gold.numbers.comparison import Number, Sides, added
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,6 +14,7 @@ import dagster as dg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.domain.backfills import Layer, Plan, Status, chunks
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, backfills, ingestions, rebuild_requests
 from lakehouse.ledger.backfills import Event
 from lakehouse.orchestration.at_work import at_work
@@ -25,7 +26,6 @@ from lakehouse.orchestration.webserver import WebserverError
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.tables import backfill_outcomes, backfill_plans
 from lakehouse.tables.backfill_plans import PlanProblemError
-from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
     from lakehouse.tables.backfill_outcomes import Verdict
-    from lakehouse.tables.series import Series
 
 _ATTEMPTS = 3
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse.orchestration import (
     alerting,
     bronze_sensors,
@@ -20,7 +21,6 @@ from lakehouse.orchestration import (
     upkeep,
 )
 from lakehouse.orchestration.resources import LakeSpark, readers
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog

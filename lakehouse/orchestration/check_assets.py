@@ -7,6 +7,9 @@ import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import gate
 from lakehouse.orchestration import events
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.orchestration.source_assets import keys as source_keys
@@ -14,8 +17,6 @@ from lakehouse.quality.check_result import Outcome
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import reconciliation
-from lakehouse.tables import gold_checks, served
-from lakehouse.tables.series import Series
 
 #: What some days say to the wanted checks; it may judge others as well.
 Judge = Callable[[Collection[date], Collection[str], LakeSpark], list[Outcome]]
@@ -47,7 +48,7 @@ def metric_checks(
     """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
 
     def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
-        one = served.daily(settings, catalog, metric)
+        one = served_version.daily(settings, catalog, metric)
         found = silver_checks.check_published(settings, one, days)
         if not reconciliation.GOLD.keys() >= set(names):  # only these are told without computing the number anew
             found += silver_checks.check_gold(settings, one, spark.session, days)
@@ -62,11 +63,11 @@ def rollup_checks(
     """The checks of a longer period's numbers."""
 
     def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
-        daily = served.daily(settings, catalog, metric)
+        daily = served_version.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         return silver_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
-    names = gold_checks.names(rollup.checks)
+    names = gate.names(rollup.checks)
     del names["totals_equal_silver"]  # it is made from published days
     return _checks_of(gold, names, judge)
 

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement.pending import find_due
 from lakehouse.orchestration.metric_assets import gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import served
-from lakehouse.tables.pending import find_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 
 def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
     """Publishes days as preliminary and as final when the contract says so."""
 
     def due() -> list[date]:
-        return find_due(settings, served.daily(settings, catalog, metric))
+        return find_due(settings, served_version.daily(settings, catalog, metric))
 
     return _close(settings, metric.name, due)
 

@@ -6,16 +6,19 @@ import dagster as dg
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract
-from lakehouse.domain.publishing import Reason, Step
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Published, Run
+from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration import events, plan_tags
 from lakehouse.orchestration.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
-from lakehouse.tables import publish, rollups, served, terms
-from lakehouse.tables.audited import Published, Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 
 #: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -55,12 +58,12 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         plan_tags.hold_to_pins(context.run.tags, catalog)
         days = days_of_run(context)
-        one = served.daily(settings, catalog, metric)
+        one = served_version.daily(settings, catalog, metric)
         follows = find_pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
-        terms.remember(settings, one.metric, contract)
-        done = publish.restate(settings, one, spark.session, days, _run(context), follows)
+        contract_history.remember(settings, one.metric, contract)
+        done = restatement_days.restate(settings, one, spark.session, days, _run(context), follows)
         outcomes = [*done.outcomes, *silver_checks.check_published(settings, one, days)]
         yield from events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
 
@@ -87,13 +90,13 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         plan_tags.hold_to_pins(context.run.tags, catalog)
-        daily = served.daily(settings, catalog, metric)
+        daily = served_version.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         wanted = {one.period(day).start for day in days_of_run(context)}
         follows = find_pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts
-        terms.remember(settings, one.metric, contract)
+        contract_history.remember(settings, one.metric, contract)
         done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
         yield from events.report(context, key, {start: _told(done, start) for start in wanted}, done.outcomes)
 

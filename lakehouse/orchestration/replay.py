@@ -15,19 +15,19 @@ from lakehouse.bronze.ingest import news
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.in_process import InProcess
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.tables import served
-from lakehouse.tables.pending import find_due, find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Replay:
         restated: dict[str, list[date]] = {}
         causes: dict[str, dict[str, int]] = {}
         for metric in self._metrics:
-            one = served.daily(self._settings, self._catalog, metric)
+            one = served_version.daily(self._settings, self._catalog, metric)
             pending = find_pending(self._settings, one)
             causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
             days = sorted({*pending.starts, *find_due(self._settings, one)})
@@ -163,7 +163,7 @@ class Replay:
             self._settings.now = replay_clock(quiet)
             with table_io.reusing_tables():
                 for metric in self._metrics:
-                    one = served.daily(self._settings, self._catalog, metric)
+                    one = served_version.daily(self._settings, self._catalog, metric)
                     if due := find_due(self._settings, one):
                         self._layers.run(gold_key(metric.name), due)
                     for rollup in one.rollups:

@@ -15,15 +15,15 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.at_work import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.attempts import ATTEMPTS, NO_RETRIES, RUNNING, plan
 from lakehouse.orchestration.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.partitions import tags_for
-from lakehouse.tables import served
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -70,7 +70,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
     """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
 
     def look() -> _Waiting:
-        pending = find_pending(settings, served.daily(settings, catalog, metric))
+        pending = find_pending(settings, served_version.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
 
     read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric)), locations.restatements(settings)]

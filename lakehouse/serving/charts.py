@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lakehouse.domain.comparison import Sides
+    from lakehouse.gold.numbers.comparison import Sides
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from decimal import Decimal
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.comparison import exact
+from lakehouse.gold.numbers.comparison import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from lakehouse.domain.comparison import Change, Comparison, Number, Sides, Threshold
+    from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, Threshold
 
 #: What readers are told of a number's state.
 LABELS = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}

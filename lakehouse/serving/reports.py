@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse.domain.comparison import Sides, added
+from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.serving import figures
 from lakehouse.serving.charts import Series, before_and_after
 from lakehouse.serving.markdown import escape, table
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from lakehouse.domain.comparison import Change, Comparison, Number
+    from lakehouse.gold.numbers.comparison import Change, Comparison, Number
 
 #: Rows of one measure on a page, and in a terminal; JSON has all.
 MOST = 200

@@ -14,12 +14,13 @@ from lakehouse.bronze import checks as lakehouse_bronze_checks
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
 from lakehouse.dispositions import checks as dispositions_checks
+from lakehouse.gold.publication import gate as of_new_numbers
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.restatement import metric_query, rollup_totals
+from lakehouse.gold.restatement.pending import count_silver_rows
 from lakehouse.ledger import ingestions, key_log, redactions
 from lakehouse.quality.check_result import Outcome
 from lakehouse.silver import reconciliation, source_rules
-from lakehouse.tables import addition, audited, gold
-from lakehouse.tables import gold_checks as of_new_numbers
-from lakehouse.tables.pending import count_silver_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 
 BRONZE = {
@@ -148,7 +149,7 @@ def check_gold(settings: Settings, one: Series, session: Callable[[], SparkSessi
     """Every check of a new number on each event day that has rows: of what silver says now, against what readers see."""
     counted = count_silver_rows(settings, one.metric, days)
     there = [day for day in sorted(days) if counted.get(day)]
-    numbers = gold.numbers(session(), settings, one.metric, there) if there else {}
+    numbers = metric_query.numbers(session(), settings, one.metric, there) if there else {}
     return _against_published(settings, one, numbers, counted)
 
 
@@ -166,21 +167,21 @@ def check_rollup(
     starts: Collection[date],
 ) -> list[Outcome]:
     """Every check on each period: of what the published days say now, and whether it is what readers of the roll-up see."""
-    found = addition.numbers(settings, contract, daily, rollup, session, [rollup.period(start) for start in sorted(starts)])
+    found = rollup_totals.numbers(settings, contract, daily, rollup, session, [rollup.period(start) for start in sorted(starts)])
     return _against_published(settings, rollup, {period.start: rows for period, rows in found.items()}, {})
 
 
 def _against_published(
     settings: Settings, one: Series, numbers: Mapping[date, pa.Table], counted: Mapping[date, int]
 ) -> list[Outcome]:
-    before = audited.read(settings, one, sorted(numbers))
-    before_these = audited.trailing(settings, one, numbers)
+    before = write_audit_publish.read(settings, one, sorted(numbers))
+    before_these = write_audit_publish.trailing(settings, one, numbers)
     outcomes = []
     for start, rows in sorted(numbers.items()):
         standing = before.standings.get(start)
         revision = (standing.revision if standing else 0) + 1
         shown = before.latest.get(start, rows.slice(0, 0))
-        outcomes += audited.judge(before, start, revision, rows, shown, before_these, counted.get(start))
+        outcomes += write_audit_publish.judge(before, start, revision, rows, shown, before_these, counted.get(start))
     return outcomes
 
 

@@ -16,20 +16,20 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse.domain import publishing
+from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.quality.check_result import Outcome
-from lakehouse.tables import audited, candidates
-from lakehouse.tables.pending import count_silver_rows, find_pending, find_refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.write_audit_publish import Read
     from lakehouse.settings import Settings
-    from lakehouse.tables.audited import Read
-    from lakehouse.tables.series import Series
 
 EQUALS_BRONZE, EQUALS_SILVER = "equals_bronze", "published_equals_silver"
 SILVER = {EQUALS_BRONZE: "Silver holds exactly the rows of Bronze that are applied to the day, by their dispositions."}
@@ -139,7 +139,7 @@ def gold_with_silver(settings: Settings, one: Series, days: Collection[date]) ->
 
     :param one: the days of a metric as readers see them.
     """
-    before = audited.read(settings, one, sorted(days))
+    before = write_audit_publish.read(settings, one, sorted(days))
     published = _published(before)
     there = count_silver_rows(settings, one.metric, days)
     differing = [day for day in sorted(days) if published.get(day, 0) != there.get(day, 0)]
@@ -174,13 +174,13 @@ def _published(before: Read) -> dict[date, int]:
 def _on_its_way(settings: Settings, before: Read, days: Collection[date]) -> Mapping[date, str]:
     """Why the published number of a day is another one than silver's, where something that waits explains it."""
     one, terms = before.series, before.series.metric.publication
-    today = publishing.today(settings.clock(), terms)
+    today = lifecycle.today(settings.clock(), terms)
     follows = find_pending(settings, one).starts
     held = {waits.start for waits in candidates.held(settings, one, days)}
     refused = find_refused(settings, one, before.existing, days)
     reasons = {}
     for day in days:
-        if not publishing.may_be_published(day, today, terms):
+        if not lifecycle.may_be_published(day, today, terms):
             reasons[day] = f"it is not published before {terms.start_delay} days have passed"
         elif day in held:
             reasons[day] = "the new number is held: see 'lakehouse gold held'"

@@ -16,19 +16,21 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import table_io
 from lakehouse.domain.backfills import Layer, Plan, spikes
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.silver import checks as silver_checks
-from lakehouse.tables import candidates, reading, served
-from lakehouse.tables.pending import find_pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 #: What a publication's trigger calls the plan that it belongs to.
 PLAN = "backfill"
@@ -72,7 +74,7 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
 def series_of(settings: Settings, catalog: Catalog, plan: Plan) -> list[Series]:
     """The daily series that a plan brings up to date."""
     metrics = catalog.metrics_of(plan.source) if plan.metric is None else [catalog.metrics[plan.metric]]
-    return [served.daily(settings, catalog, metric) for metric in metrics]
+    return [served_version.daily(settings, catalog, metric) for metric in metrics]
 
 
 def touched(settings: Settings, plan: Plan) -> list[date]:
@@ -114,7 +116,7 @@ def _published(settings: Settings, one: Series, plan: Plan) -> dict[str, Any]:
     if not names:
         return {}
     starts = sorted({date.fromisoformat(start) for entry in own for start in entry.published})
-    known = reading.history(settings, one, starts)
+    known = numbers_history.history(settings, one, starts)
     versions = [version for start in starts for version in known.get(start, ()) if version.name in names]
     restated = sorted({version.period for version in versions if version.reason.value not in ("initial", "daily_finalization")})
     reasons = Counter(version.reason.value for version in versions)

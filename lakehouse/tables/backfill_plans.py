@@ -22,9 +22,10 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.dispositions import claims
 from lakehouse.domain import backfills
 from lakehouse.domain.backfills import Layer, Plan, PlannedFile, Wave
+from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, key_log
-from lakehouse.tables import reached, series, served
-from lakehouse.tables.pending import find_pending
+from lakehouse.tables import reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.domain.backfills import Order, WriteMode
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
     from lakehouse.tables.reached import Affected
-    from lakehouse.tables.series import Series
 
 
 class PlanProblemError(Exception):
@@ -168,7 +169,7 @@ def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[
     gold: list[Wave] = []
     rollups: list[Wave] = []
     for metric in catalog.metrics_of(wish.target):
-        daily = served.daily(settings, catalog, metric)
+        daily = served_version.daily(settings, catalog, metric)
         behind = find_pending(settings, daily)  # what somebody left at silver is followed, too; of a forgotten feed all days
         changed = sorted({*days, *(behind.causes or behind.starts)})
         affected, _ = reached.through(settings, daily, changed, lambda _one, _starts: ())
@@ -188,7 +189,7 @@ def _of_metric(settings: Settings, catalog: Catalog, wish: Wish) -> _Made:
         msg = f"a manifest speaks of files, and {wish.target} is a metric: plan a backfill of its source"
         raise PlanProblemError(msg)
     metric = catalog.metrics[name]
-    daily = served.daily(settings, catalog, metric)
+    daily = served_version.daily(settings, catalog, metric)
     days = metric_days(settings, daily, wish.first_day, wish.last_day)
     affected, _ = reached.through(settings, daily, sorted(days), lambda _one, _starts: ())
     own = [one for one in affected if one.series != daily.name or one.start in days]
@@ -199,8 +200,10 @@ def _of_metric(settings: Settings, catalog: Catalog, wish: Wish) -> _Made:
 
 def metric_days(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    there = series.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
-    days = reach_ahead(there, daily.metric.window) | series.partitions(settings, locations.gold(settings, daily), daily.by)
+    there = published_table.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
+    days = reach_ahead(there, daily.metric.window) | published_table.partitions(
+        settings, locations.gold(settings, daily), daily.by
+    )
     return {day for day in days if first <= day <= last}
 
 
@@ -213,7 +216,9 @@ def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said:
         keys = pc.unique(pa.chunked_array([one.keys for one in said.values()]))
         days |= claims.reach(settings, contract, own, keys)
     if wish.write_mode == "overwrite":
-        there = key_log.days(settings, source) | series.partitions(settings, locations.silver(settings, source), "event_date")
+        there = key_log.days(settings, source) | published_table.partitions(
+            settings, locations.silver(settings, source), "event_date"
+        )
         days |= {day for day in there if wish.first_day <= day <= wish.last_day}
     return days
 

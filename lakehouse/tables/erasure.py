@@ -13,9 +13,10 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import partition_writer, table_io
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import write_audit_publish
 from lakehouse.ledger import key_log
-from lakehouse.tables import audited, series
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -53,7 +54,7 @@ def mask(
     return masked
 
 
-@audited.again_on_conflict
+@write_audit_publish.again_on_conflict
 def _mask_series(
     settings: Settings, contract: SourceContract, one: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
@@ -66,7 +67,7 @@ def _mask_series(
             continue
         changed = {}
         for start, own in table_io.split(rows, one.by).items():
-            source_days = series.source_days(one.metric, periods[start].days)
+            source_days = published_table.source_days(one.metric, periods[start].days)
             others = _values_of_others(settings, contract, key, list(values), source_days)
             gone = {name: shown - others[name] for name, shown in values.items()}
             after, count = _masked(one, own, gone)
@@ -96,7 +97,7 @@ def _masked(one: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[
         if hit & set(positions) and told[positions[0]].get("adjustment") is None:
             content = pa.Table.from_pylist([told[position] for position in positions], schema=rows.schema).select(one.content)
             for position in positions:
-                told[position]["content"] = series.digest(content)
+                told[position]["content"] = published_table.digest(content)
     return pa.Table.from_pylist(told, schema=rows.schema), len(hit)
 
 

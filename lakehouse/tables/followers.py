@@ -14,10 +14,11 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import commit_log
 from lakehouse.domain.upkeep import Need
-from lakehouse.ledger import applied_inputs, moves, publications, restatements
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import promotion_log
+from lakehouse.ledger import applied_inputs, publications, restatements
 from lakehouse.silver import audit, audit_log
-from lakehouse.tables import served
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -76,7 +77,7 @@ def copy_log(settings: Settings, one: LakeTable) -> None:
     if one.metric is not None:
         publications.follow(settings, one.name, locations.gold(settings, one))
         if one.kind is Kind.DAY:
-            moves.follow(settings, one.name, locations.gold(settings, one))
+            promotion_log.follow(settings, one.name, locations.gold(settings, one))
 
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
@@ -93,8 +94,10 @@ def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool
 def _reached(settings: Settings, catalog: Catalog, one: LakeTable) -> dict[str, int]:
     """The version that each follower has come to."""
     if one.silver_of is not None:
-        followed = [served.daily(settings, catalog, metric) for metric in catalog.metrics_of(one.silver_of.dataset)]
-        return {f"gold/{series.name}": restatements.followed_version(settings, served.follower(series)) for series in followed}
+        followed = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(one.silver_of.dataset)]
+        return {
+            f"gold/{series.name}": restatements.followed_version(settings, served_version.follower(series)) for series in followed
+        }
     rollups = Series(one.metric, one.kind).rollups if one.metric is not None else []
     return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 

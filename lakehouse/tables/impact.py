@@ -19,17 +19,18 @@ from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import reach_ahead, span
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
+from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
-from lakehouse.tables import life, reached, served
+from lakehouse.tables import life, reached
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
     from lakehouse.tables.reached import Affected, Moved, Moves, Shown
-    from lakehouse.tables.series import Series
 
 
 class UnknownSubjectError(Exception):
@@ -182,7 +183,7 @@ def _of_ingestions(
 def _through_gold(settings: Settings, catalog: Catalog, found: Impact, moves: Moves) -> Impact:
     """Follow silver days to every metric, its roll-ups and its readers."""
     for metric in catalog.metrics_of(found.source):
-        daily = served.daily(settings, catalog, metric)
+        daily = served_version.daily(settings, catalog, metric)
         affected, moved = reached.through(settings, daily, found.days, moves)
         found.periods.extend(affected)
         found.moved.extend(moved)

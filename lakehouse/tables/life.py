@@ -13,9 +13,9 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.delta.columns import content_columns
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.served_version import follower
 from lakehouse.ledger import restatements
-from lakehouse.tables.series import Series
-from lakehouse.tables.served import follower
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -26,8 +26,8 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.domain import upkeep
+from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.tables import followers
-from lakehouse.tables.served import UnservedVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,20 +18,21 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import notices, publications, restatements
 from lakehouse.ledger.notices import Entry, Status
 from lakehouse.silver import audit as rows
 from lakehouse.silver import audit_log
-from lakehouse.tables import restated, served
+from lakehouse.tables import restated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 #: Publications older than this are told to nobody any more.
 NEWS = timedelta(days=7)
@@ -62,12 +63,12 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
         if metric.name != metric.metric:
             continue
         try:
-            daily = served.daily(settings, catalog, metric)
-        except served.UnservedVersionError as problem:
+            daily = served_version.daily(settings, catalog, metric)
+        except served_version.UnservedVersionError as problem:
             complaints.append(f"{problem}")
             continue
         if daily.metric.consumers:
-            found.append(Audience(daily, restatements.followed_version(settings, served.follower(daily))))
+            found.append(Audience(daily, restatements.followed_version(settings, served_version.follower(daily))))
     return found, complaints
 
 

@@ -16,14 +16,15 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import covering
 from lakehouse.delta import table_io
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.publication import candidates
 from lakehouse.ledger import publications, restatements
-from lakehouse.tables import candidates, served
 
 if TYPE_CHECKING:
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
-    from lakehouse.tables.series import Series
 
 _TOLD = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
 
@@ -95,7 +96,9 @@ def following(settings: Settings, one: Series, version: int, starts: Collection[
 
     A run may publish in several commits, and one that was stopped behind its commit is recorded by the next.
     """
-    runs = sorted((entry.gold_version, entry.followed_version) for entry in restatements.of(settings, served.follower(one)))
+    runs = sorted(
+        (entry.gold_version, entry.followed_version) for entry in restatements.of(settings, served_version.follower(one))
+    )
     first = min((at for at, (_, followed) in enumerate(runs) if followed >= version), key=lambda at: runs[at][::-1], default=None)
     if first is None:
         return set()

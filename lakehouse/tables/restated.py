@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.domain.notices import Notice, Restated, restates
-from lakehouse.domain.publishing import parse_version_name
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.ledger import restatements
-from lakehouse.tables import reading, served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
-    from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
 
 #: Per restated day the versions of silver whose changes its number contains, and the one before did not: behind the first,
 #: through the second.
@@ -34,8 +35,8 @@ def notices(settings: Settings, daily: Series, one: Series, news: Sequence[Publi
     """
     again = {entry.publication_id: _restating(entry) for entry in news}
     starts = {start for named in again.values() for start in named}
-    known = reading.history(settings, one, starts) if starts else {}
-    followed = restatements.of(settings, served.follower(one)) if one.kind is Kind.DAY and starts else []
+    known = numbers_history.history(settings, one, starts) if starts else {}
+    followed = restatements.of(settings, served_version.follower(one)) if one.kind is Kind.DAY and starts else []
     found = []
     for entry in news:
         before = max((run.followed_version for run in followed if run.gold_version < entry.gold_version), default=-1)
@@ -89,7 +90,11 @@ def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[Ve
         explanation=after.restatement_reason,
         changed_rows=_rows_behind(settings, daily, before, after) if one.kind is not Kind.DAY else after.said["changed_rows"],
         booked_on=after.said["booked_on"],
-        changes=tuple(reading.changes(one, reading.in_whole(one, before, known), reading.in_whole(one, after, known))),
+        changes=tuple(
+            numbers_history.changes(
+                one, numbers_history.in_whole(one, before, known), numbers_history.in_whole(one, after, known)
+            )
+        ),
     )
 
 
@@ -98,7 +103,7 @@ def _rows_behind(settings: Settings, daily: Series, before: Version, after: Vers
     had, has = before.made_from, after.made_from
     days = {date.fromisoformat(day): label for day, label in has.items() if day != "adjustments" and had.get(day) != label}
     counts = []
-    for day, known in reading.history(settings, daily, days).items() if days else ():
+    for day, known in numbers_history.history(settings, daily, days).items() if days else ():
         first, last = _revision(had.get(f"{day}")), _revision(days[day])
         passed = [version for version in known if version.adjustment is None and first < version.revision <= last]
         restated = [version for version in passed if version.revision == 1 or restates(version.reason)]

@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.delta import provenance, table_io, table_state
-from lakehouse.domain import alerting, publishing
+from lakehouse.domain import alerting
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, addressees
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers import lifecycle, served_version
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.published_table import TIME, Series
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import recent_lags
-from lakehouse.tables import candidates, served
-from lakehouse.tables.pending import find_due
-from lakehouse.tables.series import TIME, Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
 
     :raises UnservedVersionError: where the contract of the version that readers see is gone.
     """
-    daily = served.daily(settings, catalog, metric)
+    daily = served_version.daily(settings, catalog, metric)
     for one in (daily, *daily.rollups):
         about = _about(catalog, metric, one)
         yield from _held(settings, one, about)
@@ -117,10 +118,10 @@ def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
     if not starts:
         return
     due_on = _due_on(settings, one)
-    today, zone = publishing.today(now, terms), ZoneInfo(terms.timezone or "UTC")
+    today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
     for start in starts:
         period = one.period(start)
-        state = publishing.state_on(period.last, today, terms) if start in due_on else None
+        state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
         day = due_on.get(start, period.last + terms.start_delay * _DAY)
         yield alerting.overdue(about, period.name, day, start_of_day(day, zone), state)
 

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.domain.publishing import State
 from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import ingestions, publications
-from lakehouse.tables import reading, series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
-    from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
 
 
 def simulation(settings: Settings, daily: Series, title: str, parameters: Mapping[str, object], made_at: datetime) -> Simulation:
@@ -48,13 +49,13 @@ def lived_through(settings: Settings, daily: Series) -> date | None:
 
 
 def _history(settings: Settings, one: Series) -> dict[date, list[Version]]:
-    starts = series.partitions(settings, locations.gold(settings, one), one.by)
-    return dict(sorted(reading.history(settings, one, starts).items()))
+    starts = published_table.partitions(settings, locations.gold(settings, one), one.by)
+    return dict(sorted(numbers_history.history(settings, one, starts).items()))
 
 
 def _days(daily: Series, versions: Sequence[Version]) -> list[SimulatedDay]:
     """One day, measure by measure."""
-    said = [{name: sides.after for name, sides in moved.items()} for moved in reading.moved(daily, versions)]
+    said = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
     preliminary = next((numbers for one, numbers in zip(versions, said) if one.state is State.PRELIMINARY), {})
     counts = [sum(row["row_count"] for row in one.rows) for one in versions]
     return [

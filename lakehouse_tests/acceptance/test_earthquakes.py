@@ -16,13 +16,13 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
 from lakehouse_tests.earthquakes_audit import AuditModel
 

@@ -12,11 +12,13 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.asked import parse
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.reproduction import reproduce
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse.tables import reading, reproduce, series
-from lakehouse.tables.series import Series
 from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, true_daily
 from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.tables.reading import Version
+    from lakehouse.gold.numbers.history import Version
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
 
@@ -70,18 +72,18 @@ def numbers(version: Version) -> Numbers:
 
 
 def check_what_was_seen(lake: Settings, published: Published, last: date) -> None:
-    known = reading.history(lake, DAILY, series.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     assert set(known) == set(published.seen)
     for day, versions in known.items():
         assert [(numbers(one), one.state.value) for one in versions] == published.seen[day], day
         assert [one.revision for one in versions] == list(range(1, len(versions) + 1))
     for as_of, truth in true_daily().items():
         if as_of <= last:
-            seen = {day: reading.pick(versions, parse(f"{as_of}")) for day, versions in known.items()}
+            seen = {day: numbers_history.pick(versions, parse(f"{as_of}")) for day, versions in known.items()}
             shown = {day: numbers(answer.version) for day, answer in seen.items() if answer is not None}
             assert {day: said for day, said in shown.items() if said != EMPTY} == truth, as_of
     for rollup in DAILY.rollups:
-        newest = reading.newest(lake, rollup)
+        newest = numbers_history.newest(lake, rollup)
         sums: Counter[date] = Counter()
         for day, versions in known.items():
             sums[rollup.period(day).start] += numbers(versions[-1])[0]
@@ -102,7 +104,7 @@ def check_what_arrivals_said(lake: Settings, spark: SparkSession, as_of_dates: l
 
 def check_reproduced(lake: Settings, spark: SparkSession) -> None:
     """Every revision of the day that was restated most often is made again."""
-    known = reading.history(lake, DAILY, series.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     restless = max(known, key=lambda day: len(known[day]))
     for version in known[restless]:
         assert reproduce.reproduce(lake, CATALOG, DAILY, restless, version.revision, lambda: spark).equal, version.name

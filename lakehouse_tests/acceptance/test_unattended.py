@@ -12,10 +12,10 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.settings import Settings
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lakehouse import locations
 from lakehouse.cli import app
 from lakehouse.delta import table_io
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse_tests.cli.test_commands import lakehouse_command
 from lakehouse_tests.tables.office import METRICS, office
 

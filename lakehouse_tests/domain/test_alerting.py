@@ -16,7 +16,7 @@ from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
 from lakehouse.domain import alerting
 from lakehouse.domain.alerting import Published, Restated
 from lakehouse.domain.alerts import About, Kind, addressees
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
 T0 = datetime(2024, 11, 5, 10, tzinfo=timezone.utc)

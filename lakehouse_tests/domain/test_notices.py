@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.domain.comparison import Change
 from lakehouse.domain.notices import Notice, Restated, restates
-from lakehouse.domain.publishing import Reason, State
+from lakehouse.gold.numbers.comparison import Change
+from lakehouse.gold.numbers.lifecycle import Reason, State
 
 D = Decimal
 AT = datetime(2024, 11, 8, 6, 30, tzinfo=timezone.utc)

@@ -13,11 +13,11 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.silver import checks as silver_checks
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.acceptance.test_automation import FIRST
 
 if TYPE_CHECKING:

@@ -10,6 +10,10 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import Catalog
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import notices as ledger
 from lakehouse.ledger.notices import Status
 from lakehouse.orchestration import notifying
@@ -17,10 +21,6 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.targets import Webhook, targets
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
-from lakehouse.tables import publish
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.orchestration.receiver import receiving
 from lakehouse_tests.silver.test_interruption import Killed, behind_each_commit
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
@@ -205,7 +205,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
         for one in metrics:
             pending = find_pending(settings, Series(one))
-            publish.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
+            restatement_days.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
         return notifying.tell(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.tables.gold_checks import audit, blocking
+from lakehouse.gold.publication.gate import audit, blocking
 from lakehouse_tests.tables.by_hand import AFTER, DAY, DIGITS, NEXT, candidate, found, held, history, table
 
 

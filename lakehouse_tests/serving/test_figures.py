@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from lakehouse.domain.comparison import Sides
+from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.serving import figures
 from lakehouse.serving.markdown import escape
 

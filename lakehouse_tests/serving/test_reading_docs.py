@@ -15,10 +15,12 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.asked import parse
-from lakehouse.tables import publish, reading, series
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_due
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_due
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.published import Desk, without_spark
 
@@ -54,7 +56,7 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             if day > 2:
                 desk.says[date(2024, 11, day - 2)] = desk.table(f"{day}.75")
             days = {*desk.says, *find_due(desk.settings, desk.series)}
-            publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
+            restatement_days.restate(desk.settings, desk.series, desk.session, days, Run("run"))
         yield desk
 
 
@@ -62,10 +64,12 @@ def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def _truth(desk: Shop) -> dict[str, list[Row]]:
     """What the product says."""
     one = desk.series
-    known = reading.history(desk.settings, one, series.partitions(desk.settings, locations.gold(desk.settings, one), one.by))
+    known = numbers_history.history(
+        desk.settings, one, published_table.partitions(desk.settings, locations.gold(desk.settings, one), one.by)
+    )
     found = {
-        "latest": reading.versions(known, parse("latest")),
-        "as_of": reading.versions(known, parse("2024-11-10T08:00:00Z")),
+        "latest": numbers_history.versions(known, parse("latest")),
+        "as_of": numbers_history.versions(known, parse("2024-11-10T08:00:00Z")),
     }
     found["final"] = {start: version for start, version in found["latest"].items() if version.state.value == "final"}
     told = {name: [row_of(version) for version in versions.values()] for name, versions in found.items()}
@@ -73,7 +77,7 @@ def _truth(desk: Shop) -> dict[str, list[Row]]:
     return told
 
 
-def row_of(version: reading.Version) -> Row:
+def row_of(version: numbers_history.Version) -> Row:
     (row,) = version.rows
     return version.start, row["revenue"], row["sales"], version.state.value
 

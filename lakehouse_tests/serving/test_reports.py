@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakehouse.domain.comparison import Change, Comparison, Threshold
 from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
 from lakehouse.serving import figures
 from lakehouse.serving.reports import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
 from lakehouse.serving.simulations import simulation_html, simulation_markdown

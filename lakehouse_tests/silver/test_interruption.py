@@ -14,13 +14,13 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import partition_writer, table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.spark import commits as spark_commits
-from lakehouse.tables import publish
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -106,7 +106,7 @@ def steps(lake: Lake) -> None:
             lake.update()
         pending = find_pending(lake.settings, Series(TOTAL))
         if pending.starts:
-            publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending)
+            restatement_days.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending)
 
 
 def outcome(lake: Lake) -> tuple[Any, ...]:

@@ -9,10 +9,10 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.tables import publish
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -44,7 +44,7 @@ def lake(request, settings, spark) -> Lake:
 
 def restate(lake: Lake) -> set[date]:
     pending = find_pending(lake.settings, Series(TOTAL))
-    return publish.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending).days
+    return restatement_days.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending).days
 
 
 def poison(lake: Lake, *, sparing: set[date]) -> None:

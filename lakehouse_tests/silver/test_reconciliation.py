@@ -16,12 +16,12 @@ from hypothesis import settings as examples
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import sign_off
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import reconciliation
-from lakehouse.tables import holds
-from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.dispositions.test_reprocess_policies import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
 from lakehouse_tests.silver.test_laws import BACKWARD, DAYS, FORWARD, History, histories
@@ -232,7 +232,7 @@ def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Se
     assert told(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": the new number is held: see 'lakehouse gold held'")
     series = Series(desk.metrics[0])
-    holds.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
+    sign_off.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
     desk.publish([])
     [first] = published(desk, 1)
     assert told(first) == (True, 1, 2, 1)

@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.tables.maintenance import Upkeep, maintain
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric

@@ -13,19 +13,20 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.reproduction import contract_history, reproduce
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse.tables import publish, reproduce, terms
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_due, find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.reproduction.reproduce import Reproduced
     from lakehouse.settings import Settings
-    from lakehouse.tables.reproduce import Reproduced
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 BIGGEST = {"name": "biggest", "sql": "max(amount)", "type": "long"}
@@ -89,10 +90,10 @@ class Office:
             self.lake.update(waiting)
         for one in self.metrics:
             series = Series(one)
-            terms.remember(self.settings, one, self.lake.contract)
+            contract_history.remember(self.settings, one, self.lake.contract)
             pending = find_pending(self.settings, series)
             asked = {*pending.starts, *find_due(self.settings, series)}
-            publish.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
+            restatement_days.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
 
     def rebuild(self, changed: SourceContract) -> silver_rebuild.Planned:
         """Judge all rows anew under a changed contract."""

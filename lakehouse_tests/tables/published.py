@@ -19,11 +19,15 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind, containing
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.domain.publishing import State
-from lakehouse.tables import candidates, gold, holds, publish, rollups, series
-from lakehouse.tables.audited import Published, Run
-from lakehouse.tables.pending import find_due, find_pending
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.publication import sign_off as publication_sign_off
+from lakehouse.gold.publication.write_audit_publish import Published, Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import metric_query, rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.domain.publishing import Reason
+    from lakehouse.gold.numbers.lifecycle import Reason
+    from lakehouse.gold.publication.revisions import Revision
     from lakehouse.settings import Settings
-    from lakehouse.tables.revisions import Revision
 
 FIRST = date(2024, 1, 1)  # a Monday
 TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "decimal(38,2)": pa.decimal128(38, 2)}
@@ -64,8 +68,8 @@ def without_spark() -> Iterator[None]:
         return desk.table(None)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gold, "numbers", numbers)
-        patched.setattr(gold, "nothing", nothing)
+        patched.setattr(metric_query, "numbers", numbers)
+        patched.setattr(metric_query, "nothing", nothing)
         yield
 
 
@@ -112,11 +116,13 @@ class Desk:
     def publish(self, *numbers: int, said: Reason | None = None) -> Published:
         """Make days anew, by default all that silver or readers know of."""
         days = {day(number) for number in numbers} or {*self.says, *self.starts()}
-        return publish.restate(self.settings, self.series, self.session, days, Run("run", said=said))
+        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", said=said))
 
     def close(self) -> Published:
         """Make the days anew whose state is to change by now."""
-        return publish.restate(self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close"))
+        return restatement_days.restate(
+            self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close")
+        )
 
     def roll(self, kind: Kind = Kind.WEEK) -> Published:
         """Let a roll-up follow, as its sensor and its schedule do."""
@@ -129,10 +135,10 @@ class Desk:
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")
-        return holds.sign_off(self.settings, self.series, containing(day(number), Kind.DAY), revision, run, reason)
+        return publication_sign_off.sign_off(self.settings, self.series, containing(day(number), Kind.DAY), revision, run, reason)
 
     def drop(self, number: int, revision: int) -> None:
-        holds.drop(self.settings, self.series, containing(day(number), Kind.DAY), revision, "anna", "nonsense")
+        publication_sign_off.drop(self.settings, self.series, containing(day(number), Kind.DAY), revision, "anna", "nonsense")
 
     def held(self) -> list[tuple[int, int, Any]]:
         """Day, revision and total of what is held."""
@@ -180,7 +186,7 @@ def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
         period = one.period(start)
         assert start == period.start
         versions: dict[tuple[int, int], list[int]] = {}
-        about = own.select([*series.ABOUT.names]).to_pylist()
+        about = own.select([*published_table.ABOUT.names]).to_pylist()
         for place, row in enumerate(about):
             versions.setdefault((row["revision"], row["adjustment"] or 0), []).append(place)
         heads = []

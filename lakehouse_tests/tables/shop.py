@@ -17,26 +17,27 @@ from lakehouse.calendar.days import reach_back
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import metric_query, rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.orchestration import notifying
 from lakehouse.orchestration.targets import DeliveryError
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
-from lakehouse.tables import gold, publish, rollups
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_due, find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from lakehouse.domain.publishing import Reason
+    from lakehouse.gold.numbers.lifecycle import Reason
+    from lakehouse.gold.publication.write_audit_publish import Published
     from lakehouse.ledger.notices import Entry
     from lakehouse.orchestration.notifying import Told
     from lakehouse.orchestration.targets import Message
     from lakehouse.settings import Settings
-    from lakehouse.tables.audited import Published
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 
@@ -66,8 +67,8 @@ def added_up() -> Iterator[None]:
         return pa.table({"total": pa.nulls(1, pa.int64()), "row_count": pa.array([0], pa.int64())})
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gold, "numbers", numbers)
-        patched.setattr(gold, "nothing", nothing)
+        patched.setattr(metric_query, "numbers", numbers)
+        patched.setattr(metric_query, "nothing", nothing)
         yield
 
 
@@ -129,7 +130,7 @@ class Shop:
             daily, run = Series(one), Run("run", said=said)
             pending = find_pending(self.settings, daily)
             wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, daily)}
-            done.append(publish.restate(self.settings, daily, no_session, wanted, run, pending))
+            done.append(restatement_days.restate(self.settings, daily, no_session, wanted, run, pending))
             for longer in daily.rollups:
                 news = find_pending(self.settings, longer)
                 starts = {*news.starts, *find_due(self.settings, longer)}

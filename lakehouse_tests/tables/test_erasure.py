@@ -9,11 +9,13 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.tables import audited, publish, rollups
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
+from lakehouse.gold.numbers.published_table import Series, digest
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.tables.redact import redact_fields
-from lakehouse.tables.series import Series, digest
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -58,7 +60,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
     def follow() -> None:
         lake.update()
         pending = find_pending(settings, one)
-        publish.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        restatement_days.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
         longer = find_pending(settings, month)
         rollups.restate(settings, lake.contract, one, month, lambda: spark, longer.starts, Run("run"), longer)
 
@@ -79,7 +81,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
         assert {person for _, person, _ in shown(lake, month)} == {"ann", "dan", None}
         assert {person for _, person, _ in shown(lake, one, of_candidates=True)} == {"ann", "dan", None}
         redact("b")
-    before = audited.read(settings, one, [DAY])
+    before = write_audit_publish.read(settings, one, [DAY])
     assert before.standings[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
 
     settings.now = datetime(2024, 1, 2, 9, tzinfo=timezone.utc)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import audit_log
-from lakehouse.tables import basis, life
+from lakehouse.tables import life
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.silver.test_audit_log import rows as audited
 from lakehouse_tests.tables import versions_of_total
@@ -123,16 +124,16 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(lifted: S
     append_to_silver(lifted, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     entry = _ingested("x", date(2024, 2, 2))
     ingestions.record(lifted, entry)
-    before = basis.of_silver(lifted, "events")
+    before = lineage.of_silver(lifted, "events")
     assert before.lacking == {}
     done = upkeep(lifted, "silver/events")
     assert done.kept[0].startswith("a run of silver/events is at work, or was stopped")
     assert done.partitions_compacted == 0
-    assert basis.of_silver(lifted, "events") == before
+    assert lineage.of_silver(lifted, "events") == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}
     applied_inputs.record(lifted, "events", run_id="again", now=lifted.clock(), **applied)
     assert upkeep(lifted, "silver/events").partitions_compacted == 1
-    assert basis.of_silver(lifted, "events") == replace(before, silver_version=13)
+    assert lineage.of_silver(lifted, "events") == replace(before, silver_version=13)
 
 
 def test_more_than_a_table_remembers_is_told_with_the_way_out(settings: Settings) -> None:
@@ -173,7 +174,7 @@ def test_a_compaction_behind_a_stopped_run_hides_nothing_of_it(lifted: Settings)
     changing_silver(lifted)
     append_to_silver(lifted, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     ingestions.record(lifted, _ingested("x", date(2024, 2, 2)))
-    before = basis.of_silver(lifted, "events")
+    before = lineage.of_silver(lifted, "events")
     assert before.lacking == {}
     DeltaTable(locations.silver(lifted, "events")).optimize.compact()  # by whoever has not looked
-    assert basis.of_silver(lifted, "events") == replace(before, silver_version=13)
+    assert lineage.of_silver(lifted, "events") == replace(before, silver_version=13)

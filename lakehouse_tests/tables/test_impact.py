@@ -11,12 +11,14 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.tables import impact, publish, rollups
-from lakehouse.tables.audited import Run
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.tables import impact
 from lakehouse.tables.impact import UnknownSubjectError
-from lakehouse.tables.pending import find_due, find_pending
 from lakehouse.tables.reached import Outcome
-from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Office:
             self.lake.update(waiting)
         for one in map(Series, METRICS):
             pending = find_pending(settings, one)
-            publish.restate(settings, one, self.session, {*pending.starts, *find_due(settings, one)}, run, pending)
+            restatement_days.restate(settings, one, self.session, {*pending.starts, *find_due(settings, one)}, run, pending)
             for rollup in one.rollups:
                 waits = find_pending(settings, rollup)
                 starts = {*waits.starts, *find_due(settings, rollup)}

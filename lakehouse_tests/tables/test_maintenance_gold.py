@@ -14,11 +14,13 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
 from lakehouse.delta import commit_log, partition_writer, table_io
-from lakehouse.ledger import moves, publications
-from lakehouse.tables import maintenance, series
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import promotion_log
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import publications
+from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import maintain
-from lakehouse.tables.pending import find_due, find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.looked_after import (
     TOTAL,
@@ -100,14 +102,14 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Sett
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
         partition_writer.create(path, rows.schema, "event_date")
         write_deltalake(path, rows, mode="append")
-    before = series.due(lifted, Series(TOTAL), date(2024, 2, 1))
+    before = published_table.due(lifted, Series(TOTAL), date(2024, 2, 1))
     assert before == [date(2024, 1, 1)]
     monkeypatch.setattr(maintenance, "_SMALL_FILES", 5)
     upkeep(lifted, "gold/total")
     assert len(DeltaTable(path).file_uris()) == 2
-    assert series.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
     DeltaTable(path).create_checkpoint()
-    assert series.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
 
 
 def test_transactions_are_remembered_behind_checkpoint_and_clean_log(lifted: Settings) -> None:
@@ -138,7 +140,7 @@ def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pyt
     grow_old(Path(locations.gold(lifted, desk.series), "_delta_log"))
     assert upkeep(lifted, "gold/total").log_files_deleted == 6
     assert len(publications.of(lifted, "total")) == 6
-    assert moves.of(lifted, "total") == []
+    assert promotion_log.of(lifted, "total") == []
 
 
 def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications
 from lakehouse.silver import audit_log
 from lakehouse.tables import maintenance
 from lakehouse.tables.maintenance import maintain
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.tables.looked_after import lifted
 from lakehouse_tests.tables.office import TWO, WEEK, Office, office
 from lakehouse_tests.tables.test_quarantine import decide

@@ -18,9 +18,9 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.domain.alerts import Kind
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness import recent_lags
 from lakehouse.tables import signals
-from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.arrivals import arrive, at, every, row
 from lakehouse_tests.tables.lake import contract

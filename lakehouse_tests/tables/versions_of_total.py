@@ -11,21 +11,22 @@ import pytest
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.domain import publishing
-from lakehouse.domain.publishing import Step
-from lakehouse.tables import audited, promotion, series
-from lakehouse.tables.audited import Run
-from lakehouse.tables.promotion import PromotionRefusedError
-from lakehouse.tables.revisions import Draft
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers import lifecycle, published_table
+from lakehouse.gold.numbers.lifecycle import Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import promotion
+from lakehouse.gold.promotion.promotion import PromotionRefusedError
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.tables.lake import contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lakehouse.gold.promotion.promotion import Moved
+    from lakehouse.gold.publication.write_audit_publish import Published
     from lakehouse.settings import Settings
-    from lakehouse.tables.audited import Published
-    from lakehouse.tables.promotion import Moved
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 ANA = Run("run", "test", by="ana")
@@ -70,19 +71,19 @@ def at(settings: Settings, number: int, hour: int = 12) -> None:
 def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any) -> Published:
     """Publish a total for some days of February, through the audit."""
     starts = [day(number) for number in numbers]
-    before, today = audited.read(settings, one, starts), settings.clock().date()
+    before, today = write_audit_publish.read(settings, one, starts), settings.clock().date()
     drafts = []
     for start, total in zip(starts, numbers.values()):
         values = {measure.name: total for measure in one.metric.measures} | {"row_count": rows}
         types = {measure.name: _TYPES[measure.type] for measure in one.metric.measures} | {"row_count": pa.int64()}
         content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
-        standing, state = before.standings.get(start), publishing.state_on(start, today, one.metric.publication)
-        step = publishing.step(standing, series.digest(content), state, one.metric.publication)
+        standing, state = before.standings.get(start), lifecycle.state_on(start, today, one.metric.publication)
+        step = lifecycle.step(standing, published_table.digest(content), state, one.metric.publication)
         if step is not Step.NOTHING:
-            reason = publishing.reason_for(step, standing, None, {})
+            reason = lifecycle.reason_for(step, standing, None, {})
             booked = today if step is Step.ADJUSTMENT else None
             drafts.append(Draft(start, content, state, step, reason, booked_on=booked, **said))
-    return audited.publish(settings, before, drafts, Run("run"), {})
+    return write_audit_publish.publish(settings, before, drafts, Run("run"), {})
 
 
 def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) -> Moved:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import Response
 
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.figures import LABELS
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
-    from lakehouse.domain.comparison import Sides
-    from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
 
 Values = dict[str, Any]
 #: So many rows of the grain an answer carries: of one number, or of all those on a page.

@@ -10,8 +10,8 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakehouse.calendar import periods
-from lakehouse.domain import asked
-from lakehouse.domain.asked import Asked, UnknownVersionError
+from lakehouse.gold.numbers import version_selector
+from lakehouse.gold.numbers.version_selector import Asked, UnknownVersionError
 from lakehouse.serving.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def version_of(text: str) -> Asked:
     :raises Problem: for a text that names none, such as the 31st of June.
     """
     try:
-        return asked.parse(_EATEN_PLUS.sub("+", text))
+        return version_selector.parse(_EATEN_PLUS.sub("+", text))
     except UnknownVersionError as problem:
         raise Problem(404, "unknown-version", f"{problem}") from None
 
@@ -122,7 +122,7 @@ def chosen(shown: Shown, period: Period, kept: Kept, wanted: Asked) -> tuple[Hea
     if wanted.series is not None and (wanted.series, wanted.period) != (name, period.name):
         detail = f"{wanted.text} is a version of {wanted.series} for {wanted.period}, and not of {name} for {period.name}"
         raise Problem(404, "unknown-version", detail)
-    found = asked.choose(kept.heads, wanted)
+    found = version_selector.choose(kept.heads, wanted)
     if found is None:
         first, last = kept.heads[0], kept.heads[-1]
         detail = (

@@ -10,21 +10,21 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.domain.asked import Asked, By, choose
-from lakehouse.domain.comparison import Sides
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.numbers.version_selector import Asked, By, choose
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Limit, MetricName, Moment, Offset, Parameters
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.figures import LABELS
-from lakehouse.tables import reading
 
 if TYPE_CHECKING:
     from datetime import date
 
+    from lakehouse.gold.numbers.history import Version
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Kept
-    from lakehouse.tables.reading import Version
 
 
 class ForComparison(Parameters):
@@ -116,7 +116,7 @@ def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int
     first, last = sorted((before.revision, after.revision))
     known = [kept.version(one, head) for head in kept.heads if first <= head.revision <= last]
     start, names = before.start, (before.name, after.name)
-    found = reading.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
+    found = numbers_history.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
     offset, limit = page
     changes = [
         {"grain": dict(change.grain), "measure": change.measure, **answers.sides(change.sides)}
@@ -141,7 +141,7 @@ def _known(shown: Shown, day: date, at: datetime, by: By) -> tuple[dict[str, Any
 
 
 def _totals(shown: Shown, version: Version | None) -> dict[str, Sides]:
-    return reading.moved(shown.series, [version])[0] if version is not None else {}
+    return numbers_history.moved(shown.series, [version])[0] if version is not None else {}
 
 
 def _between(before: dict[str, Sides], after: dict[str, Sides]) -> dict[str, Sides]:

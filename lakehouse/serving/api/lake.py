@@ -14,14 +14,14 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.ledger import tokens
 from lakehouse.serving.api import snapshot, waiting
 from lakehouse.serving.api.fresh import Fresh
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import served
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
+    from lakehouse.gold.numbers.history import Version
     from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.ledger.tokens import Token
     from lakehouse.serving.api.snapshot import Kept, Snapshot
     from lakehouse.serving.api.waiting import Waiting
     from lakehouse.settings import Settings
-    from lakehouse.tables.reading import Version
 
 T = TypeVar("T")
 #: Seconds after which something is looked at again, and the age that nobody is given.
@@ -112,8 +112,8 @@ class Lake:
         days = await self._snapshot(own)
         seen = metric.dataset_version if metric.dataset_version > 1 else days.serves
         try:
-            daily = own if seen == metric.dataset_version else served.version(self.catalog, metric, seen)
-        except served.UnservedVersionError as problem:
+            daily = own if seen == metric.dataset_version else served_version.version(self.catalog, metric, seen)
+        except served_version.UnservedVersionError as problem:
             raise Problem(503, "contract-missing", f"{problem}; then start the server again") from None
         if kind is Kind.DAY:
             return Shown(daily, days)

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.domain.asked import Asked, choose
+from lakehouse.gold.numbers.version_selector import Asked, choose
 from lakehouse.serving.api import answers, asked, models
 from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
 from lakehouse.serving.api.problems import Problem
@@ -18,9 +18,9 @@ from lakehouse.serving.api.problems import Problem
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
+    from lakehouse.gold.numbers.history import Version
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Head, Kept
-    from lakehouse.tables.reading import Version
 
 #: So many versions are told beside a number; all are in its history. Numbers of more rows are told beside the event loop.
 _HISTORY, _FEW_ROWS = 100, 100

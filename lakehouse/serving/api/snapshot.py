@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from lakehouse.delta import data_files, table_io
-from lakehouse.domain.publishing import State
-from lakehouse.tables import reading, served
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.domain.comparison import Sides
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
-    from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
 
 #: After so many seconds a table is opened anew: one that was made again in its place has other commits of the same numbers.
 _REOPEN = 30.0
@@ -76,12 +77,12 @@ class Kept:
 
     def version(self, series: Series, head: Head) -> Version:
         """One version, whole."""
-        ((version,),) = reading.versions_in(series, self._rows.slice(head.first_row, head.rows)).values()
+        ((version,),) = numbers_history.versions_in(series, self._rows.slice(head.first_row, head.rows)).values()
         return version
 
     def versions(self, series: Series) -> list[Version]:
         """All versions, whole."""
-        (found,) = reading.versions_in(series, self._rows).values()
+        (found,) = numbers_history.versions_in(series, self._rows).values()
         return found
 
     def moved(self, series: Series, first: int, behind: int) -> list[tuple[Version, dict[str, Sides]]]:
@@ -90,7 +91,7 @@ class Kept:
         while self.heads[start].adjustment is not None:  # it comes on top of the revision and of those before it
             start -= 1
         versions = [self.version(series, head) for head in self.heads[start:behind]]
-        return list(zip(versions, reading.moved(series, versions)))[first - start :]
+        return list(zip(versions, numbers_history.moved(series, versions)))[first - start :]
 
 
 @dataclass(frozen=True)
@@ -134,4 +135,4 @@ def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snap
         start: known.periods[start] if known.files.get(start) == own else Kept(data_files.read(system, own, by, start))
         for start, own in files_of.items()
     }
-    return Snapshot(table.version(), table.transaction_version(served.SERVED) or 1, periods, files_of, table, opened)
+    return Snapshot(table.version(), table.transaction_version(served_version.SERVED) or 1, periods, files_of, table, opened)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, restatements
-from lakehouse.tables import candidates, served
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -81,9 +82,9 @@ def _followers(
     """Every series that follows a source, and how to tell what it has to follow; days before what is made of them."""
     followed = restatements.followed_versions(settings)
     for metric in catalog.metrics_of(source):
-        with suppress(served.UnservedVersionError):
-            daily = served.daily(settings, catalog, metric)
-            name = served.follower(daily)
+        with suppress(served_version.UnservedVersionError):
+            daily = served_version.daily(settings, catalog, metric)
+            name = served_version.follower(daily)
             key = (versions[locations.silver(settings, source)], name, followed.get(name))
             yield daily.name, partial(_anew, key, partial(_pending, settings, daily))
             for kind in metric.publication.rollups:

@@ -11,7 +11,7 @@ from importlib import import_module
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.domain.publishing import State
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.serving.drawing import COLOURS, DOTTED, HEIGHT, Chart, chart, cut, frame, label, short, values
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lakehouse.domain.comparison import Number
+    from lakehouse.gold.numbers.comparison import Number
 
 _KEPT = 32
 #: Marker, filled or hollow, per state.

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.domain.asked import Asked, By, choose
-from lakehouse.domain.comparison import Sides
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.numbers.version_selector import Asked, By, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.figures import LABELS, counted, plain
-from lakehouse.tables import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.calendar.periods import Period
-    from lakehouse.domain.comparison import Number
+    from lakehouse.gold.numbers.comparison import Number
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.api.snapshot import Kept
-    from lakehouse.tables.reading import Version
-    from lakehouse.tables.series import Series
 
 _LATEST, _FIRST = Asked(By.LATEST, "latest"), Asked(By.FIRST, "first")
 
@@ -74,7 +74,7 @@ def glance(shown: Shown, start: date) -> Glance | None:
 
 
 def _moved_last(one: Series, kept: Kept) -> Mapping[str, Sides]:
-    return reading.moved(one, kept.versions(one))[-1]
+    return numbers_history.moved(one, kept.versions(one))[-1]
 
 
 def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:
@@ -84,7 +84,7 @@ def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:
 
 def totals(one: Series, version: Version) -> dict[str, Number | None]:
     """What a version says over its whole grain, of the measures that can be added up or stand alone."""
-    return {name: sides.after for name, sides in reading.moved(one, [version])[0].items()}
+    return {name: sides.after for name, sides in numbers_history.moved(one, [version])[0].items()}
 
 
 def drawn(one: Series, most: int) -> list[str]:

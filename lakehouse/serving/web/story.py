@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
-from lakehouse.domain.asked import Asked, By
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.version_selector import Asked, By
 from lakehouse.ledger import publications
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
@@ -18,7 +19,7 @@ from lakehouse.serving.api.lake import days_behind
 from lakehouse.serving.figures import LABELS
 from lakehouse.serving.web import charts, numbers
 from lakehouse.serving.web.page import PREFIX, respond
-from lakehouse.tables import behind, reading
+from lakehouse.tables import behind
 from lakehouse.tables.behind import Behind
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.calendar.periods import Period
-    from lakehouse.domain.comparison import Sides
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.numbers.history import Version
     from lakehouse.serving.api.lake import Lake, Shown
     from lakehouse.serving.drawing import Chart
-    from lakehouse.tables.reading import Version
 
 #: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
 _SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
@@ -122,7 +123,7 @@ def _one(lake: Lake, shown: Shown, period: Period, at: int) -> Step:
 def _steps(shown: Shown, period: Period) -> list[Step]:
     kept = shown.kept(period)
     versions = kept.versions(shown.series)
-    told = zip(versions, reading.moved(shown.series, versions), kept.heads, [None, *versions])
+    told = zip(versions, numbers_history.moved(shown.series, versions), kept.heads, [None, *versions])
     return [Step(version, moved, head.restates, before) for version, moved, head, before in told]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from lakehouse.domain.comparison import Sides
+from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.serving.api import answers
 
 

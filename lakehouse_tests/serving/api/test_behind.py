@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind, containing
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.serving.api import lake, waiting
-from lakehouse.tables import publish, rollups
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_pending
-from lakehouse.tables.series import Series
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.silver.test_audit_log import append_to_silver
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
+    from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
-    from lakehouse.tables.pending import PendingRestatement
     from lakehouse_tests.serving.api.asking import Row
     from lakehouse_tests.tables.published import Desk
 
@@ -61,7 +62,7 @@ def two_followed_days(folder: Path, **said: Any) -> Desk:
 def restate(told: Desk) -> None:
     """What the sensor and its run do."""
     pending = find_pending(told.settings, told.series)
-    publish.restate(told.settings, told.series, told.session, pending.starts, Run("run"), pending)
+    restatement_days.restate(told.settings, told.series, told.session, pending.starts, Run("run"), pending)
 
 
 def behind(client: TestClient, window: str, version: str = "latest") -> Any:

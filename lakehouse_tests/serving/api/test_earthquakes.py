@@ -15,9 +15,9 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.tables import publish
-from lakehouse.tables.audited import Run
-from lakehouse.tables.pending import find_due
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_due
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.earthquakes import needs_earthquakes, true_daily
 from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published
@@ -63,7 +63,7 @@ def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
             desk.says = {day: desk.table(numbers) for day, numbers in now.items()}
             changed = {day for day in {*before, *now} if before.get(day) != now.get(day)}
             days = {*changed, *find_due(desk.settings, desk.series)}
-            publish.restate(desk.settings, desk.series, desk.session, days, Run("run"))
+            restatement_days.restate(desk.settings, desk.series, desk.session, days, Run("run"))
     truth = true_daily()
     with asked(desk.settings, CATALOG) as client:
         for as_of, true in truth.items():

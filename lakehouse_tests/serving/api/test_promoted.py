@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.tables.series import Series
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse_tests.serving.api.asking import asked, got
 from lakehouse_tests.tables.versions_of_total import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
 

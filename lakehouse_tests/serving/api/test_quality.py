@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakehouse import locations
-from lakehouse.domain.publishing import Reason
+from lakehouse.gold.numbers.lifecycle import Reason
 from lakehouse.lateness import arrival_curve
 from lakehouse.lateness.completeness import Estimate, Unknown, estimate
 from lakehouse.lateness.measurement import Measured, newest_arrival

@@ -12,17 +12,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.domain.asked import choose, parse
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.version_selector import choose, parse
 from lakehouse.serving.api import snapshot
 from lakehouse.serving.api.snapshot import Snapshot
-from lakehouse.tables import reading
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.tables.published import Desk, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.tables.series import Series
+    from lakehouse.gold.numbers.published_table import Series
 
 ASKED = ("latest", "final", "first", "r1", "r2", "r2.a1", "v1", "2024-01-03", "2024-01-05T12:00:00Z")
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 5), st.booleans()), min_size=1, max_size=7)
@@ -62,11 +62,11 @@ def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int,
     followed = taken(desk, followed)
     assert taken(desk, followed) is followed
     one, starts = desk.series, desk.starts()
-    assert said(one, followed) == reading.history(desk.settings, one, starts) == said(one, taken(desk, None))
-    for start, versions in reading.history(desk.settings, one, starts).items():
+    assert said(one, followed) == numbers_history.history(desk.settings, one, starts) == said(one, taken(desk, None))
+    for start, versions in numbers_history.history(desk.settings, one, starts).items():
         kept_ = followed.periods[start]
         for text in ASKED:
-            answer, chosen = reading.pick(versions, parse(text)), choose(kept_.heads, parse(text))
+            answer, chosen = numbers_history.pick(versions, parse(text)), choose(kept_.heads, parse(text))
             assert (answer is None) == (chosen is None)
             if answer and chosen:
                 assert (kept_.version(one, chosen[0]), chosen[1]) == (answer.version, answer.note)

@@ -1,0 +1,1 @@
+"""Published numbers: the table and its reading, publication, restatement, promotion and reproduction."""

@@ -1,0 +1,58 @@
+"""Adjustments: what a closed period's number lacks, as exact differences (rule R9).
+
+A closed number and its adjustments add up to what a restatement would have said, row of the grain by row; a measure without
+a value counts as zero. Only the arithmetic is here; they are published as revisions are (see ``revisions``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import Context, Inexact, localcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from lakehouse.gold.numbers.published_table import Series
+
+#: Python's own context would round what has more than 28 digits.
+EXACT = Context(prec=100, traps=[Inexact])
+
+
+def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
+    """The rows that bring a closed period and what is booked to it to ``restated``.
+
+    :param published: all rows of the period: its newest revision and its adjustments.
+    :returns: rows like ``restated``, of the grain that differ; one of zeros where none does.
+    """
+    names = series.numbers
+    with localcontext(EXACT):
+        before = booked(series, published)
+        after = _sums(series, restated)
+        differences = {
+            grain: [new - old for new, old in zip(after[grain], before[grain])]
+            for grain in [*after, *(grain for grain in before if grain not in after)]
+        }
+    told = {grain: values for grain, values in differences.items() if any(values)}
+    told = told or {tuple(None for _ in series.metric.grain): [0 for _ in names]}
+    rows = [dict(zip([*series.metric.grain, *names], [*grain, *values])) for grain, values in told.items()]
+    return pa.Table.from_pylist(rows, schema=pa.schema([pa.field(item.name, item.type) for item in restated.schema]))
+
+
+def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], list[Any]]:
+    """Per row of the grain the newest number with its adjustments, in the order of measures and row_count."""
+    if published is None:
+        return defaultdict(lambda: [0 for _ in series.numbers])
+    newest = pc.max(published["revision"])  # of earlier ones the adjustments are in a later number
+    return _sums(series, published.filter(pc.equal(published["revision"], newest)))
+
+
+def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:
+    names, grain = series.numbers, series.metric.grain
+    sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0 for _ in names])
+    for row in rows.select([*grain, *names]).to_pylist():
+        values = sums[tuple(row[name] for name in grain)]
+        for position, name in enumerate(names):
+            values[position] += row[name] or 0
+    return sums

@@ -1,0 +1,287 @@
+"""Published numbers as people ask for them: one version of a period, its history, two versions side by side. No JVM.
+
+Only reading. Which version is meant is parsed in ``gold.numbers.version_selector``; how differences are shown is in ``serving.reports``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.calendar.periods import covering
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, added
+from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, State
+from lakehouse.gold.numbers.published_table import ABOUT
+from lakehouse.gold.numbers.version_selector import UnknownVersionError, choose
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import date, datetime
+
+    import pyarrow as pa
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.gold.numbers.comparison import Threshold
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.numbers.version_selector import Asked
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class Version:
+    """One revision of a period's number, or one adjustment of it. ``rows`` hold its grain, measures and row_count."""
+
+    start: date
+    period: str
+    name: str
+    revision: int
+    adjustment: int | None
+    state: State
+    reason: Reason
+    is_latest: bool
+    published_at: datetime
+    superseded_at: datetime | None
+    restated_on: datetime | None
+    restatement_reason: str | None
+    rows: list[dict[str, Any]]
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """How it is called within its period."""
+        return f"r{self.revision}" + (f".a{self.adjustment}" if self.adjustment is not None else "")
+
+    @property
+    def due_on(self) -> date | None:
+        """The day on which it is to change its state."""
+        day: date | None = self.said.get("due_on")
+        return day
+
+    @property
+    def dataset_version(self) -> int:
+        """The version of the metric's logic that made it."""
+        return int(self.said["dataset_version"])
+
+    @property
+    def made_from(self) -> dict[str, Any]:
+        """For a roll-up the daily revisions that it was made from."""
+        found: dict[str, Any] = json.loads(self.said.get("made_from") or "{}")
+        return found
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The version that was asked for; ``note`` says what else a reader has to know."""
+
+    version: Version
+    note: str | None = None
+
+
+def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[Version]]:
+    """Every revision and adjustment of some periods, as they were published."""
+    return versions_in(one, table_io.read(locations.gold(settings, one), None, {one.by: starts}, settings.storage_options))
+
+
+def newest(settings: Settings, one: Series) -> dict[date, Version]:
+    """The newest revision of every period."""
+    found = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]}, settings.storage_options)
+    return {start: versions[-1] for start, versions in versions_in(one, found).items()}
+
+
+def version(settings: Settings, one: Series, period: Period, asked: Asked) -> Answer:
+    """The version of a period that was asked for.
+
+    :raises UnknownVersionError: where there is none; its text says which there are.
+    """
+    if asked.series is not None and (asked.series, asked.period) != (one.name, period.name):
+        msg = f"{asked.text} is a version of {asked.series} for {asked.period}, and not of {one.name} for {period.name}"
+        raise UnknownVersionError(msg)
+    found = history(settings, one, [period.start]).get(period.start, [])
+    if not found:
+        msg = f"nothing of {one.name} has been published for {period.name}"
+        raise UnknownVersionError(msg)
+    answer = pick(found, asked)
+    if answer is None:
+        revisions = [known for known in found if known.adjustment is None]
+        msg = (
+            f"{one.name} has no version {asked.text} of {period.name}: it was first published "
+            f"{revisions[0].published_at:%Y-%m-%d %H:%M} UTC, and there are {', '.join(known.label for known in found)}"
+        )
+        raise UnknownVersionError(msg)
+    return answer
+
+
+def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[Version]]:
+    """Every revision and adjustment of the periods from one day through another."""
+    days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
+    starts = [period.start for period in covering(days, one.kind, one.metric.publication.fiscal_year_starts)]
+    return history(settings, one, starts)
+
+
+def versions(known: Mapping[date, Sequence[Version]], asked: Asked) -> dict[date, Version]:
+    """The version of each period that was asked for, of those that have it."""
+    answers = {start: pick(known[start], asked) for start in sorted(known)}
+    return {start: answer.version for start, answer in answers.items() if answer is not None}
+
+
+def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
+    """The version that was asked for among those of one period, oldest first; None where it has none."""
+    found = choose(known, asked)
+    return None if found is None else Answer(*found)
+
+
+def changes(one: Series, before: Version | None, after: Version | None, known: Sequence[Version] = ()) -> list[Change]:
+    """Every measure of one period in two versions, by grain.
+
+    :param known: the history of the period: reasons and rows are then of all revisions from one version to the other, and an
+        adjustment is what the closed number comes to with it.
+    """
+    told = after or before
+    if told is None:
+        return []
+    reason, count = _behind(before, after, known)
+    grain = one.metric.grain
+    old, new = (_by_grain(one, version and in_whole(one, version, known)) for version in (before, after))
+    return [
+        Change(
+            period=told.period,
+            grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
+            measure=measure.name,
+            before=old.get(key, {}).get(measure.name),
+            after=new.get(key, {}).get(measure.name),
+            before_version=before.label if before else None,
+            after_version=after.label if after else None,
+            before_state=before.state.value if before else None,
+            after_state=after.state.value if after else None,
+            reason=reason,
+            rows=count,
+        )
+        for key in [*new, *(key for key in old if key not in new)]
+        for measure in one.metric.measures
+        if measure.is_number
+    ]
+
+
+def comparison(
+    one: Series,
+    before: Mapping[date, Version],
+    after: Mapping[date, Version],
+    labels: tuple[str, str],
+    made_at: datetime,
+    thresholds: Iterable[Threshold] = (),
+    known: Mapping[date, Sequence[Version]] | None = None,
+) -> Comparison:
+    """Two versions of many periods side by side.
+
+    :param known: the history of the periods, where both versions are of it.
+    """
+    starts = sorted({*before, *after})
+    told = known or {}
+    found = [change for start in starts for change in changes(one, before.get(start), after.get(start), told.get(start, ()))]
+    names = [(after.get(start) or before[start]).period for start in starts]
+    return Comparison(
+        metric=one.name,
+        from_version=labels[0],
+        to_version=labels[1],
+        first=names[0] if names else "",
+        last=names[-1] if names else "",
+        changes=tuple(found),
+        thresholds=tuple(thresholds),
+        made_at=made_at,
+        additive=frozenset(one.metric.additive),
+    )
+
+
+def _behind(before: Version | None, after: Version | None, known: Sequence[Version]) -> tuple[str | None, int | None]:
+    """Why a number is another one than an older one, and how many changed rows that was."""
+    if after is None or (before is not None and after.name == before.name):
+        return None, None
+    first = before.revision if before else 0
+    passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
+    restated = [one for one in passed or [after] if one.restated_on == one.published_at or one.revision == 1]
+    counts = [one.said["changed_rows"] for one in restated if one.said.get("changed_rows") is not None]
+    reasons = {one.reason for one in restated if one.revision > 1}
+    gravest = next((reason for reason in GRAVEST if reason in reasons), after.reason)
+    return gravest.value, sum(counts) if counts else None
+
+
+def in_whole(one: Series, version_: Version, known: Sequence[Version]) -> Version:
+    """A version; of an adjustment what the closed number comes to with it and those before it, as far as they are known."""
+    last = version_.adjustment or 0
+    parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
+    if len(parts) < 2:  # noqa: PLR2004 (nothing to add up)
+        return version_
+    sums: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (row for part in parts for row in part.rows):
+        key = tuple(row[name] for name in one.metric.grain)
+        before = sums.get(key, {})
+        sums[key] = row | {name: added([before.get(name), row[name]]) for name in one.numbers}
+    return replace(version_, rows=[*sums.values()])
+
+
+def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:
+    """Per version of a period's history the totals over its grain, before and after it; an adjustment comes on top."""
+    told: list[dict[str, Sides]] = []
+    before: dict[str, Number | None] = {}
+    for version_ in known:
+        after = _totals(one, version_)
+        if version_.adjustment is not None:
+            after = {name: added([before.get(name), value]) for name, value in after.items()}
+        told.append({name: Sides(before.get(name), value) for name, value in after.items()})
+        before = after
+    return told
+
+
+def _totals(one: Series, version_: Version) -> dict[str, Number | None]:
+    """Additive measures over all rows of the grain; of others the value where there is one row only."""
+    found: dict[str, Number | None] = {}
+    for measure in one.metric.measures:
+        values = [row.get(measure.name) for row in version_.rows]
+        if not measure.is_number:
+            continue
+        if len(version_.rows) == 1:
+            found[measure.name] = values[0]
+        elif measure.additive:
+            found[measure.name] = added(values)
+    return found
+
+
+def _by_grain(one: Series, version_: Version | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+    rows = [] if version_ is None else version_.rows
+    return {tuple(row.get(name) for name in one.metric.grain): row for row in rows}
+
+
+def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[Version]]:
+    """Rows of the table as versions, in the order in which they were published."""
+    rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
+    for row in [] if found is None else found.to_pylist():
+        rows.setdefault((row[one.by], row["revision"], row["adjustment"] or 0), []).append(row)
+    by_start: dict[date, list[Version]] = {}
+    for (start, *_), own in sorted(rows.items(), key=lambda item: item[0]):
+        by_start.setdefault(start, []).append(_version(one, start, own))
+    return by_start
+
+
+def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> Version:
+    said: dict[str, Any] = {name: rows[0].get(name) for name in ABOUT.names}
+    content = [{name: row.get(name) for name in one.content} for row in rows]
+    content.sort(key=lambda row: tuple((row[name] is None, row[name] or "") for name in one.metric.grain))
+    return Version(
+        start=start,
+        period=said["period"],
+        name=said["version_name"],
+        revision=said["revision"],
+        adjustment=said["adjustment"],
+        state=State(said["state"]),
+        reason=Reason(said["reason"]),
+        is_latest=said["is_latest"],
+        published_at=said["published_at"],
+        superseded_at=said["superseded_at"],
+        restated_on=said["restated_on"],
+        restatement_reason=said["restatement_reason"],
+        rows=content,
+        said=said,
+    )

@@ -1,0 +1,187 @@
+"""The table of a metric's published numbers: what it is called, which columns it has, and what is in it already.
+
+Any engine finds the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
+(superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. Only reading; its one kind of commit is in
+``revisions``, what people ask of it is answered in ``reading``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.days import reach_back
+from lakehouse.calendar.periods import Kind, Period, containing
+from lakehouse.contracts.checks import GoldChecks
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.lifecycle import Standing, State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+TIME = pa.timestamp("us", "UTC")
+#: What a published row says of itself beside its content; the first of them are found in the files' statistics.
+ABOUT = pa.schema(
+    [
+        ("period", pa.string()),
+        ("revision", pa.int32()),
+        ("is_latest", pa.bool_()),
+        ("state", pa.string()),
+        ("due_on", pa.date32()),
+        ("reason", pa.string()),
+        ("published_at", TIME),
+        ("superseded_at", TIME),
+        ("restated_on", TIME),
+        ("restatement_reason", pa.string()),
+        ("adjustment", pa.int32()),
+        ("booked_on", pa.date32()),
+        ("version_name", pa.string()),
+        ("content", pa.string()),
+        ("changed_rows", pa.int64()),
+        ("undecided_rows", pa.int64()),
+        ("known_through", pa.date32()),
+        ("dataset_version", pa.int32()),
+        ("made_from", pa.string()),
+        ("inputs", pa.string()),
+        ("inputs_without", pa.string()),
+        ("silver_version", pa.int64()),
+        ("code_version", pa.string()),
+        ("contract_version", pa.string()),
+        ("run_id", pa.string()),
+        ("signed_off_by", pa.string()),
+        ("sign_off_reason", pa.string()),
+        ("publication_id", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """What is published as one table: a metric's numbers for one kind of period.
+
+    ``called`` names the table where it is not named after the metric: a later dataset version may be served under the
+    first one's name.
+    """
+
+    metric: MetricContract
+    kind: Kind = Kind.DAY
+    called: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the table and of the asset."""
+        return f"{self.called or self.metric.name}{self.kind.suffix}"
+
+    @property
+    def by(self) -> str:
+        """The column with a period's first day, by which the table is partitioned."""
+        return self.kind.column
+
+    @property
+    def content(self) -> list[str]:
+        """The columns that make two numbers equal or not, without the period's own."""
+        return [*self.metric.grain, *self.numbers]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that count or measure something: the measures and row_count."""
+        return [*(measure.name for measure in self.metric.measures), "row_count"]
+
+    @property
+    def daily(self) -> Series:
+        """The series of the days: itself, or what a longer period is made from."""
+        return Series(self.metric, Kind.DAY, self.called)
+
+    @property
+    def rollups(self) -> list[Series]:
+        """The series of the longer periods that are made from these days."""
+        kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
+        return [Series(self.metric, Kind(kind), self.called) for kind in kinds]
+
+    @property
+    def checks(self) -> GoldChecks:
+        """The contract's checks, which are about days; longer periods have those that every number has."""
+        return self.metric.checks if self.kind is Kind.DAY else GoldChecks()
+
+    def period(self, day: date) -> Period:
+        """The period that a day lies in."""
+        return containing(day, self.kind, self.metric.publication.fiscal_year_starts)
+
+
+def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
+    """The Silver days that the numbers of ``days`` are computed from."""
+    return sorted(reach_back(days, metric.window))
+
+
+def digest(rows: pa.Table) -> str:
+    """A digest of rows that is equal for equal rows, whatever engine made them; of doubles 12 digits count."""
+    names = rows.column_names
+    lines = [json.dumps([_plain(value) for value in row]) for row in zip(*(rows[name].to_pylist() for name in names))]
+    return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
+
+
+def standings(existing: pa.Table | None, by: str) -> dict[date, Standing]:
+    """What is published of each period, from its rows."""
+    if existing is None or not len(existing):
+        return {}
+    said = existing.select([by, "revision", "is_latest", "state", "content", "adjustment"])
+    plain = said.group_by(said.column_names).aggregate([]).to_pylist()
+    newest: dict[date, Standing] = {
+        row[by]: Standing(row["revision"], State(row["state"]), row["content"]) for row in plain if row["is_latest"]
+    }
+    adjusted = [row for row in plain if row["adjustment"] is not None]
+    for row in sorted(adjusted, key=lambda row: row["adjustment"]):
+        if row["revision"] == newest[row[by]].revision:  # the contract may have said "restate" since
+            newest[row[by]] = replace(newest[row[by]], restated=row["content"])
+    return newest
+
+
+def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
+    """The content of the newest revision of each period that has one."""
+    newest = existing.filter(existing["is_latest"])
+    columns = [name for name in series.content if name in existing.column_names]
+    return {start: rows.select(columns) for start, rows in table_io.split(newest, series.by).items()}
+
+
+def due(settings: Settings, series: Series, today: date) -> list[date]:
+    """The periods whose newest number is to change its state by now, from the table's log alone."""
+    files = _files(settings, locations.gold(settings, series))
+    if files is None or "min.due_on" not in files.column_names:
+        return []
+    waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
+    return sorted(set(waiting[f"partition.{series.by}"].to_pylist()))
+
+
+def partitions(settings: Settings, path: str, by: str) -> set[date]:
+    """The days that a table has files of, from its log alone."""
+    files = _files(settings, path)
+    return set() if files is None else set(files[f"partition.{by}"].to_pylist())
+
+
+def _files(settings: Settings, path: str) -> pa.Table | None:
+    table = table_io.open_table(path, settings.storage_options)
+    files = None if table is None else pa.table(table.get_add_actions(flatten=True))
+    return files if files is not None and len(files) else None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON that tells different values apart."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    # The last digits of a double depend on the order in which rows were added up: they make no other number.
+    return f"{value:.12g}" if isinstance(value, float) else value

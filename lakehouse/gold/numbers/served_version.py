@@ -1,0 +1,96 @@
+"""Which dataset version of a metric its readers see: the alias ``latest`` (rule R8).
+
+The number of the version lies in the gold table itself and moves in the commit that shows other numbers (see
+``promotion``), so that a reader sees one version or the other and never a mix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+
+#: The Delta transaction whose number is the dataset version that readers see: it moves in the commit that shows it.
+SERVED = "lakehouse:dataset_version"
+
+
+class UnservedVersionError(Exception):
+    """A dataset version that no contract describes. Its text says which one is missing, and the way out."""
+
+
+class MovedError(Exception):
+    """Numbers of one dataset version were to be shown after readers had been moved to another one."""
+
+
+def number(settings: Settings, one: Series) -> int:
+    """The number of the dataset version that readers of the table see."""
+    return _number_in(table_io.open_table(locations.gold(settings, one), settings.storage_options))
+
+
+def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
+    """The days of a metric as readers see them, with the logic that makes them now.
+
+    :raises UnservedVersionError: where the contract of the version that was promoted is gone.
+    """
+    own = Series(metric)
+    seen = number(settings, own)
+    return own if seen == metric.dataset_version or metric.dataset_version > 1 else version(catalog, metric, seen)
+
+
+def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
+    """A dataset version of a metric, under the name that readers know.
+
+    :raises UnservedVersionError: where no contract describes it.
+    """
+    for other in catalog.metrics.values():
+        if other.metric == metric.metric and other.dataset_version == wanted:
+            return Series(other, called=metric.metric)
+    known = sorted(other.dataset_version for other in catalog.metrics.values() if other.metric == metric.metric)
+    msg = (
+        f"no contract has 'metric: {metric.metric}' with 'dataset_version: {wanted}' (there are {known}); put its file back, "
+        "or promote another version"
+    )
+    raise UnservedVersionError(msg)
+
+
+def follower(one: Series) -> str:
+    """The name under which it is remembered how far these numbers have followed the layer below.
+
+    Each version that readers see has a memory of its own: one that they come back to goes on where it stood, and what
+    happened in between is what it has to follow.
+    """
+    later = one.kind is Kind.DAY and one.name == one.metric.metric and one.metric.dataset_version > 1
+    return f"{one.name}@v{one.metric.dataset_version}" if later else one.name
+
+
+def transaction(one: Series, table: DeltaTable | None) -> tuple[str, int] | None:
+    """What each commit of days that readers see has to carry: it then meets a move of the readers as a conflict.
+
+    :param table: as it was before the numbers were computed.
+    :raises MovedError: when readers have been moved to another version than the one that the numbers were made with.
+    """
+    if one.kind is not Kind.DAY or one.name != one.metric.metric:
+        return None
+    seen = _number_in(table)
+    if seen != one.metric.dataset_version:
+        msg = (
+            f"gold/{one.name} shows v{seen} by now, and these numbers were made with v{one.metric.dataset_version}; nothing "
+            "was published: run it again"
+        )
+        raise MovedError(msg)
+    return SERVED, seen
+
+
+def _number_in(table: DeltaTable | None) -> int:
+    return (None if table is None else table.transaction_version(SERVED)) or 1

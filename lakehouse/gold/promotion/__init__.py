@@ -1,0 +1,1 @@
+"""Moving readers to another dataset version: compatibility, plan, commit, log."""

@@ -1,0 +1,171 @@
+"""Whether a dataset version may take the place of the one that readers see: what forbids it, each as a sentence.
+
+Nothing is published here (see ``promotion``); how far the numbers may differ is said by thresholds, in ``gold.numbers.comparison``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.calendar import days as calendar_days
+from lakehouse.contracts.checks import GoldChecks
+from lakehouse.delta import change_feed, table_io
+from lakehouse.gold.publication import candidates, gate, write_audit_publish
+from lakehouse.gold.restatement.pending import count_silver_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.promotion.version_numbers import Told
+    from lakehouse.gold.publication.revisions import Draft
+    from lakehouse.gold.restatement.pending import PendingRestatement
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
+    """What two contracts of a metric must agree on: the table and its roll-ups are the same ones."""
+    name, later = f"v{shown.dataset_version}", f"v{to.dataset_version}"
+    agreed = {
+        "source": (shown.source, to.source),
+        "grain": (shown.grain, to.grain),
+        "publication.rollups": (sorted(shown.publication.rollups), sorted(to.publication.rollups)),
+        "publication.fiscal_year_starts": (shown.publication.fiscal_year_starts, to.publication.fiscal_year_starts),
+    }
+    for what, (old, new) in agreed.items():
+        if old != new:
+            yield f"{what} is {new} in {later} and {old} in {name}; readers of one table need one: make it another metric"
+    if (shown.publication.after_close, to.publication.after_close) == ("adjust", "restate"):
+        yield f"{name} promised that closed periods stay as they are; write 'after_close: adjust' into the contract of {later}"
+
+
+def of_types(shown: DeltaTable | None, beside: DeltaTable | None, to: Series) -> Iterator[str]:
+    """Columns of both tables that hold another type."""
+    if shown is None or beside is None:
+        return
+    old, new = ({item.name: item.type for item in table.schema().fields} for table in (shown, beside))
+    for name in to.content:
+        if name in old and name in new and old[name] != new[name]:
+            yield (
+                f"{name} is {_type(new[name])} in v{to.metric.dataset_version} and {_type(old[name])} in gold/{to.name}; "
+                "cast it in the contract, or give it another name"
+            )
+
+
+def removed(shown: MetricContract, to: MetricContract) -> Iterator[str]:
+    """Measures that readers would miss, which somebody may put up with."""
+    there = {measure.name for measure in to.measures}
+    for measure in shown.measures:
+        if measure.name not in there:
+            yield f"v{to.dataset_version} has no {measure.name}: it would be NULL from now on"
+
+
+def of_coverage(
+    settings: Settings, shown: Mapping[date, Told], told: Mapping[date, Told], beside: Series, pending: PendingRestatement
+) -> Iterator[str]:
+    """Periods that the version has no number for, or none that takes in what silver says by now."""
+    if not told:
+        yield f"gold/{beside.name} holds no number; {_fill(beside, shown)}"
+        return
+    # A day that was emptied before the version was filled has nothing to be filled with, and says nothing either way.
+    missing = [start for start in shown if start not in told and (start in pending.starts or not shown[start].is_empty)]
+    if missing:
+        yield f"gold/{beside.name} has no number for {listed(missing)}, which readers see; {_fill(beside, missing)}"
+    stale = _stale(settings, told, beside, pending)
+    if stale:
+        yield f"silver/{beside.metric.source} has changed {listed(stale)} since gold/{beside.name}; {_fill(beside, stale)}"
+
+
+def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pending: PendingRestatement) -> list[date]:
+    """The days that wait for silver, but for those that a run over a range has made since."""
+    table = table_io.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
+    made: dict[int, set[date]] = defaultdict(set)
+    for start in pending.starts & told.keys():
+        version = told[start].said["silver_version"]
+        made[-1 if version is None else version].add(start)
+    stale: set[date] = set()
+    for version, starts in made.items() if table is not None else ():
+        try:
+            changed = change_feed.describe(table, version + 1, pending.upstream_version)
+        except change_feed.ForgottenFeedError:
+            stale |= starts  # nobody can tell
+            continue
+        stale |= starts & calendar_days.reach_ahead(changed, beside.metric.window)
+    return sorted(stale)
+
+
+def of_held(settings: Settings, *series: Series) -> Iterator[str]:
+    """Numbers that wait for a person, which has to be decided under the logic that they were made with."""
+    for one in series:
+        held = [candidate.start for candidate in candidates.held(settings, one)]
+        if held:
+            yield f"gold/{one.name} holds {listed(held)} back: 'lakehouse gold held' shows why; publish or drop it first"
+
+
+def of_checks(settings: Settings, beside: Series, told: Mapping[date, Told], drafts: Collection[Draft]) -> Iterator[str]:
+    """What the blocking checks find on the numbers to be shown.
+
+    How far a restatement may go does not count: for a promotion thresholds say that. What a person signed off stays
+    signed off.
+    """
+    broken = [draft.start for draft in drafts if not told[draft.start].intact]
+    if broken:
+        yield f"gold/{beside.name} does not hold what was computed for {listed(broken)}; {_fill(beside, broken)}"
+    metric, starts = beside.metric, [draft.start for draft in drafts]
+    own = metric.checks.model_copy(update={"change": []})
+    trailing = write_audit_publish.trailing(settings, beside, starts)
+    expected = count_silver_rows(settings, metric, starts)
+    for draft in drafts:
+        said = told[draft.start].said
+        signed = said["signed_off_by"] is not None
+        candidate = gate.Candidate(
+            metric=beside.name,
+            period=draft.start,
+            revision=said["revision"],
+            grain=metric.grain,
+            rows=draft.rows,
+            read_back=draft.rows,
+            trailing=trailing,
+            silver_rows=None if signed else expected.get(draft.start),
+        )
+        for outcome in gate.blocking(gate.audit(GoldChecks() if signed else own, candidate)):
+            # The way out that the check tells is that of a number that is held, and nothing is held here.
+            yield f"{outcome.check} of {draft.start}: {(outcome.explanation or 'failed').partition(' The number is held')[0]}"
+
+
+def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
+    """How two contracts of a metric differ in what the numbers mean, for its readers."""
+    old, new = ({measure.name: measure for measure in one.measures} for one in (shown, to))
+    told = [to.description] if to.description and to.description != shown.description else []
+    told += [f"{name} is new: {new[name].sql}" for name in new if name not in old]
+    told += [f"{name} is no longer computed" for name in old if name not in new]
+    told += [
+        f"{name} was {old[name].sql} and is {new[name].sql}" for name in new if name in old and old[name].sql != new[name].sql
+    ]
+    if shown.window != to.window:
+        told.append(f"a day's number covers {to.window} days, and covered {shown.window}")
+    return told
+
+
+def listed(starts: Collection[date]) -> str:
+    """Some periods, the first few by name."""
+    return calendar_days.listed([f"{start}" for start in sorted(starts)], _SHOWN)
+
+
+def _fill(beside: Series, starts: Collection[date]) -> str:
+    """How to bring the version up to date on some days."""
+    command = f"dagster asset materialize --select gold/{beside.name}"
+    reach = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
+    return f"fill it first: '{command}{reach}'"
+
+
+def _type(kind: object) -> str:
+    return str(getattr(kind, "type", kind))

@@ -1,0 +1,224 @@
+"""What moving a metric's readers to another dataset version would publish: planned and explained, not done.
+
+What forbids a move is in ``fitness``; it is done in ``promotion``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.delta import provenance, table_io
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import lifecycle, served_version
+from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.numbers.published_table import Series, digest
+from lakehouse.gold.promotion import compatibility, version_numbers
+from lakehouse.gold.promotion.promotion_log import Kind
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.revisions import MADE_FROM, Draft
+from lakehouse.gold.restatement.pending import find_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.publication import Publication
+    from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.promotion.version_numbers import Told
+    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.settings import Settings
+
+
+class PromotionRefusedError(Exception):
+    """A move that cannot be made; nothing has changed. Its text has a line for each reason, with the way out."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a move would publish. ``problems`` forbid it, ``objections`` are what somebody may accept.
+
+    ``left`` are periods that the version to come never had a number of: they stay until they are computed again.
+    ``follows`` is the silver version that the promoted numbers have taken in.
+    """
+
+    kind: Kind
+    shown: int
+    to: Series
+    before: Read
+    drafts: list[Draft]
+    inputs: Mapping[str, Any]
+    comparison: Comparison | None = None
+    problems: Sequence[str] = ()
+    objections: Sequence[str] = ()
+    left: Sequence[date] = ()
+    follows: int | None = None
+
+
+@dataclass(frozen=True)
+class _Both:
+    """The version that readers see, and the one beside it."""
+
+    shown: Series
+    to: Series
+    beside: Series
+    before: Read
+    table: DeltaTable | None
+    old: Mapping[date, Told]
+    new: Mapping[date, Told]
+
+
+def shown_version(settings: Settings, metric: MetricContract) -> int:
+    """The number of the dataset version that readers of a metric see."""
+    return served_version.number(settings, Series(metric, called=metric.metric))
+
+
+def compare(
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    to_version: int,
+    first: date | None = None,
+    last: date | None = None,
+    thresholds: Sequence[Threshold] = (),
+) -> Comparison:
+    """What readers see now against the newest numbers of another version, of all periods or of those between two days."""
+    return _compared(settings, _both(settings, catalog, metric, to_version), thresholds, first, last)
+
+
+def forward(
+    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
+) -> Plan:
+    """What promoting a version would publish: of all periods, so that no two versions are ever seen side by side.
+
+    :raises served.UnservedVersionError: where no contract describes one of the two versions.
+    :raises PromotionRefusedError: for the version that the table itself is named after.
+    """
+    number = shown_version(settings, metric)
+    later = served_version.version(catalog, metric, to_version).metric
+    if later.name == metric.metric:
+        msg = f"v{to_version} is in gold/{later.name} itself: 'lakehouse rollback {later.name} --to v{to_version}' shows it again"
+        raise PromotionRefusedError(msg)
+    pending = find_pending(settings, Series(later))  # before anything is read that is to follow from there on
+    both = _both(settings, catalog, metric, to_version)
+    drafts = _drafts(settings, both.before, both.new, later.publication, Reason.MANUAL)
+    comparison = _compared(settings, both, thresholds)
+    unknown = {threshold.measure for threshold in thresholds} - {measure.name for measure in later.measures}
+    problems = [
+        *(f"--threshold: v{to_version} has no measure {name}" for name in sorted(unknown)),
+        *compatibility.of_contracts(both.shown.metric, later),
+        *compatibility.of_types(both.before.table, both.table, both.to),
+        *compatibility.of_coverage(settings, both.old, both.new, both.beside, pending),
+        *compatibility.of_held(settings, both.shown, both.beside),
+    ]
+    if not problems:
+        problems = list(compatibility.of_checks(settings, both.beside, both.new, drafts))
+    return Plan(
+        kind=Kind.PROMOTE,
+        shown=number,
+        to=both.to,
+        before=both.before,
+        drafts=drafts,
+        inputs={
+            f"gold/{both.beside.name}": -1 if both.table is None else both.table.version(),
+            "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
+        },
+        comparison=comparison,
+        problems=problems,
+        objections=[*compatibility.removed(both.shown.metric, later), *map(_beyond, comparison.beyond())],
+        follows=pending.upstream_version if pending.starts <= both.new.keys() else pending.since - 1,
+    )
+
+
+def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> Plan:
+    """What going back to an earlier version would publish: what it said last, from the table's own history.
+
+    :raises served.UnservedVersionError: where no contract describes the version to go back to.
+    :raises PromotionRefusedError: where readers never saw it.
+    """
+    number = shown_version(settings, metric)
+    to = served_version.version(catalog, metric, to_version)
+    before = write_audit_publish.read(settings, to)
+    known = version_numbers.by_version(before.existing, to, to_version)
+    if not known or to_version > number:
+        msg = f"gold/{to.name} shows v{number}, and there is no way back from it to v{to_version}: promote that"
+        raise PromotionRefusedError(msg)
+    terms = to.metric.publication
+    promised = [one for one in catalog.metrics.values() if one.metric == metric.metric and one.dataset_version == number]
+    if any(one.publication.after_close == "adjust" for one in promised):
+        terms = terms.model_copy(update={"after_close": "adjust"})  # what readers were promised meanwhile holds
+    return Plan(
+        kind=Kind.ROLLBACK,
+        shown=number,
+        to=to,
+        before=before,
+        drafts=_drafts(settings, before, known, terms, Reason.ROLLBACK),
+        inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
+        left=sorted(before.standings.keys() - known.keys()),
+    )
+
+
+def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
+    to = served_version.version(catalog, metric, to_version)
+    shown = served_version.version(catalog, metric, shown_version(settings, metric))
+    beside, before = Series(to.metric), write_audit_publish.read(settings, to)
+    table = table_io.pinned(locations.gold(settings, beside), settings.storage_options)
+    new = version_numbers.now(None if table is None else table_io.read_version(table), beside)
+    return _Both(shown, to, beside, before, table, version_numbers.now(before.existing, shown), new)
+
+
+def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], terms: Publication, reason: Reason) -> list[Draft]:
+    """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
+    today, drafts = lifecycle.today(settings.clock(), terms), []
+    for start, one in sorted(numbers.items()):
+        standing = before.standings.get(start)
+        state = lifecycle.state_of(standing, before.series.period(start).last, today, terms)
+        step = lifecycle.step(standing, digest(one.rows), state, terms)
+        if step in (Step.NOTHING, Step.STATE_CHANGE):
+            continue
+        drafts.append(
+            Draft(
+                start=start,
+                rows=one.rows,
+                state=state,
+                step=step,
+                reason=lifecycle.reason_for(step, standing, reason, {}),
+                booked_on=today if step is Step.ADJUSTMENT else None,
+                **{name: one.said[name] for name in MADE_FROM},
+            )
+        )
+    return drafts
+
+
+def _compared(
+    settings: Settings, both: _Both, thresholds: Sequence[Threshold], first: date | None = None, last: date | None = None
+) -> Comparison:
+    def side(one: Series, numbers: Mapping[date, Told]) -> dict[date, Version]:
+        wanted = {start for start in numbers if (first is None or first <= start) and (last is None or start <= last)}
+        found = numbers_history.newest(settings, one)
+        return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
+
+    labels = (f"v{both.shown.metric.dataset_version}", f"v{both.to.metric.dataset_version}")
+    before, after = side(both.shown, both.old), side(both.beside, both.new)
+    return numbers_history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
+
+
+def _in_whole(version: Version, one: Told) -> Version:
+    return replace(version, rows=one.rows.to_pylist(), adjustment=one.said["adjustment"])
+
+
+def _beyond(change: Change) -> str:
+    """A change that somebody has to accept, as a sentence."""
+    where = ", ".join([change.period, *(f"{name} {value}" for name, value in change.grain)])
+    much = "" if change.percent is None else f" ({change.percent:+} %)"
+    return f"{change.measure} of {where}: {_plain(change.before)} -> {_plain(change.after)}{much} is beyond the threshold"
+
+
+def _plain(number: object) -> str:
+    return "nothing" if number is None else f"{number}"

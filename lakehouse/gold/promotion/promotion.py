@@ -1,0 +1,171 @@
+"""Moving a metric's readers to another dataset version, or back to an earlier one, in one commit (rules R7 and R8).
+
+What a move publishes is planned in ``moving``, which version is seen is told in ``served``. A publication that comes in
+between makes it happen again from a fresh read. All by delta-rs: no JVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import plan as promotion_plan
+from lakehouse.gold.promotion import promotion_log
+from lakehouse.gold.promotion.plan import Plan, PromotionRefusedError, compare, shown_version
+from lakehouse.gold.promotion.promotion_log import Kind, Move
+from lakehouse.gold.publication import revisions, write_audit_publish
+from lakehouse.ledger import publications, restatements
+from lakehouse.ledger.restatements import Restatement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.numbers.comparison import Threshold
+    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.settings import Settings
+
+__all__ = ["Moved", "PromotionRefusedError", "compare", "promote", "rollback", "settle"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A move that was made: by this call after its plan, or by an earlier one, which has no plan."""
+
+    move: Move
+    plan: Plan | None = None
+
+
+def promote(
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    to_version: int,
+    run: Run,
+    reason: str,
+    thresholds: Sequence[Threshold] = (),
+    notes: Callable[[Plan], str] = lambda _: "",
+    *,
+    accepted: bool = False,
+) -> Moved:
+    """Show readers another dataset version; ``run.by`` says who wants it.
+
+    :param notes: writes down what readers are to be told.
+    :param accepted: that differences beyond the thresholds, and measures that end, are put up with.
+    :raises PromotionRefusedError: where something forbids it.
+    """
+    if shown_version(settings, metric) == to_version:
+        return _already(settings, metric, to_version)
+    made = _promote(settings, catalog, metric, to_version, run, reason, thresholds, notes, accepted)
+    return Moved(settle(settings, made.to), made)
+
+
+def rollback(
+    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int | None, run: Run, reason: str
+) -> Moved:
+    """Show readers what an earlier version said; by default the one before the promotion of what they see.
+
+    Days that silver has changed since are then behind, and are restated as always, with that version's logic: how far it
+    had followed silver is remembered for each version (see ``served.follower``).
+
+    :raises PromotionRefusedError: where there is nothing to go back to.
+    """
+    if to_version is None:
+        to_version = _one_back(settings, metric)
+    if shown_version(settings, metric) == to_version:
+        return _already(settings, metric, to_version)
+    made = _rollback(settings, catalog, metric, to_version, run, reason)
+    return Moved(settle(settings, made.to), made)
+
+
+def settle(settings: Settings, one: Series) -> Move:
+    """Write down what the commits of moves say, and from where on the numbers follow silver; doing it again does no harm.
+
+    :raises PromotionRefusedError: where readers were never moved.
+    """
+    publications.follow(settings, one.name, locations.gold(settings, one))
+    promotion_log.follow(settings, one.name, locations.gold(settings, one))
+    log = promotion_log.of(settings, one.name)
+    if not log:
+        msg = f"the readers of gold/{one.name} have not been moved yet: they see v1"
+        raise PromotionRefusedError(msg)
+    move = log[-1]
+    follower = served_version.follower(replace(one, metric=one.metric.model_copy(update={"dataset_version": move.to_version})))
+    if move.follows is not None and restatements.followed_version(settings, follower) < move.follows:
+        entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[])
+        restatements.record(settings, entry)
+    return move
+
+
+def _one_back(settings: Settings, metric: MetricContract) -> int:
+    """The version that the newest move came from; behind a rollback that is done already its own goal."""
+    settle(settings, Series(metric, called=metric.metric))
+    log, number = promotion_log.of(settings, metric.metric), shown_version(settings, metric)
+    if log[-1].kind is Kind.ROLLBACK:
+        return number
+    return log[-1].from_version
+
+
+@write_audit_publish.again_on_conflict
+def _promote(
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    to_version: int,
+    run: Run,
+    reason: str,
+    thresholds: Sequence[Threshold],
+    notes: Callable[[Plan], str],
+    accepted: bool,  # noqa: FBT001 (the public function names it)
+) -> Plan:
+    made = promotion_plan.forward(settings, catalog, metric, to_version, thresholds)
+    problems = [*made.problems, *([] if accepted else made.objections)]
+    if problems:
+        raise PromotionRefusedError("\n".join(problems))
+    _commit(settings, made, run, reason, f"promoted to v{to_version} by {run.by}: {reason}", notes(made))
+    return made
+
+
+@write_audit_publish.again_on_conflict
+def _rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str) -> Plan:
+    made = promotion_plan.back(settings, catalog, metric, to_version)
+    _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", "")
+    return made
+
+
+def _commit(settings: Settings, made: Plan, run: Run, reason: str, explanation: str, notes: str) -> None:
+    """The move: all numbers that differ, and the number of the version that readers see, at once."""
+    number, before = made.to.metric.dataset_version, made.before
+    why = {
+        "input_versions": made.inputs,
+        "trigger": {"run": run.job_name, "reason": made.kind.value},
+        "downstream": [*(f"gold/{rollup.name}" for rollup in made.to.rollups), *made.to.metric.consumers],
+        promotion_log.SAID: {
+            "kind": made.kind.value,
+            "from_version": made.shown,
+            "to_version": number,
+            "by": run.by,
+            "reason": reason,
+            "inputs": made.inputs,
+            "accepted": list(made.objections),
+            "follows": made.follows,
+            "release_notes": notes,
+        },
+    }
+    signed = write_audit_publish.signature(settings, made.to, run, why, reason)
+    if not made.drafts and (before.table is None or before.existing is None):
+        raise PromotionRefusedError(f"gold/{made.to.name} shows no number, and there is none to show")
+    drafts = [replace(draft, explanation=explanation) for draft in made.drafts]
+    revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
+
+
+def _already(settings: Settings, metric: MetricContract, to_version: int) -> Moved:
+    """What an earlier call was stopped before is written down."""
+    move = settle(settings, Series(metric, called=metric.metric))
+    if move.to_version != to_version:
+        raise PromotionRefusedError(f"readers of gold/{metric.metric} see v{to_version} already")
+    return Moved(move)

@@ -1,0 +1,184 @@
+"""Numbers that were written beside the published ones, to be checked before anybody sees them (rule R8).
+
+``gold/<series>_candidates`` holds what is being checked and what is *held*: a period has one candidate at most, the newest.
+What is published is taken away from here, in a commit behind the one that published it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, provenance, table_io
+from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.published_table import TIME
+from lakehouse.gold.publication.revisions import MADE_FROM, Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.quality.check_result import Outcome
+    from lakehouse.settings import Settings
+
+_ABOUT = pa.schema(
+    [
+        ("revision", pa.int32()),
+        ("state", pa.string()),
+        ("step", pa.string()),
+        ("reason", pa.string()),
+        ("explanation", pa.string()),
+        ("changed_rows", pa.int64()),
+        ("undecided_rows", pa.int64()),
+        ("known_through", pa.date32()),
+        ("inputs", pa.string()),
+        ("inputs_without", pa.string()),
+        ("made_from", pa.string()),
+        ("silver_version", pa.int64()),
+        ("booked_on", pa.date32()),
+        ("content", pa.string()),
+        ("code_version", pa.string()),
+        ("contract_version", pa.string()),
+        ("failed", pa.string()),
+        ("proposed_at", TIME),
+        ("run_id", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A candidate that was not published: the revision it would be, and per failed check what it found.
+
+    No failed check means that its run was stopped before they were through; running the period again settles it.
+    """
+
+    start: date
+    revision: int
+    draft: Draft
+    failed: Mapping[str, str]
+    proposed_at: datetime
+    run_id: str
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes two candidates of a period the same."""
+        return _identity(self.draft, self.revision)
+
+
+def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
+    """Write drafts beside, each with the revision that it would be, in the place of older candidates of their periods.
+
+    What lies there already is not written again: so a candidate tells since when it waits.
+
+    :raises CommitFailedError: when another run proposes something for one of the periods at this moment.
+    """
+    there = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
+    new = [(draft, number) for draft, number in drafts if there.get(draft.start) != _identity(draft, number)]
+    if not new:
+        return
+    rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
+    where, options = locations.candidates(settings, series), settings.storage_options
+    table = table_io.open_table(where, options) or partition_writer.create(where, rows.schema, series.by, options)
+    partition_writer.replace(table, rows, [draft.start for draft, _ in new])
+
+
+def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
+    """The content of drafts that were proposed, as it is read from where it was written.
+
+    :raises CommitFailedError: when another run has put something else there, or has settled it, meanwhile.
+    """
+    where = {series.by: [draft.start for draft, _ in drafts]}
+    columns = [series.by, *series.content, "content", "revision"]
+    found = table_io.read(locations.candidates(settings, series), columns, where, settings.storage_options)
+    there = {} if found is None else table_io.split(found, series.by)
+    for draft, number in drafts:
+        own = there.get(draft.start)
+        if own is None or {*zip(own["content"].to_pylist(), own["revision"].to_pylist())} != {(draft.content, number)}:
+            msg = f"another run publishes {series.name} for {draft.start} at this moment; run it again later"
+            raise CommitFailedError(msg)
+    return {start: rows.select(series.content) for start, rows in there.items()}
+
+
+def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
+    """Keep the candidates that failed, with what their checks found, and take the others of ``starts`` away.
+
+    :raises CommitFailedError: when another run has taken one that failed away, or writes here at this moment.
+    """
+    table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
+    if table is None or not starts:
+        return
+    told = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
+    if {one.start: one.failed for one in held(settings, series, starts)} == told:
+        return
+    kept = table_io.read_version(table, None, {series.by: list(failed)})
+    if set(kept[series.by].to_pylist()) != set(failed):
+        msg = f"another run publishes {series.name} at this moment; run it again later"
+        raise CommitFailedError(msg)
+    said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
+    partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
+
+
+def take_away(settings: Settings, series: Series, decided: Held) -> None:
+    """Take a candidate away that somebody decided on; one that was proposed for the period since stays.
+
+    :raises CommitFailedError: when another run writes here at this moment.
+    """
+    table = table_io.pinned(locations.candidates(settings, series), settings.storage_options)
+    if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
+        partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
+
+
+def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
+    """The candidates that wait, by period."""
+    where = None if starts is None else {series.by: starts}
+    found = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
+    if found is None:
+        return []
+    result = []
+    for start, rows in sorted(table_io.split(found, series.by).items()):
+        said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
+        draft = Draft(
+            start=start,
+            rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
+            state=State(said["state"]),
+            step=Step(said["step"]),
+            reason=Reason(said["reason"]),
+            **{name: said[name] for name in _CARRIED},
+        )
+        failed = json.loads(said["failed"] or "{}")
+        result.append(Held(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
+    return result
+
+
+def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
+    """By period the checks that hold its candidate back; one that is being checked is not among them."""
+    found = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
+    told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
+    checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}
+    return {start: names for start, names in checks.items() if names}
+
+
+_CARRIED = (*MADE_FROM, "explanation", "changed_rows", "booked_on")
+
+
+def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
+    return (draft.content, revision, draft.state, draft.step, draft.reason, draft.inputs, draft.inputs_without)
+
+
+def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
+    about: dict[str, Any] = {name: getattr(draft, name) for name in _CARRIED}
+    about["code_version"] = draft.code_version or provenance.code()
+    about["contract_version"] = draft.contract_version or provenance.of_contract(series.metric)
+    about |= {"state": draft.state.value, "step": draft.step.value, "reason": draft.reason.value, "content": draft.content}
+    about |= {"revision": revision, "failed": None, "proposed_at": now, "run_id": run_id}
+    size = len(draft.rows)
+    columns = {series.by: pa.array([draft.start] * size, pa.date32())}
+    columns |= {name: draft.rows[name] for name in draft.rows.column_names}
+    return pa.table(columns | {item.name: pa.array([about[item.name]] * size, item.type) for item in _ABOUT})

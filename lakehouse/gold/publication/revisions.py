@@ -1,0 +1,234 @@
+"""The one kind of commit that a table of published numbers gets: some periods' new revisions or adjustments (rule R7).
+
+What is to be published is decided in ``publish``; what the table looks like is told in ``series``. Written by delta-rs: a
+commit takes milliseconds, and one that meets another about the same period fails instead of losing it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.gold.numbers import adjustments, served_version
+from lakehouse.gold.numbers.lifecycle import Reason, Standing, State, Step, VersionName, next_change
+from lakehouse.gold.numbers.published_table import ABOUT, TIME, Series, digest, standings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
+
+    from deltalake import DeltaTable
+
+    from lakehouse.settings import Settings
+
+
+#: What a number was made from, as a draft and a published row name it; it stays when the number is shown again.
+MADE_FROM = (
+    *("undecided_rows", "known_through", "inputs", "inputs_without", "made_from", "silver_version"),
+    *("code_version", "contract_version"),
+)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A number that may become a revision: what it says, and from what it was made.
+
+    ``rows`` are the series' content columns, in the order of the grain. ``explanation`` tells a person why it is another
+    number. Of an adjustment they are what a restatement would say, and ``booked_on`` is the open day it is booked to.
+    ``code_version`` and ``contract_version`` are of numbers that were computed before, by another run.
+    """
+
+    start: date
+    rows: pa.Table
+    state: State
+    step: Step
+    reason: Reason
+    explanation: str | None = None
+    changed_rows: int | None = None
+    undecided_rows: int = 0
+    known_through: date | None = None
+    inputs: str | None = None
+    inputs_without: str | None = None
+    made_from: str | None = None
+    silver_version: int | None = None
+    booked_on: date | None = None
+    code_version: str | None = None
+    contract_version: str | None = None
+
+    @property
+    def content(self) -> str:
+        """The digest of what the number says; for an adjustment of what it brings the books to."""
+        return digest(self.rows)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """By which run, code and contract, and with whose word something is published."""
+
+    run_id: str
+    code_version: str
+    contract_version: str
+    publication_id: str
+    now: datetime
+    signed_off_by: str | None = None
+    sign_off_reason: str | None = None
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A published revision or adjustment of one period."""
+
+    start: date
+    name: VersionName
+    state: State
+    reason: Reason
+    step: Step
+
+
+def publish(
+    settings: Settings,
+    series: Series,
+    table: DeltaTable | None,
+    existing: pa.Table | None,
+    drafts: Sequence[Draft],
+    signed: Signature,
+    serves: int | None = None,
+) -> list[Revision]:
+    """Make drafts the newest revisions of their periods, in one commit; without drafts it moves the readers only.
+
+    :param table: as it was before anything was read that the drafts are made from; None where there was none.
+    :param existing: the rows in it, at least of these periods.
+    :param serves: the dataset version that readers see from this commit on.
+    :raises CommitFailedError: when somebody else has published one of the periods since ``table`` was opened; of days that
+        readers see, any of them.
+    :raises served.MovedError: when readers see another dataset version by now.
+    """
+    transaction = served_version.transaction(series, table) if serves is None else (served_version.SERVED, serves)
+    if existing is not None:
+        existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
+        # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
+        signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
+    before = standings(existing, series.by)
+    own = {} if existing is None else table_io.split(existing, series.by)
+    rows, revisions = [], []
+    for draft in drafts:
+        made, revision = _published(series, draft, before.get(draft.start), own.get(draft.start), signed)
+        rows.append(made)
+        revisions.append(revision)
+    why = {
+        "run_id": signed.run_id,
+        "as_of": signed.now.isoformat(),
+        "publication_id": signed.publication_id,
+        "published": {f"{revision.start}": f"{revision.name}" for revision in revisions},
+        "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
+        **signed.why,
+    }
+    if table is not None and not drafts:
+        partition_writer.remark(table, why=why, transaction=transaction)
+        return []
+    wanted = pa.concat_tables(rows, promote_options="default")
+    if table is None:
+        table = _created(settings, series, wanted.schema)
+    if existing is not None and len(existing):
+        replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
+        wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
+    partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
+    return revisions
+
+
+def _published(
+    series: Series, draft: Draft, before: Standing | None, own: pa.Table | None, signed: Signature
+) -> tuple[pa.Table, Revision]:
+    """The rows of one draft as they are published."""
+    period = series.period(draft.start)
+    adjusts = draft.step is Step.ADJUSTMENT
+    number = (before.revision if before else 0) + (not adjusts)
+    adjustment = (_adjustments(own) + 1) if adjusts else None
+    name = VersionName(series.name, period.name, number, adjustment)
+    terms = series.metric.publication
+    restated, told = None, None
+    if draft.step is Step.STATE_CHANGE:
+        restated, told = _last_restatement(own)
+    elif before is not None:
+        restated, told = signed.now, draft.explanation or draft.reason.value
+    about: dict[str, Any] = {
+        "period": period.name,
+        "revision": number,
+        "is_latest": not adjusts,
+        "state": draft.state.value,
+        "due_on": None if adjusts else next_change(period.last, draft.state, terms),
+        "reason": draft.reason.value,
+        "published_at": signed.now,
+        "superseded_at": None,
+        "restated_on": restated,
+        "restatement_reason": told,
+        "adjustment": adjustment,
+        "booked_on": draft.booked_on,
+        "version_name": f"{name}",
+        "content": draft.content,
+        "changed_rows": draft.changed_rows,
+        "undecided_rows": draft.undecided_rows,
+        "known_through": draft.known_through,
+        "dataset_version": series.metric.dataset_version,
+        "made_from": draft.made_from,
+        "inputs": draft.inputs,
+        "inputs_without": draft.inputs_without,
+        "silver_version": draft.silver_version,
+        "code_version": draft.code_version or signed.code_version,
+        "contract_version": draft.contract_version or signed.contract_version,
+        "run_id": signed.run_id,
+        "signed_off_by": signed.signed_off_by,
+        "sign_off_reason": signed.sign_off_reason,
+        "publication_id": signed.publication_id,
+    }
+    rows = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
+    size = len(rows)
+    columns = {series.by: pa.array([draft.start] * size, pa.date32())}
+    columns |= {name: rows[name] for name in rows.column_names}
+    columns |= {item.name: pa.array([about[item.name]] * size, item.type) for item in ABOUT}
+    return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.step)
+
+
+def _adjustments(own: pa.Table | None) -> int:
+    """How many adjustments a period has."""
+    return 0 if own is None else pc.max(own["adjustment"]).as_py() or 0
+
+
+def _last_restatement(own: pa.Table | None) -> tuple[datetime | None, str | None]:
+    """When and why the newest content of a period came to be, as its newest row says; a change of state keeps it."""
+    if own is None:
+        return None, None
+    row = own.filter(own["is_latest"]).select(["restated_on", "restatement_reason"]).slice(0, 1).to_pylist()
+    return (row[0]["restated_on"], row[0]["restatement_reason"]) if row else (None, None)
+
+
+def _superseded(existing: pa.Table, by: str, starts: Sequence[date], now: datetime) -> pa.Table:
+    """The rows that were there, those of the named periods no longer the newest."""
+    ends = pc.and_(existing["is_latest"], pc.is_in(existing[by], pa.array(starts, pa.date32())))
+    changed = {
+        "is_latest": pc.if_else(ends, False, existing["is_latest"]),
+        "due_on": pc.if_else(ends, pa.scalar(None, pa.date32()), existing["due_on"]),
+        "superseded_at": pc.if_else(ends, pa.scalar(now, TIME), existing["superseded_at"]),
+    }
+    for name, values in changed.items():
+        existing = existing.set_column(existing.column_names.index(name), name, values)
+    return existing
+
+
+def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTable:
+    """The table, empty.
+
+    :raises CommitFailedError: where another writer was quicker, and may have published what is to be published.
+    """
+    table = partition_writer.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
+    if table.version() > 0:
+        msg = f"{series.name} was published for the first time by somebody else just now"
+        raise CommitFailedError(msg)
+    return table

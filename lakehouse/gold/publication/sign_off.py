@@ -1,0 +1,83 @@
+"""What a person does with a held number: sign it off, so that readers see it, or drop it (rule R8). No JVM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers.lifecycle import Step
+from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
+from lakehouse.gold.publication.rejected_candidates import Dropped
+from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
+from lakehouse.ledger import publications
+
+if TYPE_CHECKING:
+    from lakehouse.calendar.periods import Period
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.candidates import Held
+    from lakehouse.gold.publication.revisions import Revision
+    from lakehouse.settings import Settings
+
+
+class HoldError(Exception):
+    """A held number that is not there, or not the one that was meant. Its text says what is there."""
+
+
+@again_on_conflict
+@table_io.reusing_tables()
+def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
+    """Publish a held number with somebody's word; doing it again changes nothing.
+
+    :param run: by whom.
+    :returns: what was published; None where the number is what readers see already.
+    :raises HoldError: where another revision, or none, is held.
+    """
+    before = write_audit_publish.read(settings, one, [period.start])
+    held = _held(settings, one, period, revision)
+    standing, terms = before.standings.get(period.start), one.metric.publication
+    today = lifecycle.today(settings.clock(), terms)
+    state = lifecycle.state_of(standing, period.last, today, terms)
+    step = lifecycle.step(standing, held.draft.content, state, terms)
+    published: list[Revision] = []
+    if step is not Step.NOTHING:
+        expected = write_audit_publish.next_revision(replace(held.draft, step=step), standing)
+        if expected != revision:
+            msg = (
+                f"{one.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
+                f"it again with 'lakehouse gold held {one.metric.name}'"
+            )
+            raise HoldError(msg)
+        booked = today if step is Step.ADJUSTMENT else None
+        draft = replace(held.draft, step=step, state=state, booked_on=booked)
+        why = {"trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)}}
+        why["input_versions"] = {f"silver/{one.metric.source}": {"version": draft.silver_version, "inputs": draft.inputs}}
+        signed = write_audit_publish.signature(settings, one, run, why, reason)
+        published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
+    candidates.take_away(settings, one, held)
+    publications.follow(settings, one.name, locations.gold(settings, one))
+    return published[0] if published else None
+
+
+def drop(settings: Settings, one: Series, period: Period, revision: int, by: str, reason: str) -> None:
+    """Refuse a held number: the published one stands, and the same number is not proposed again.
+
+    :raises HoldError: where another revision, or none, is held.
+    """
+    held = _held(settings, one, period, revision)
+    entry = Dropped(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
+    rejected_candidates.record(settings, entry)
+    again_on_conflict(candidates.take_away)(settings, one, held)
+
+
+def _held(settings: Settings, one: Series, period: Period, revision: int) -> Held:
+    found = candidates.held(settings, one, [period.start])
+    if not found:
+        msg = f"nothing of {one.name} is held for {period.name}"
+        raise HoldError(msg)
+    if found[0].revision != revision:
+        msg = f"what is held of {one.name} for {period.name} is r{found[0].revision}, not r{revision}"
+        raise HoldError(msg)
+    return found[0]

@@ -1,0 +1,234 @@
+"""Write, audit, publish for drafts of any series: beside, read back, checked; then published in one commit, or held (R8).
+
+How a draft comes about is not told here: days are drafted in ``publish``, longer periods in ``rollups``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import CommitFailedError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse import locations
+from lakehouse.delta import provenance, table_io
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.publication import candidates, gate, revisions
+from lakehouse.gold.publication.revisions import Draft, Revision, Signature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.gold.numbers.lifecycle import Standing
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.quality.check_result import Outcome
+    from lakehouse.settings import Settings
+
+_ATTEMPTS = 20
+#: A conflict with another writer is answered by making everything again from a fresh read.
+again_on_conflict = retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.1, max=3),
+    reraise=True,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is about. ``said`` is the reason that it gives for what it changes, where that is not in the data.
+
+    ``backfill`` is the plan that it belongs to.
+    """
+
+    run_id: str
+    job_name: str = "lakehouse"
+    said: Reason | None = None
+    by: str | None = None
+    explanation: str | None = None
+    backfill: str | None = None
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the trigger of a publication tells of the plan that it belongs to."""
+        return {"backfill": self.backfill} if self.backfill else {}
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did: what it published, which periods are held, and what the checks found on every new number.
+
+    ``lineage`` is what the commit tells of itself; empty where there was none.
+    """
+
+    revisions: list[Revision] = field(default_factory=list)
+    held: list[date] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def days(self) -> set[date]:
+        """The first days of the periods that got a revision or an adjustment."""
+        return {revision.start for revision in self.revisions}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A series as it was before anything was read that drafts are made from, and its rows of the periods asked for."""
+
+    series: Series
+    table: DeltaTable | None
+    existing: pa.Table | None
+    asked: Sequence[date]
+
+    @cached_property
+    def standings(self) -> dict[date, Standing]:
+        """What is published of each period."""
+        return published_table.standings(self.existing, self.series.by)
+
+    @cached_property
+    def latest(self) -> dict[date, pa.Table]:
+        """The content of the newest revision of each period that has one."""
+        return {} if self.existing is None else published_table.latest(self.existing, self.series)
+
+
+def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) -> Read:
+    """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail.
+
+    :param starts: the periods that are asked for; by default all that the table has.
+    """
+    table = table_io.pinned(locations.gold(settings, one), settings.storage_options)
+    existing = None if table is None else table_io.read_version(table, None, None if starts is None else {one.by: starts})
+    if starts is None:
+        starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
+    return Read(one, table, existing, starts)
+
+
+@table_io.reusing_tables()
+def publish(
+    settings: Settings,
+    before: Read,
+    drafts: Sequence[Draft],
+    run: Run,
+    why: Mapping[str, Any],
+    expected: Mapping[date, int] | None = None,
+) -> Published:
+    """Write drafts beside, check them, publish those that pass, and hold the others.
+
+    :param expected: how many silver rows each number should cover, counted on their own.
+    :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
+    """
+    one, standings = before.series, before.standings
+    starts = [draft.start for draft in drafts]
+    waiting = {held.start for held in candidates.held(settings, one, before.asked)}
+    if not drafts:
+        candidates.settle(settings, one, waiting, {})
+        return Published()
+    proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
+    candidates.propose(settings, one, proposed, run.run_id, settings.clock())
+    read_back = candidates.read_back(settings, one, proposed)
+    before_these = trailing(settings, one, starts)
+    outcomes: list[Outcome] = []
+    failed: dict[date, list[Outcome]] = {}
+    for draft, revision in proposed:
+        rows = (draft.rows, read_back[draft.start])
+        found = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
+        outcomes += found
+        if blocking := gate.blocking(found):
+            failed[draft.start] = blocking
+    passed = [draft for draft in drafts if draft.start not in failed]
+    done: list[Revision] = []
+    lineage: Mapping[str, Any] = {}
+    if passed:
+        failures = sum(not outcome.passed for outcome in outcomes)
+        validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
+        signed = signature(settings, one, run, {**why, "validation": validation})
+        done = revisions.publish(settings, one, before.table, before.existing, passed, signed)
+        lineage = {"publication_id": signed.publication_id, **signed.why}
+    # What is published must be told of: where another run settles at this moment, only this is done again.
+    settle = again_on_conflict(candidates.settle) if done else candidates.settle
+    settle(settings, one, {*starts, *waiting}, failed)
+    return Published(done, sorted(failed), outcomes, lineage)
+
+
+def judge(
+    before: Read,
+    start: date,
+    revision: int,
+    rows: pa.Table,
+    read_back: pa.Table,
+    before_these: pa.Table | None,
+    silver_rows: int | None,
+) -> list[Outcome]:
+    """What the checks find on a number that would be ``revision`` of a period.
+
+    :param read_back: the number as a second engine reads it from where it was written.
+    :param before_these: see :func:`trailing`.
+    :param silver_rows: how many silver rows it should cover, counted on their own.
+    """
+    one = before.series
+    candidate = gate.Candidate(
+        metric=one.name,
+        period=start,
+        revision=revision,
+        grain=one.metric.grain,
+        rows=rows,
+        read_back=read_back,
+        published=before.latest.get(start),
+        trailing=before_these,
+        silver_rows=silver_rows,
+    )
+    return gate.audit(one.checks, candidate)
+
+
+@again_on_conflict
+def tidy(settings: Settings, one: Series) -> None:
+    """Take away the candidates that were published by runs that were stopped right behind it: nothing else would ask for them."""
+    unfinished = [held for held in candidates.held(settings, one) if not held.failed]
+    if not unfinished:
+        return
+    standings = read(settings, one, [held.start for held in unfinished]).standings
+    done = []
+    for held in unfinished:
+        standing = standings.get(held.start)
+        said = standing and (standing.restated or standing.content)
+        if standing and said == held.draft.content and standing.state.rank >= held.draft.state.rank:
+            done.append(held.start)
+    candidates.settle(settings, one, done, {})
+
+
+def next_revision(draft: Draft, before: Standing | None) -> int:
+    """The revision that a draft would be; an adjustment carries that of the closed number."""
+    return (before.revision if before else 0) + (draft.step is not Step.ADJUSTMENT)
+
+
+def signature(settings: Settings, one: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
+    """By which run, code and contract something is published now.
+
+    :param reason: why a person signs it off.
+    """
+    code, contract = provenance.code(), provenance.of_contract(one.metric)
+    signed_by = run.by if reason else None
+    told = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
+    told |= {"signed_off_by": signed_by, "sign_off_reason": reason}
+    return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, told)
+
+
+def trailing(settings: Settings, one: Series, starts: Collection[date]) -> pa.Table | None:
+    """The newest numbers of the days before, as far back as the contract's checks look."""
+    look_back = one.checks.trailing_days
+    if not look_back:
+        return None
+    wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
+    columns = [one.by, *one.content, "is_latest"]
+    found = table_io.read(locations.gold(settings, one), columns, {one.by: wanted}, settings.storage_options)
+    return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

@@ -1,0 +1,1 @@
+"""Making a published revision again from the inputs it names (R10)."""

@@ -1,0 +1,94 @@
+"""The contracts that a number was made under: kept when it is published, found when it is made again (rule R10).
+
+A revision names its metric's contract by hash. That of the source is the one silver was kept under then, which is noted
+beside it. The rows themselves are in ``ops/contracts`` (``gold.reproduction.contract_archive``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from lakehouse import locations
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.source import SourceContract
+from lakehouse.delta import provenance
+from lakehouse.gold.reproduction import contract_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.settings import Settings
+
+#: What this process has kept last, by table and metric: a publishing run asks for it with every commit.
+_kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
+
+
+class ForgottenContractError(Exception):
+    """A contract of which only the hash is left, or that this code cannot read. Its text says which, and the way out."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The contracts of a metric and its source; ``certain`` says whether the source's is known to be the one of then."""
+
+    metric: MetricContract
+    source: SourceContract
+    certain: bool = True
+
+
+def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
+    """Keep both contracts before a number is published under them; once a process and change.
+
+    Beside the metric's stands the one that made silver's newest commit: where a source's contract has changed and silver
+    was not built since, that is not ``contract``.
+    """
+    table, source = locations.contract_archive(settings), provenance.of_contract(contract)
+    own, in_silver = provenance.of_contract(metric), provenance.newest_in_silver(settings, contract.dataset)["contract"]
+    if _kept.get((table, metric.name)) == (own, source, in_silver):
+        return
+    now = settings.clock()
+    contract_archive.record(settings, "source", contract.dataset, source, contract.model_dump_json(), now)
+    contract_archive.record(
+        settings, "metric", metric.name, own, metric.model_dump_json(), now, source_version=in_silver or source
+    )
+    _kept[table, metric.name] = (own, source, in_silver)
+
+
+def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Terms:
+    """The contracts that a revision was made under.
+
+    :param now: those that count now; they are taken where they are the same.
+    :param revision: what a row of the revision says of itself.
+    :raises ForgottenContractError: where the metric's contract was another one and is not kept.
+    """
+    metric, version = now.metric, revision["contract_version"]
+    name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name
+    if version != provenance.of_contract(metric):
+        said = contract_archive.find(settings, "metric", name, version)
+        if said is None:
+            msg = (
+                f"{name} was published under the contract {version}, which is not kept in "
+                f"{locations.contract_archive(settings)}; put the contract's file of then back to make the number again"
+            )
+            raise ForgottenContractError(msg)
+        metric = _read(MetricContract, said, f"{name} ({version})")
+    source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
+    if source_version in {None, provenance.of_contract(now.source)}:
+        return Terms(metric, now.source, certain=source_version is not None)
+    source = contract_archive.find(settings, "source", metric.source, str(source_version))
+    if source is None:
+        return Terms(metric, now.source, certain=False)
+    return Terms(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
+
+
+def _read(kind: type[Any], said: dict[str, Any], name: str) -> Any:
+    try:
+        return kind.model_validate(said)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        msg = f"the contract {name} of then cannot be read by this code: {where}: {first['msg']}; run the code version of then"
+        raise ForgottenContractError(msg) from None

@@ -1,0 +1,178 @@
+"""A published number computed again: from silver as its inputs had it, or, for a longer period, from the days that it names.
+
+Silver of then is made from Bronze, so that nothing else needs to be left of it. What comes of the comparison with the
+published number is in ``reproduce``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series, source_days
+from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+class ReproduceError(Exception):
+    """A number that cannot be made again. Its text tells why, and what there is."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """The number, and per key the fields behind it that were hidden since."""
+
+    rows: pa.Table
+    hidden: dict[str, list[str]] = field(default_factory=dict)
+
+
+def computed(
+    settings: Settings,
+    contract: SourceContract,
+    series: Series,
+    start: date,
+    told: Mapping[str, Any],
+    session: Callable[[], SparkSession],
+) -> Again:
+    """A revision of a period, from what it says of itself.
+
+    :raises ReproduceError: where it names no inputs, or one that is gone.
+    """
+    if series.kind is not Kind.DAY:
+        return _period(settings, contract, series, start, told, session)
+    spark, metric = session(), series.metric
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        named = _named_inputs(settings, contract, told, source_days(metric, [start]))
+        behind, hidden = _silver_of_then(settings, spark, contract, named)
+        found = metric_query.by_day(metric_query.compute(behind, metric, [start]).toArrow(), metric)
+    return Again(found[start] if start in found else metric_query.nothing(spark, settings, metric), hidden)
+
+
+def _named_inputs(
+    settings: Settings, contract: SourceContract, told: Mapping[str, Any], days: Collection[date]
+) -> dict[date, set[str]]:
+    """The inputs of some silver days, as a revision names them.
+
+    :raises ReproduceError: where it names none.
+    """
+    if told["inputs"] is None:
+        msg = f"{told['version_name']} names no inputs, and cannot be made again; materialize the period for a newer revision"
+        raise ReproduceError(msg)
+    return lineage.ids_by_day(settings, contract.dataset, told["inputs"], told["inputs_without"], days)
+
+
+def _silver_of_then(
+    settings: Settings, spark: SparkSession, contract: SourceContract, named: Mapping[date, set[str]]
+) -> tuple[DataFrame, dict[str, list[str]]]:
+    """Silver's rows of some days, each from its own inputs, and per key among them the fields that were hidden since."""
+    alike: dict[frozenset[str], list[date]] = defaultdict(list)
+    for day, known in named.items():
+        alike[frozenset(known)].append(day)
+    parts = []
+    hidden: dict[str, list[str]] = {}
+    for ids, days in alike.items():
+        rows = silver_merge.state(spark, settings, contract, days, ids)
+        hidden |= _hidden_since(settings, contract, rows, ids)
+        parts.append(rows)
+    behind = parts[0]
+    for part in parts[1:]:
+        behind = behind.unionByName(part)
+    return behind, hidden
+
+
+def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> dict[str, list[str]]:
+    """Per key of some rows the fields that redactions other than ``ids`` hide."""
+    hidden: dict[str, set[str]] = defaultdict(set)
+    before: dict[str, set[str]] = defaultdict(set)
+    for entry in redactions.all_of(settings, contract.dataset):
+        (before if entry.redaction_id in ids else hidden)[entry.record_key].update(entry.fields)
+    since = {key: sorted(fields - before[key]) for key, fields in hidden.items() if fields - before[key]}
+    if not since:
+        return {}
+    there = rows.where(F.col("record_key").isin(sorted(since))).select("record_key").distinct().collect()
+    return {row[0]: since[row[0]] for row in there}
+
+
+def _period(
+    settings: Settings,
+    contract: SourceContract,
+    series: Series,
+    start: date,
+    told: Mapping[str, Any],
+    session: Callable[[], SparkSession],
+) -> Again:
+    """A longer period, from the daily revisions and adjustments that it names."""
+    daily = Series(series.metric, called=series.called)
+    named = json.loads(told["made_from"] or "{}")
+    booked = set(named.pop("adjustments", ()))
+    days, by = series.period(start).days, daily.by
+    rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
+    if rows is None or not named:
+        msg = f"{told['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
+        raise ReproduceError(msg)
+    said = zip(rows["period"].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
+    own = rows.filter(pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in said]))
+    missing = sorted(set(named) - set(own["period"].to_pylist()))
+    if missing:
+        msg = f"{told['version_name']} was made from {missing[0]} {named[missing[0]]}, which is not in gold/{daily.name} any more"
+        raise ReproduceError(msg)
+    added = rollup_totals.add_up(series, own, _booked(settings, series, daily, booked))
+    if len(series.metric.additive) == len(series.metric.measures):
+        return Again(added)
+    return _with_others(settings, contract, series, start, own.sort_by(by), added, session)
+
+
+def _booked(settings: Settings, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
+    """The adjustments, of days and of the longer period's own series, that a roll-up names."""
+    where = {"version_name": names}
+    tables = [
+        table_io.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
+    ]
+    found = [table for table in tables if table is not None]
+    return pa.concat_tables(found, promote_options="default") if names and found else None
+
+
+def _with_others(
+    settings: Settings,
+    contract: SourceContract,
+    series: Series,
+    start: date,
+    own: pa.Table,
+    added: pa.Table,
+    session: Callable[[], SparkSession],
+) -> Again:
+    """The seam for measures that do not add up: from the silver rows behind each day, by the inputs its revision names."""
+    metric, spark = series.metric, session()
+    named: dict[date, set[str]] = {}
+    for row in own.to_pylist():
+        if row["event_date"] not in named:
+            named |= _named_inputs(settings, contract, row, [row["event_date"]])
+    with sized_for(spark, settings, many=is_large(settings, contract)):
+        behind, hidden = _silver_of_then(settings, spark, contract, named)
+        found = metric_query.of_periods(behind, metric, [series.period(start)]).get(start)
+    return Again(added if found is None else rollup_totals.joined(series, added, found), hidden)
+
+
+def is_large(settings: Settings, contract: SourceContract) -> bool:
+    """Whether Bronze is large enough for Spark to plan for many rows."""
+    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    return sum(entry.rows for entry in known.values()) > settings.local_rows

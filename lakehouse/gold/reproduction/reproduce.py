@@ -1,0 +1,152 @@
+"""Making a published number again, from the inputs that its revision names, and from Bronze alone (rule R10).
+
+Nothing is written here, and no older version of a table is read: only Bronze, what people said beside it, and the small
+tables below ``ops``. What a number says as of a time, published or not, is the same computation: :func:`known_at`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import provenance, table_io
+from lakehouse.gold.numbers.published_table import Series, digest, source_days
+from lakehouse.gold.reproduction import contract_history, differences, recompute
+from lakehouse.gold.reproduction.contract_history import Terms
+from lakehouse.gold.reproduction.differences import Difference
+from lakehouse.gold.reproduction.recompute import ReproduceError
+from lakehouse.gold.restatement import metric_query
+from lakehouse.ledger import decisions, ingestions, rebuild_requests
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import date, datetime
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A published number, made again.
+
+    ``hidden`` are the fields, per key, that were redacted since and are in it: what depends on them is not among the
+    ``compared`` columns. ``close`` are columns that are equal but for the last digits of doubles. ``certain`` says whether
+    the source's contract is known to be the one of then.
+    """
+
+    name: str
+    rows: pa.Table
+    differences: list[Difference]
+    compared: list[str]
+    close: list[str]
+    hidden: dict[str, list[str]]
+    code_then: str
+    code_now: str
+    contract_then: str
+    contract_now: str
+    certain: bool
+
+    @property
+    def equal(self) -> bool:
+        """Whether all that can be compared says the same."""
+        return not self.differences
+
+
+def reproduce(
+    settings: Settings,
+    catalog: Catalog,
+    series: Series,
+    start: date,
+    revision: int,
+    session: Callable[[], SparkSession],
+    adjustment: int | None = None,
+) -> Reproduced:
+    """Make one revision of a period again and compare it with what was published.
+
+    :param adjustment: of this adjustment of the closed revision: what the books were brought to with it.
+    :raises ReproduceError: for a revision that was never published, or that names no inputs.
+    :raises UnknownInputsError: where the inputs that it names are not recorded.
+    :raises ForgottenContractError: where its contract is not kept.
+    """
+    published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
+    told = _told(series, start, published, revision, adjustment)
+    now = Terms(series.metric, catalog.sources[series.metric.source])
+    then = contract_history.of_then(settings, now, told)
+    one = Series(then.metric, series.kind, called=series.called or series.metric.name)
+    made = recompute.computed(settings, then.source, one, start, told, session)
+    stored = _stored(one, published, revision, adjustment)
+    fields = set().union(*made.hidden.values()) if made.hidden else set()
+    how = differences.comparable(then.metric, fields, summed=adjustment is not None)
+    found, close = differences.between(stored, made.rows, how)
+    if not fields:
+        digests = [("content", digest(made.rows))] if not (found or close) else []
+        digests += [("content as stored", digest(stored))] if adjustment is None else []
+        found += [Difference({}, name, told["content"], other) for name, other in digests if other != told["content"]]
+    return Reproduced(
+        name=told["version_name"],
+        rows=made.rows,
+        differences=found,
+        compared=[*how.grain, *how.values],
+        close=close,
+        hidden=made.hidden,
+        code_then=told["code_version"],
+        code_now=provenance.code(),
+        contract_then=told["contract_version"],
+        contract_now=provenance.of_contract(series.metric),
+        certain=then.certain,
+    )
+
+
+def known_at(
+    settings: Settings,
+    catalog: Catalog,
+    metric: MetricContract,
+    days: Collection[date],
+    when: datetime,
+    session: Callable[[], SparkSession],
+) -> dict[date, pa.Table]:
+    """The metric's numbers as of what had arrived and had been decided by a time, published or not; a day without rows has none.
+
+    Rows count by their own arrival time, also where their file was read later. Redactions always count.
+    """
+    contract = catalog.sources[metric.source]
+    ids = set(ingestions.ingested(ingestions.all_of(settings, contract.dataset)))
+    ids |= {one.decision_id for one in decisions.all_of(settings, contract.dataset) if one.decided_at <= when}
+    ids |= {one.operation_id for one in rebuild_requests.all_of(settings, contract.dataset) if one.recorded_at <= when}
+    spark = session()
+    with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
+        rows = silver_merge.state(spark, settings, contract, source_days(metric, days), ids, when)
+        return metric_query.by_day(metric_query.compute(rows, metric, days).toArrow(), metric)
+
+
+def _told(series: Series, start: date, published: pa.Table | None, revision: int, adjustment: int | None) -> dict[str, Any]:
+    """What a revision or an adjustment says of itself.
+
+    :raises ReproduceError: where there is none.
+    """
+    rows = [] if published is None else published.select(["revision", "adjustment", "version_name"]).to_pylist()
+    for position, row in enumerate(rows):
+        if (row["revision"], row["adjustment"]) == (revision, adjustment):
+            assert published is not None  # noqa: S101 (it has rows)
+            return dict(published.slice(position, 1).to_pylist()[0])
+    known = ", ".join(sorted({row["version_name"] for row in rows})) or "nothing"
+    asked = f"revision {revision}" + (f" with adjustment {adjustment}" if adjustment is not None else "")
+    msg = f"{series.name} has no {asked} of {series.period(start).name}; published is {known}"
+    raise ReproduceError(msg)
+
+
+def _stored(series: Series, published: pa.Table, revision: int, adjustment: int | None) -> pa.Table:
+    """The content of a revision; with its adjustments up to one, where that is asked for."""
+    booked = pc.fill_null(pc.less_equal(published["adjustment"], adjustment or 0), True)
+    rows = published.filter(pc.and_(pc.equal(published["revision"], revision), booked))
+    return rows.select(series.content)

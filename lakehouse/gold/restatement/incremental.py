@@ -1,0 +1,108 @@
+"""A day's number from the number published before and the rows that silver has changed since; all other rows stay unread.
+
+That is exact where every measure adds up, is a whole or decimal number, and is 0 over no rows; other metrics are computed
+anew. Whether a change is small enough for it is said by the contract (``publication.patch_up_to``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import localcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.gold.numbers import adjustments
+from lakehouse.gold.restatement import metric_query
+from lakehouse.ledger import redactions
+from lakehouse.spark import dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.settings import Settings
+
+_Numbers = dict[tuple[Any, ...], list[Any]]
+
+
+def may_be_patched(metric: MetricContract) -> bool:
+    """Whether the contract asks for patches, and every measure is one that adds up exactly."""
+    exact = all(measure.additive and measure.is_exact for measure in metric.measures)
+    return bool(metric.publication.patch_up_to) and metric.window == 1 and exact
+
+
+def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collection[date]) -> dict[date, pa.Table]:
+    """The numbers of those days that can be patched, as ``gold.numbers`` would compute them; the others are left out."""
+    metric = before.series.metric
+    since = _versions_of(before, days) if may_be_patched(metric) else {}
+    # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
+    masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
+    since = {day: version for day, version in since.items() if day not in masked}
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    if not since or table is None:
+        return {}
+    try:
+        feed = change_feed.feed_of(table, min(since.values()) + 1, table.version())
+    except change_feed.ForgottenFeedError:
+        return {}
+    own = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
+    newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in own.items()}
+    small = {day: rows for day, rows in newer.items() if len(rows) <= metric.publication.patch_up_to}
+    nothing = metric_query.nothing(spark, settings, metric) if small else None
+    if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
+        return {}
+    rows = pa.concat_tables(small.values())
+    after = pc.is_in(rows["_change_type"], pa.array(change_feed.AFTER))
+    columns = [name for name in rows.column_names if not name.startswith("_")]
+    sides = []
+    for side in (rows.filter(after), rows.filter(pc.invert(after))):
+        found = metric_query.compute(dataframes.local(spark, side.select(columns)), metric, small).toArrow()
+        sides.append(metric_query.by_day(found, metric))
+    patched = {}
+    for day in small:
+        published = before.latest[day]
+        values = _added(metric, published, sides[0].get(day), sides[1].get(day))
+        if all(own[-1] >= 0 for own in values.values()):
+            patched[day] = _as_table(metric, values, published.schema) if values else nothing
+    return patched
+
+
+def _versions_of(before: Read, days: Collection[date]) -> dict[date, int]:
+    """The version of silver behind the newest number of each day that was made by the contract as it is now."""
+    if before.existing is None:
+        return {}
+    newest = before.existing.filter(before.existing["is_latest"])
+    contract = provenance.of_contract(before.series.metric)
+    named = newest.select([before.series.by, "silver_version", "contract_version"]).to_pylist()
+    known = {row[before.series.by]: row["silver_version"] for row in named if row["contract_version"] == contract}
+    return {day: version for day, version in known.items() if version is not None and day in days}
+
+
+def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:
+    """Published plus new minus old, by grain; without those of the grain that no row is left of."""
+    names = [*(measure.name for measure in metric.measures), "row_count"]
+    sums: _Numbers = defaultdict(lambda: [0 for _ in names])
+    for rows, sign in ((published, 1), (plus, 1), (minus, -1)):
+        for row in [] if rows is None else rows.to_pylist():
+            if rows is published and not row["row_count"]:
+                continue  # it says that the day was empty
+            values = sums[tuple(row[name] for name in metric.grain)]
+            with localcontext(adjustments.EXACT):
+                for position, name in enumerate(names):
+                    values[position] += sign * row[name]
+    return {grain: values for grain, values in sums.items() if values[-1]}
+
+
+def _as_table(metric: MetricContract, values: Mapping[tuple[Any, ...], list[Any]], schema: pa.Schema) -> pa.Table:
+    names = [*metric.grain, *(measure.name for measure in metric.measures), "row_count"]
+    rows = [dict(zip(names, [*grain, *own])) for grain, own in values.items()]
+    made = pa.Table.from_pylist(rows, schema=pa.schema([schema.field(name) for name in names]))
+    return made.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else made

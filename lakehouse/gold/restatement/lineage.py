@@ -1,0 +1,132 @@
+"""What a number is made from: the inputs that silver had taken in, by day, and what silver's newest changes came from.
+
+A revision names it, so that it can be made again (rule R10) and people can be told why it changed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.delta import commit_log, table_io
+from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.restatement import input_sets
+from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_FILES_SHOWN = 20
+_LOOK_BACK = 20
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What silver was made from at one version: the ids of all that is known, and per day those that it lacks still."""
+
+    ids: frozenset[str]
+    lacking: Mapping[date, frozenset[str]]
+    ingested: Mapping[str, Ingestion]
+    silver_version: int
+
+    def without(self, days: Collection[date]) -> dict[str, list[str]]:
+        """What some silver days lack, as it is written down."""
+        return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
+
+    def known_through(self, days: Collection[date]) -> date | None:
+        """The newest arrival day of what all of these days have taken in."""
+        lacking = frozenset().union(*(self.lacking.get(day, frozenset()) for day in days))
+        return max((entry.arrival_date for one, entry in self.ingested.items() if one not in lacking), default=None)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What some commits of silver came from: files, decisions, redactions, operations.
+
+    ``remade`` are the silver days that an operation made again, with the reason that this gives to their numbers.
+    """
+
+    files: list[str] = field(default_factory=list)
+    ingestions: list[str] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
+    remade: Mapping[date, Reason] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a publication tells it."""
+        return {
+            "files": self.files[:_FILES_SHOWN],
+            "files_in_all": len(self.files),
+            "ingestions": self.ingestions,
+            "by_hand": self.by_hand,
+        }
+
+
+def of_silver(settings: Settings, source: str) -> Basis:
+    """What silver is made from now."""
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    version = -1 if table is None else table.version()
+    ingested = ingestions.ingested(ingestions.all_of(settings, source))
+    said = {
+        *decisions.touched(settings, source),
+        *redactions.touched(settings, source),
+        *rebuild_requests.touched(settings, source),
+    }
+    lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
+    if lacking and table is not None:
+        # A run that was stopped behind its commit has not recorded what silver took in with it.
+        told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
+        why = next((one for one in told if "days" in one), {})  # a compaction behind it tells of none
+        for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
+            lacking[day] -= set(why.get("ingestions", ()))
+    return Basis(frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version)
+
+
+def record(settings: Settings, source: str, basis: Basis) -> str:
+    """Keep the inputs under their name."""
+    return input_sets.record(settings, source, basis.ids, settings.clock())
+
+
+def ids_by_day(settings: Settings, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
+    """The inputs of each of some silver days, as a revision names them.
+
+    :raises UnknownInputsError: where they were never recorded.
+    """
+    ids = input_sets.ids_of(settings, source, name)
+    lacking = json.loads(without or "{}")
+    return {day: ids - set(lacking.get(f"{day}", ())) for day in days}
+
+
+def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
+    """What versions ``first`` through ``last`` of silver came from, as its log tells."""
+    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    if table is None or first > last:
+        return Trigger()
+    told = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
+    ids = {one for commit in told for one in commit_log.why(commit).get("ingestions", ())}
+    by_hand = sorted(filter(applied_inputs.is_by_hand, ids))
+    files = ids - set(by_hand)
+    known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
+    asked = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    asked.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the graver reason holds
+    return Trigger(
+        sorted(known[one].source_file for one in files if one in known),
+        sorted(files),
+        by_hand,
+        {day: Reason(entry.operation) for entry in asked for day in entry.touched_days},
+    )
+
+
+def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
+    """How many rows of each event day wait for a steward."""
+    where: dict[str, Collection[Any]] = {"quarantine_status": ["open"], "event_date": list(days)}
+    found = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
+    if found is None:
+        return {}
+    counts = found.group_by("event_date").aggregate([("event_date", "count")])
+    return dict(zip(counts["event_date"].to_pylist(), counts["event_date_count"].to_pylist()))

@@ -1,0 +1,87 @@
+"""Gold: a metric's number per event day and grain, computed from silver. What is published of it is decided in ``publish``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import source_days
+from lakehouse.spark import commits as spark_commits
+from lakehouse.spark import dataframes
+from lakehouse.spark.session import sized_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+
+def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
+    """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the silver rows behind them).
+
+    :param rows: silver rows, at least of the days that the window covers.
+    :param grain: another grain than the contract's.
+    """
+    if metric.window > 1:
+        covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.window - 1)))
+        rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    by = ["event_date", *(metric.grain if grain is None else grain)]
+    wanted = rows.where(f"event_date IN ({spark_commits.day_literals(days)})")
+    return wanted.groupBy(*by).agg(*measures, F.count(F.lit(1)).alias("row_count"))
+
+
+def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+    """What the metric says of each day that silver has rows for: grain, measures and row_count, in the order of the grain.
+
+    The numbers pass through this process: a day of gold is what people look at, and fits into memory.
+    """
+    with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
+        found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
+    return by_day(found, metric)
+
+
+def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
+    """The rows of :func:`compute` per day, in the order of the grain."""
+    found = found.cast(pa.schema([pa.field(item.name, item.type) for item in found.schema]))
+    rows = found.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
+    return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(rows, "event_date").items()}
+
+
+def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
+    """What the metric says of whole periods, by first day; ``rows`` are all silver rows behind them."""
+    cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
+    starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
+    return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
+
+
+def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
+    """What the metric says of a day without rows: one row without a grain, so that an emptied day is told from a missing one."""
+    rows = silver_rows(spark, settings, metric, []).where("false")
+    measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
+    empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()
+    grain = rows.select(*metric.grain).toArrow().schema if metric.grain else pa.schema([])
+    columns = {item.name: pa.nulls(1, item.type) for item in grain}
+    return pa.table(columns | {name: empty[name] for name in empty.column_names})
+
+
+def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[date]) -> int:
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    return 0 if table is None else table_io.rows_at_most(table, {"event_date": source_days(metric, days)})
+
+
+def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
+    """The silver rows that the numbers of ``days`` are made from; files of other days are not read."""
+    target = locations.silver(settings, metric.source)
+    table = table_io.open_table(target, settings.storage_options)
+    columns = [] if table is None else [field.name for field in table.schema().fields]
+    return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})

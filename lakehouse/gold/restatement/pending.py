@@ -1,0 +1,183 @@
+"""Which periods of a series have to be computed again, and up to which version of its upstream table a series has followed.
+
+Days follow Silver, longer periods follow the published days. Only the logs and small columns of tables are read here. How the
+periods are computed belongs to ``publish`` and ``rollups``; what a restatement publishes belongs to ``audited``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.calendar.periods import Kind, covering
+from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers.published_table import source_days
+from lakehouse.gold.publication import rejected_candidates
+from lakehouse.ledger import restatements
+from lakehouse.ledger.restatements import Restatement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.settings import Settings
+
+_SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class PendingRestatement:
+    """The periods whose inputs have changed since the series last followed its upstream table.
+
+    :param starts: the first days of these periods.
+    :param upstream_version: the version of the upstream table through which changes were read: of Silver for days, of the daily
+        table for longer periods; -1 where there is no such table yet.
+    :param since: the first version whose changes were read.
+    :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty where the change
+        feed no longer reaches back.
+    :param keys: of days only: a sample of the changed keys per Silver day.
+    """
+
+    starts: frozenset[date]
+    upstream_version: int
+    since: int = 0
+    causes: Mapping[date, Counter[str]] = field(default_factory=dict)
+    keys: Mapping[date, list[str]] = field(default_factory=dict)
+
+
+def find_pending(settings: Settings, series: Series) -> PendingRestatement:
+    """Read what the upstream table has changed since the series last followed it.
+
+    Where the log no longer reaches back, all periods are pending: a period that comes out equal gets no revision.
+    """
+    table = table_io.open_table(_upstream(settings, series), settings.storage_options)
+    if table is None:
+        return PendingRestatement(frozenset(), -1)
+    version, followed = table.version(), restatements.followed_version(settings, served_version.follower(series))
+    since = followed + 1 if followed <= version else 0  # a table that was created again is followed from its beginning
+    if since > version:
+        return PendingRestatement(frozenset(), version, since)
+    read = _changed_in_silver if series.kind is Kind.DAY else _published_since
+    return read(settings, series, table, since)
+
+
+def find_due(settings: Settings, series: Series) -> list[date]:
+    """The first days of the periods whose number is to change its state by now, and of days whose start delay is over."""
+    terms = series.metric.publication
+    today = lifecycle.today(settings.clock(), terms)
+    starts = set(published_table.due(settings, series, today))
+    if series.kind is Kind.DAY and terms.start_delay:
+        delayed = reach_ahead(
+            published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window
+        )
+        delayed -= published_table.partitions(settings, locations.gold(settings, series), series.by)
+        delayed -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
+        starts |= {day for day in delayed if lifecycle.may_be_published(day, today, terms)}
+    return sorted(starts)
+
+
+def record_restatement(
+    settings: Settings,
+    series: Series,
+    run_id: str,
+    restated: Collection[date],
+    requested: Collection[date],
+    pending: PendingRestatement | None,
+) -> None:
+    """Record a run: what it restated and, where it covered all that was pending, how far the series now follows.
+
+    :param restated: the first days of the periods that got a revision or an adjustment.
+    :param requested: the first days of the periods that the run computed.
+    :param pending: what the run responds to; None where it was asked for some periods only.
+    """
+    complete = pending is not None and pending.starts <= set(requested)
+    if not (restated or complete):
+        return
+    causes = {day.isoformat(): dict(counts) for day, counts in pending.causes.items()} if pending else {}
+    entry = Restatement(
+        metric=served_version.follower(series),
+        run_id=run_id,
+        as_of=settings.clock(),
+        followed_version=pending.upstream_version if pending and complete else -1,
+        gold_version=table_io.version(locations.gold(settings, series), settings.storage_options),
+        days=sorted(restated),
+        causes=causes,
+    )
+    restatements.record(settings, entry)
+
+
+def find_refused(settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]) -> dict[date, set[str]]:
+    """Per period the digests of the numbers that were refused since its content was last published.
+
+    :param existing: all rows of these periods.
+    """
+    published: dict[date, datetime] = {}
+    names = [series.by, "revision", "is_latest", "adjustment", "published_at", "restated_on"]
+    for row in [] if existing is None else existing.select(names).to_pylist():
+        start, content_since = row[series.by], row["restated_on"]
+        if content_since is None and (row["revision"] == 1 or row["adjustment"]):
+            content_since = row["published_at"]
+        if content_since is not None and (start not in published or content_since > published[start]):
+            published[start] = content_since
+    refused: dict[date, set[str]] = defaultdict(set)
+    for entry in rejected_candidates.of(settings, series.name, starts):
+        if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
+            refused[entry.period_start].add(entry.content)
+    return dict(refused)
+
+
+def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
+    """How many Silver rows the number of each day covers, counted without Spark."""
+    table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
+    if table is None or not days:
+        return {}
+    rows = table_io.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
+    counts = Counter(rows["event_date"].to_pylist())
+    return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
+
+
+def _upstream(settings: Settings, series: Series) -> str:
+    """The address of the table that a series is computed from."""
+    if series.kind is Kind.DAY:
+        return locations.silver(settings, series.metric.source)
+    return locations.gold(settings, series.daily)
+
+
+def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
+    version, window = table.version(), series.metric.window
+    try:
+        key_changes = change_feed.moves(table, since, version)
+    except change_feed.ForgottenFeedError:
+        days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
+        days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
+        return PendingRestatement(frozenset(days), version, since)
+    causes: dict[date, Counter[str]] = defaultdict(Counter)
+    keys: dict[date, list[str]] = defaultdict(list)
+    for change in key_changes:
+        causes[change.day][change.what] += 1
+        if len(keys[change.day]) < _SAMPLE:
+            keys[change.day].append(change.key)
+    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, dict(causes), dict(keys))
+
+
+def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
+    version, daily = table.version(), series.daily
+    history = commit_log.history(table, since - 1)
+    if len(history) <= version - since:
+        days = published_table.partitions(settings, locations.gold(settings, daily), daily.by)
+    else:
+        metadata = [commit_log.why(commit) for commit in history]
+        named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))
+        days = {date.fromisoformat(text) for text in named}
+    periods = covering(days, series.kind, series.metric.publication.fiscal_year_starts)
+    return PendingRestatement(frozenset(period.start for period in periods), version, since)

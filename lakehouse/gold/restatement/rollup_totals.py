@@ -1,0 +1,178 @@
+"""What a longer period says: additive measures by adding published days up, others from the same days' silver rows.
+
+It never holds two states of one day: the rows behind a day whose newest number is not published are those of the number
+that is. It includes the adjustments that are booked in it. Nothing is published here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.gold.restatement.pending import find_pending, find_refused
+from lakehouse.silver import merge as silver_merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.settings import Settings
+
+
+def numbers(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+) -> dict[Period, pa.Table]:
+    """What the published days say of each period that has any."""
+    days = {daily.by: sorted({day for period in periods for day in period.days})}
+    rows = table_io.read(locations.gold(settings, daily), None, days, settings.storage_options)
+    if rows is None or not len(rows):
+        return {}
+    booked = booked_in(settings, daily, rollup, periods)
+    return of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+
+
+def of_periods(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+    booked: Mapping[Period, pa.Table],
+) -> dict[Period, pa.Table]:
+    """What the roll-up says of each period with a published day, or with something booked in it."""
+    metric = rollup.metric
+    added = {}
+    for period in periods:
+        own, there = latest_days(rows, daily, period), booked.get(period)
+        if len(own) or (there is not None and len(there)):
+            added[period] = add_up(rollup, own, there)
+    others = [measure for measure in metric.measures if not measure.additive]
+    if not others or not added:
+        return added
+    found = _from_silver(settings, contract, daily, session, list(added), rows)
+    return {
+        period: joined(rollup, number, found[period.start]) if period.start in found else number
+        for period, number in added.items()
+    }
+
+
+def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
+    """The sum of days, and of what is booked, by grain: of row_count and the additive measures; others are left empty.
+
+    Values without a number count for nothing, as in SQL.
+    """
+    metric = rollup.metric
+    names = [*metric.additive, "row_count"]
+    columns = [*metric.grain, *names]
+    filled = days.filter(pc.greater(days["row_count"], 0))  # the others say that their day is empty
+    parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
+    if booked is not None and len(booked):
+        parts.append(booked.select(columns))
+    rows = pa.concat_tables(parts)
+    sums = rows.group_by(metric.grain).aggregate([(name, "sum") for name in names])
+    sums = sums.sort_by([(name, "ascending") for name in metric.grain]) if metric.grain else sums
+    types = {item.name: item.type for item in days.schema}
+    found = {name: sums[name] for name in metric.grain}
+    for name in rollup.numbers:
+        found[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
+    return pa.table(found)
+
+
+def _from_silver(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+) -> dict[date, pa.Table]:
+    """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
+    spark, metric = session(), daily.metric
+    version = table_io.version(locations.silver(settings, metric.source), settings.storage_options)
+    published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
+    waiting = {held.start for held in candidates.held(settings, daily, published)}
+    waiting |= find_pending(settings, daily).starts & published
+    # Silver says another number of these for good: somebody refused it, or it became an adjustment.
+    waiting |= find_refused(settings, daily, rows, published).keys() & published
+    waiting |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
+    frames = [metric_query.silver_rows(spark, settings, metric, published - waiting)]
+    frames += _as_published(settings, contract, spark, daily, rows, waiting)
+    behind: DataFrame = frames[0]
+    for frame in frames[1:]:
+        behind = behind.unionByName(frame.select(behind.columns))
+    found = metric_query.of_periods(behind, metric, periods)
+    if table_io.version(locations.silver(settings, metric.source), settings.storage_options) != version:
+        msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
+        raise CommitFailedError(msg)
+    return found
+
+
+def _as_published(
+    settings: Settings, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
+) -> list[DataFrame]:
+    """The silver rows behind the published numbers of days where silver has moved on since, made again from Bronze."""
+    frames = []
+    named = rows.filter(rows["is_latest"]).select([daily.by, "inputs", "inputs_without"])
+    for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
+        day = row[daily.by]
+        ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
+        frames.append(silver_merge.state(spark, settings, contract, [day], ids))
+    return frames
+
+
+def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
+    """What was added up, with the measures that do not add up from what was computed, by grain."""
+    grain = series.metric.grain
+    others = [measure.name for measure in series.metric.measures if not measure.additive]
+    computed = {tuple(row[name] for name in grain): row for row in found.to_pylist()}
+    rows = [
+        row | {name: computed.get(tuple(row[one] for one in grain), {}).get(name) for name in others} for row in added.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=added.schema)
+
+
+def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
+    """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
+    if rollup.metric.publication.after_close != "adjust":
+        return {}
+    days = {"booked_on": [day for period in periods for day in period.days]}
+    tables = []
+    for one in (daily, rollup):
+        columns = [*rollup.content, "booked_on", "version_name", one.by]
+        found = table_io.read(locations.gold(settings, one), columns, days, settings.storage_options)
+        if found is not None:
+            # Of a day no roll-up period is the same; a period that is closed on its last day books nothing in itself.
+            of = found[one.by] if one is rollup else pa.nulls(len(found), pa.date32())
+            tables.append(found.drop_columns([one.by]).append_column("of", of))
+    rows = pa.concat_tables(tables, promote_options="default")
+    return {period: _booked_in(rows, period) for period in periods}
+
+
+def _booked_in(rows: pa.Table, period: Period) -> pa.Table:
+    own = pc.fill_null(pc.equal(rows["of"], pa.scalar(period.start, pa.date32())), False)
+    return rows.filter(pc.and_(pc.is_in(rows["booked_on"], pa.array(period.days, pa.date32())), pc.invert(own)))
+
+
+def latest_days(rows: pa.Table, daily: Series, period: Period) -> pa.Table:
+    """The newest revisions of a period's days, in the order of the days and the grain."""
+    own = pc.and_(rows["is_latest"], pc.is_in(rows[daily.by], pa.array(period.days, pa.date32())))
+    return rows.filter(own).sort_by([(name, "ascending") for name in [daily.by, *daily.metric.grain]])

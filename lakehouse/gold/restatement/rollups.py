@@ -1,0 +1,170 @@
+"""Longer periods follow published days: which periods a published day concerns, and publishing exactly these anew.
+
+What a longer period says is in ``addition``; how a draft comes before readers is in ``audited``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.days import listed
+from lakehouse.calendar.periods import Period, covering
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.write_audit_publish import Published, Run, again_on_conflict
+from lakehouse.gold.restatement import rollup_totals
+from lakehouse.gold.restatement.pending import record_restatement
+from lakehouse.ledger import publications
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.restatement.pending import PendingRestatement
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+
+
+@table_io.reusing_tables()
+def restate(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    starts: Collection[date],
+    run: Run,
+    follows: PendingRestatement | None = None,
+) -> Published:
+    """Make periods anew from the published days, and publish those whose number or state is another one.
+
+    :param starts: the first days of the periods.
+    :param session: asked for only where a measure is not additive.
+    :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
+    """
+    periods = {rollup.period(start) for start in starts}
+    done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
+    wanted = _booked(settings, rollup, periods)
+    while wanted:  # of a closed period that is adjusted the one follows that this is booked in
+        now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
+        both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
+        done = Published(*both, done.lineage or now.lineage)
+        adjusted = {rollup.period(one.start) for one in now.revisions if one.step is Step.ADJUSTMENT}
+        wanted = _booked(settings, rollup, adjusted)
+    write_audit_publish.tidy(settings, rollup)
+    publications.follow(settings, rollup.name, locations.gold(settings, rollup))
+    record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
+    return done
+
+
+@again_on_conflict
+def _publish_periods(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    run: Run,
+) -> Published:
+    before = write_audit_publish.read(settings, rollup, [period.start for period in periods])
+    table = table_io.open_table(locations.gold(settings, daily), settings.storage_options)
+    served_version.transaction(daily, table)  # raises where these days are made with another version's logic by now
+    days = sorted({day for period in periods for day in period.days})
+    rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
+    if table is None or rows is None or not periods:
+        return Published()
+    booked = rollup_totals.booked_in(settings, daily, rollup, periods)
+    found = rollup_totals.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+    terms, standings = rollup.metric.publication, before.standings
+    today = lifecycle.today(settings.clock(), terms)
+    drafts = []
+    for period, number in found.items():
+        standing = standings.get(period.start)
+        state = lifecycle.state_of(standing, period.last, today, terms)
+        step = lifecycle.step(standing, published_table.digest(number), state, terms)
+        if step is Step.NOTHING:
+            continue
+        own = rollup_totals.latest_days(rows, daily, period)
+        anew = _anew(before.existing, rollup, period, own)
+        reason = lifecycle.reason_for(step, standing, _reason(anew, standing, run), {})
+        drafts.append(
+            Draft(
+                start=period.start,
+                rows=number,
+                state=state,
+                step=step,
+                reason=reason,
+                explanation=run.explanation or f"{reason.value}: {_told(anew)}",
+                undecided_rows=sum(dict(zip(own["period"].to_pylist(), own["undecided_rows"].to_pylist())).values()),
+                known_through=pc.max(own["known_through"]).as_py(),
+                made_from=json.dumps(_made_from(own, daily, booked.get(period)), sort_keys=True),
+                silver_version=pc.max(own["silver_version"]).as_py(),
+                booked_on=today if step is Step.ADJUSTMENT else None,
+            )
+        )
+    why = {
+        "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
+        "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
+        "downstream": list(rollup.metric.consumers),
+    }
+    return write_audit_publish.publish(settings, before, drafts, run, why)
+
+
+def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> set[Period]:
+    """The periods in which adjustments of these are booked, as the table tells: also those of a run that was stopped."""
+    if rollup.metric.publication.after_close != "adjust":
+        return set()
+    where = {rollup.by: [period.start for period in periods]}
+    found = table_io.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
+    return set() if found is None else set(_covering(rollup, set(found["booked_on"].drop_null().to_pylist())))
+
+
+def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[str, Any]:
+    days = {f"{day}": f"r{number}" for day, number in zip(own[daily.by].to_pylist(), own["revision"].to_pylist())}
+    names = sorted(set(booked["version_name"].to_pylist())) if booked is not None else []
+    return days | ({"adjustments": names} if names else {})
+
+
+def _reason(anew: pa.Table, standing: lifecycle.Standing | None, run: Run) -> Reason | None:
+    """The gravest reason for which one of the days that are others now was published."""
+    if standing is None or run.said not in (None, Reason.BACKFILL) or not len(anew):
+        return run.said
+    there = {Reason(text) for text in pc.unique(anew["reason"]).to_pylist()}
+    graver = next((reason for reason in GRAVEST if reason in there), run.said)
+    return graver or (Reason.INITIAL if Reason.INITIAL in there else Reason.LATE_DATA)
+
+
+def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:
+    """The rows of the days that are of other revisions than the newest number was made from."""
+    earlier: dict[str, Any] = {}
+    if existing is not None:
+        newest = existing.filter(
+            pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
+        )
+        earlier = json.loads(newest["made_from"][0].as_py() or "{}") if len(newest) else {}
+    named = zip(own["period"].to_pylist(), own["revision"].to_pylist())
+    return own.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
+
+
+def _told(anew: pa.Table) -> str:
+    """Which days are others than the newest revision was made from."""
+    changed = sorted(set(anew["period"].to_pylist()))
+    return f"made from {listed(changed, _SHOWN)} anew" if changed else "made anew"
+
+
+def _covering(rollup: Series, days: Collection[date]) -> list[Period]:
+    return covering(days, rollup.kind, rollup.metric.publication.fiscal_year_starts)

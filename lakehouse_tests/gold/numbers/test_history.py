@@ -1,0 +1,191 @@
+"""What readers are told of a period's versions: the one that was newest at a time, the final one, one by its number.
+
+Asked about later times they are never told of older versions, whatever the clock did; the filters of the documentation give
+the same. No Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from lakehouse.calendar.periods import Kind
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.version_selector import By, UnknownVersionError, parse
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.published import FIRST, Desk, day, metric, rows, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from lakehouse.gold.numbers.history import Version
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def known(desk: Desk, number: int) -> list[Version]:
+    return numbers_history.history(desk.settings, desk.series, [day(number)])[day(number)]
+
+
+def answer(desk: Desk, number: int, text: str) -> str:
+    return numbers_history.version(desk.settings, desk.series, desk.series.period(day(number)), parse(text)).version.label
+
+
+MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=6)
+
+
+@examples(max_examples=12, deadline=None, derandomize=True)
+@given(
+    moments=MOMENTS,
+    asked=st.lists(st.integers(-24, 14 * 24), min_size=8, max_size=8),
+    closed=st.sampled_from(["restate", "adjust"]),
+)
+def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], asked: list[int], closed: str) -> None:
+    desk = Desk(lake_settings(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
+    shown: list[tuple[Any, Any]] = []  # what readers saw from when on, as it happened: only where the clock went forward
+    for number, hour, value in moments:
+        desk.at(number, hour)
+        desk.say(1, value)
+        desk.publish(1)
+        shown.append((desk.settings.clock(), desk.shown(1)))
+    versions = [one for one in known(desk, 1) if one.adjustment is None]
+    start = versions[0].published_at
+    labels = []
+    for hours in sorted(asked):
+        moment = min(start, desk.settings.clock()).replace(hour=0) + timedelta(hours=hours)
+        text = moment.isoformat()
+        holding = [
+            one for one in versions if one.published_at <= moment and (one.superseded_at is None or one.superseded_at > moment)
+        ]
+        found = numbers_history.pick(known(desk, 1), parse(text))
+        assert [found.version] == holding if found else moment < start and not holding
+        if found:
+            labels.append(found.version.revision)
+        if [time for time, _ in shown] == sorted(time for time, _ in shown):
+            seen = [value for time, value in shown if time <= moment]
+            assert [row["total"] for row in (found.version.rows if found else [])] == seen[-1:]
+    assert labels == sorted(labels), "later is never older"
+    assert numbers_history.pick(known(desk, 1), parse("latest")) == numbers_history.pick(known(desk, 1), parse("2100-01-01"))
+
+
+def storied(settings) -> Desk:
+    """Day 1: r1 on the 1st, r2 on the 3rd, r3 final on the 8th, adjusted twice on the 9th; day 2: r1 on the 3rd."""
+    desk = Desk(settings, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
+    for number, hour, value in ((1, 6, 1), (3, 6, 2), (8, 6, 2), (9, 6, 5), (9, 7, 4)):
+        desk.at(number, hour)
+        desk.say(1, {"s": value, "n": 10})
+        if number == 3:
+            desk.say(2, {"n": 7})
+        desk.publish()
+    return desk
+
+
+def test_versions_by_name(settings) -> None:
+    desk = storied(settings)
+    assert [one.label for one in known(desk, 1)] == ["r1", "r2", "r3", "r3.a1", "r3.a2"]
+    for text, label in [
+        *(("latest", "r3"), ("final", "r3"), ("first", "r1"), ("r2", "r2"), ("2", "r2"), ("r3.a2", "r3.a2"), ("v1", "r3")),
+        *(("2024-01-01", "r1"), ("2024-01-02", "r1"), ("2024-01-03", "r2"), ("2024-01-03T05:59:59Z", "r1")),
+        *(
+            ("2024-01-03T06:00:00Z", "r2"),
+            ("2024-01-03T07:00:00+02:00", "r1"),
+            ("total_v2024-01-01.r2", "r2"),
+            ("2030-01-01", "r3"),
+        ),
+    ]:
+        assert answer(desk, 1, text) == label, text
+    assert [row["store"] for row in known(desk, 1)[0].rows] == ["n", "s"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "told"),
+    [
+        (3, "latest", "nothing of total has been published for 2024-01-03"),
+        (
+            1,
+            "r9",
+            "has no version r9 of 2024-01-01: it was first published 2024-01-01 06:00 UTC, and there are r1, r2, r3, r3.a1",
+        ),
+        (1, "r2.a1", "has no version r2.a1"),
+        (1, "v2", "has no version v2"),
+        (2, "2024-01-02", "has no version 2024-01-02 of 2024-01-02: it was first published 2024-01-03 06:00 UTC"),
+    ],
+)
+def test_what_there_is_not_is_told(settings, number: int, text: str, told: str) -> None:
+    desk = storied(settings)
+    with pytest.raises(UnknownVersionError, match=told):
+        answer(desk, number, text)
+
+
+def test_a_number_that_is_not_final_says_so(settings) -> None:
+    desk = Desk(settings)
+    desk.at(2)
+    desk.say(1, 1)
+    desk.publish()
+    found = numbers_history.version(settings, desk.series, desk.series.period(day(1)), parse("final"))
+    assert found.note == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-08"
+    desk.at(8)
+    desk.close()
+    assert numbers_history.version(settings, desk.series, desk.series.period(day(1)), parse("final")).note is None
+
+
+def test_many_periods_as_of_a_time(settings) -> None:
+    desk = storied(settings)
+
+    def labels(text: str, first: date = FIRST) -> dict[int, str]:
+        found = numbers_history.versions(numbers_history.history_between(settings, desk.series, first, day(5)), parse(text))
+        return {one.day: version.label for one, version in found.items()}
+
+    assert labels("latest") == {1: "r3", 2: "r2"}
+    assert labels("2024-01-02") == {1: "r1"}
+    assert labels("2024-01-03") == {1: "r2", 2: "r1"}
+    assert labels("first", day(2)) == {2: "r1"}
+    assert {start: one.label for start, one in numbers_history.newest(settings, desk.series).items()} == {
+        day(1): "r3",
+        day(2): "r2",
+    }
+
+
+def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
+    desk = storied(settings)
+    desk.roll()
+    week = Series(desk.metric, Kind.WEEK)
+    [found] = numbers_history.history(settings, week, [day(1)])[day(1)]
+    assert found.made_from == {"2024-01-01": "r3", "2024-01-02": "r2"}
+    names = {row["version_name"] for row in rows(settings, desk.series)}
+    assert {f"total_v{one}.{label}" for one, label in found.made_from.items()} <= names
+    [booked] = numbers_history.history(settings, week, [day(8)])[day(8)]
+    assert booked.made_from == {"adjustments": ["total_v2024-01-01.r3.a1", "total_v2024-01-01.r3.a2"]}
+    assert [row["total"] for row in booked.rows] == [2]
+
+
+def test_two_versions_side_by_side(settings) -> None:
+    desk = storied(settings)
+    first, second, *_ = known(desk, 1)
+    changed = {(one.grain, one.before, one.after) for one in numbers_history.changes(desk.series, first, second)}
+    assert changed == {((("store", "n"),), 10, 10), ((("store", "s"),), 1, 2)}
+    assert [one.before for one in numbers_history.changes(desk.series, None, second)] == [None, None]
+    assert numbers_history.changes(desk.series, None, None) == []
+    told = numbers_history.moved(desk.series, known(desk, 1))
+    assert [(sides["total"].before, sides["total"].after) for sides in told] == [
+        (None, 11),
+        (11, 12),
+        (12, 12),
+        (12, 15),
+        (15, 14),
+    ], "an adjustment comes on top"
+
+
+def test_words_for_versions_are_the_ones_that_are_parsed() -> None:
+    assert {one.value for one in By} == {"latest", "final", "first", "revision", "as_of", "dataset"}

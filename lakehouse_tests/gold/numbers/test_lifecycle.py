@@ -1,0 +1,171 @@
+"""When a number changes its state, what a new number becomes beside the published one, and how versions are named.
+
+Histories are played through the two decisions alone: a closed number never moves where the contract says so, states only go
+forward, and equal content is never published twice (rules R7 and R9).
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts.publication import Publication
+from lakehouse.gold.numbers.lifecycle import (
+    Reason,
+    Standing,
+    State,
+    Step,
+    VersionName,
+    may_be_published,
+    next_change,
+    parse_version_name,
+    reason_for,
+    state_on,
+    step,
+)
+
+LAST = date(2024, 11, 7)
+LIVE, PRELIMINARY, FINAL = State
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> Publication:
+    preliminary = draw(st.integers(0, 5))
+    return Publication(
+        start_delay=draw(st.integers(0, 3)),
+        preliminary_after=preliminary,
+        final_after=preliminary + draw(st.integers(0, 5)),
+        after_close=draw(st.sampled_from(["restate", "adjust"])),
+    )
+
+
+@pytest.mark.parametrize(
+    ("age", "state"), [(-30, LIVE), (0, LIVE), (1, PRELIMINARY), (6, PRELIMINARY), (7, FINAL), (4000, FINAL)]
+)
+def test_states_by_age(age: int, state: State) -> None:
+    assert state_on(LAST, LAST + timedelta(days=age), Publication()) is state
+
+
+@given(terms(), st.integers(-3, 15))
+def test_the_next_change_is_the_first_day_of_another_state(said: Publication, age: int) -> None:
+    today = LAST + timedelta(days=age)
+    state = state_on(LAST, today, said)
+    coming = next_change(LAST, state, said)
+    assert (coming is None) == (state is FINAL)
+    if coming is not None:
+        assert coming > today
+        assert state_on(LAST, coming - timedelta(days=1), said) is state
+        assert state_on(LAST, coming, said).rank > state.rank
+        assert next_change(LAST, state_on(LAST, coming, said), said) != coming, "publishing it then settles it"
+
+
+@given(terms(), st.integers(-3, 15))
+def test_states_only_go_forward(said: Publication, age: int) -> None:
+    today = LAST + timedelta(days=age)
+    assert state_on(LAST, today, said).rank <= state_on(LAST, today + timedelta(days=1), said).rank
+
+
+@pytest.mark.parametrize(("delay", "age", "may"), [(0, -5, True), (0, 0, True), (1, 0, False), (1, 1, True), (3, 2, False)])
+def test_the_start_delay(delay: int, age: int, may: bool) -> None:
+    assert may_be_published(LAST, LAST + timedelta(days=age), Publication(start_delay=delay)) is may
+
+
+@pytest.mark.parametrize(
+    ("published", "content", "state", "restate", "adjust"),
+    [
+        (None, "a", LIVE, "revision", "revision"),
+        (None, "a", FINAL, "revision", "revision"),
+        (Standing(1, LIVE, "a"), "a", LIVE, "nothing", "nothing"),
+        (Standing(1, LIVE, "a"), "a", PRELIMINARY, "state_change", "state_change"),
+        (Standing(1, LIVE, "a"), "a", FINAL, "state_change", "state_change"),
+        (Standing(1, PRELIMINARY, "a"), "a", LIVE, "nothing", "nothing"),
+        (Standing(1, PRELIMINARY, "a"), "b", LIVE, "revision", "revision"),
+        (Standing(1, PRELIMINARY, "a"), "b", FINAL, "revision", "revision"),
+        (Standing(1, FINAL, "a"), "a", FINAL, "nothing", "nothing"),
+        (Standing(1, FINAL, "a"), "b", FINAL, "revision", "adjustment"),
+        (Standing(1, FINAL, "a"), "b", LIVE, "revision", "adjustment"),
+        (Standing(1, FINAL, "a", restated="b"), "b", FINAL, "revision", "nothing"),
+        (Standing(1, FINAL, "a", restated="b"), "a", FINAL, "nothing", "adjustment"),
+        (Standing(1, FINAL, "a", restated="b"), "c", FINAL, "revision", "adjustment"),
+    ],
+)
+def test_what_a_number_becomes(published: Standing | None, content: str, state: State, restate: str, adjust: str) -> None:
+    assert step(published, content, state, Publication(after_close="restate")).value == restate
+    assert step(published, content, state, Publication(after_close="adjust")).value == adjust
+
+
+@given(terms(), st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), max_size=12))
+def test_a_history_of_numbers(said: Publication, moments: list[tuple[str, int]]) -> None:
+    """What is published of a period on days in any order: a replay's clock may go back."""
+    standing: Standing | None = None
+    for content, age in moments:
+        state = state_on(LAST, LAST + timedelta(days=age), said)
+        what = step(standing, content, state, said)
+        closed = standing is not None and standing.state is FINAL
+        if standing is not None and what is Step.NOTHING:
+            assert content == (standing.restated or standing.content), "nothing is left out"
+        if closed and said.after_close == "adjust":
+            assert what in (Step.NOTHING, Step.ADJUSTMENT), "final stays final"
+        if what is Step.ADJUSTMENT:
+            assert standing is not None
+            assert closed
+            standing = Standing(standing.revision, standing.state, standing.content, restated=content)
+        elif what is not Step.NOTHING:
+            before = standing
+            later = state if before is None else max(state, before.state, key=lambda one: one.rank)
+            standing = Standing(1 if before is None else before.revision + 1, later, content)
+            assert before is None or (before.content, before.state) != (standing.content, standing.state)
+            assert before is None or later.rank >= before.state.rank
+        assert step(standing, content, state, said) is Step.NOTHING, "saying it again changes nothing"
+
+
+SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
+
+
+@pytest.mark.parametrize(
+    ("published", "what", "said", "causes", "reason"),
+    [
+        (None, Step.REVISION, Reason.BUG_REPLAY, SOME, Reason.INITIAL),
+        (Standing(1, LIVE, "a"), Step.STATE_CHANGE, Reason.BUG_REPLAY, SOME, Reason.DAILY_FINALIZATION),
+        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BUG_REPLAY, SOME, Reason.BUG_REPLAY),
+        (Standing(1, LIVE, "a"), Step.REVISION, Reason.ROLLBACK, {}, Reason.ROLLBACK),
+        (Standing(1, LIVE, "a"), Step.REVISION, None, SOME, Reason.LATE_DATA),
+        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BACKFILL, SOME, Reason.LATE_DATA),
+        (Standing(1, LIVE, "a"), Step.REVISION, None, {"inserted": 1, "deleted": 1}, Reason.CORRECTION),
+        (Standing(1, LIVE, "a"), Step.REVISION, None, {"moved_out": 1}, Reason.CORRECTION),
+        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BACKFILL, {}, Reason.BACKFILL),
+        (Standing(1, LIVE, "a"), Step.REVISION, None, {"inserted": 0}, Reason.MANUAL),
+        (Standing(1, FINAL, "a"), Step.ADJUSTMENT, None, SOME, Reason.LATE_DATA),
+    ],
+)
+def test_why_it_is_published(published: Any, what: Step, said: Reason | None, causes: dict[str, int], reason: Reason) -> None:
+    assert reason_for(what, published, said, causes) is reason
+
+
+PERIODS = st.sampled_from(["2024-11-07", "2024-W45", "2024-11", "2024-Q4", "FY2025-Q1", "FY2025", "0024-W03"])
+SERIES = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True) | st.sampled_from(
+    ["revenue_v2", "revenue_v2_weekly", "x_v2024_v"]
+)
+NUMBERS = st.integers(1, 10**6)
+
+
+@given(SERIES, PERIODS, NUMBERS, st.none() | NUMBERS)
+def test_a_version_name_is_read_back(series: str, period: str, revision: int, adjustment: int | None) -> None:
+    name = VersionName(series, period, revision, adjustment)
+    assert parse_version_name(f"{name}") == parse_version_name(f" {name} ") == name
+
+
+def test_version_names() -> None:
+    assert f"{VersionName('revenue', '2024-11-07', 2)}" == "revenue_v2024-11-07.r2"
+    assert f"{VersionName('revenue_weekly', '2024-W45', 1, 3)}" == "revenue_weekly_v2024-W45.r1.a3"
+    for text in ["", "r2", "revenue", "revenue_v2024-11-07", "revenue_v2024-11-07.r", "Revenue_v2024-11-07.r1", "revenue.r2"]:
+        assert parse_version_name(text) is None, text
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_version_name_or_none(text: str) -> None:
+    parse_version_name(text)

@@ -1,0 +1,92 @@
+"""Behind a move the days that silver changed, and no others, are made again with the logic that readers see now."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse_tests.tables import versions_of_total as total
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.tables.versions_of_total import TOTAL, at, day, metric, promote, rollback, seen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+TWICE = metric(2, TOTAL | {"sql": "2 * sum(amount)"})
+KNOWN = Catalog({"events": contract()}, {"total": metric(1), "total_v2": TWICE})
+
+
+def deliver(lake: Lake, arrival: int, *rows: tuple[str, int, int]) -> None:
+    at(lake.settings, arrival, 23)
+    arrived = date(2024, 2, arrival)
+    said = [f"{key},{amount},2024-02-{on:02}T12:00:00Z,{arrived}T13:00:00Z,insert,,0" for key, on, amount in rows]
+    lake.deliver(arrived, csv_file(said))
+    lake.ingest(arrived)
+    lake.update()
+
+
+def follow(lake: Lake, one: Series) -> set[int]:
+    """Publish what waits of a series; the days."""
+    waiting = find_pending(lake.settings, one)
+    restatement_days.restate(lake.settings, one, lambda: lake.spark, waiting.starts, Run("run"), waiting)
+    return {start.day for start in waiting.starts}
+
+
+def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: SparkSession) -> None:
+    lake = Lake(settings, contract(), spark)
+
+    def readers() -> Series:
+        return served_version.daily(settings, KNOWN, metric(1))
+
+    deliver(lake, 3, ("a", 1, 10), ("b", 2, 20), ("c", 3, 30))
+    assert follow(lake, readers()) == {1, 2, 3}
+    follow(lake, Series(TWICE))
+    promote(settings, KNOWN)
+    assert seen(settings) == {1: 20, 2: 40, 3: 60}
+    assert find_pending(settings, readers()).starts == set()
+
+    deliver(lake, 4, ("d", 2, 1), ("e", 4, 40))
+    assert follow(lake, readers()) == {2, 4}
+    assert seen(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
+
+    rollback(settings, KNOWN)
+    assert seen(settings) == {1: 10, 2: 20, 3: 30, 4: 80}
+    assert follow(lake, readers()) == {2, 4}
+    assert seen(settings) == {1: 10, 2: 21, 3: 30, 4: 40}
+    assert set(seen(settings, column="dataset_version").values()) == {1}
+    assert find_pending(settings, readers()).starts == set()
+    assert len(total.revisions(settings, 1)) == 3
+
+    follow(lake, Series(TWICE))
+    promote(settings, KNOWN)
+    assert seen(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
+    assert find_pending(settings, readers()).starts <= {day(2), day(4)}
+
+
+def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, spark: SparkSession) -> None:
+    lake = Lake(settings, contract(), spark)
+    deliver(lake, 3, ("a", 1, 10), ("b", 2, 0))
+    before = served_version.daily(settings, KNOWN, metric(1))
+    follow(lake, before)
+    follow(lake, Series(TWICE))
+    promote(settings, KNOWN)
+    deliver(lake, 4, ("c", 2, 7))
+    version = table_io.pinned(locations.gold(settings, before)).version()
+    with pytest.raises(served_version.MovedError, match="gold/total shows v2 by now"):
+        follow(lake, before)
+    assert table_io.pinned(locations.gold(settings, before)).version() == version
+    assert follow(lake, served_version.daily(settings, KNOWN, metric(1))) == {2}
+    assert seen(settings) == {1: 20, 2: 14}

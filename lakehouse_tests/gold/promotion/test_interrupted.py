@@ -1,0 +1,124 @@
+"""A move between other people's readings and publications, and stopped behind any commit (R8, R11)."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.gold.promotion import promotion, promotion_log
+from lakehouse.ledger import publications
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
+from lakehouse_tests.tables import versions_of_total as total
+from lakehouse_tests.tables.versions_of_total import (
+    V1,
+    V2,
+    at,
+    catalog,
+    fill,
+    metric,
+    promote,
+    rollback,
+    seen,
+    three_days,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltalake import DeltaTable
+
+    from lakehouse.settings import Settings
+
+
+@pytest.fixture
+def filled(settings: Settings) -> Settings:
+    return three_days(settings)
+
+
+def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings) -> None:
+    at(settings, 20)
+    days = range(1, 11)
+    fill(settings, V1, dict.fromkeys(days, 1))
+    fill(settings, V2, dict.fromkeys(days, 2))
+    seen_totals: list[frozenset[int]] = []
+    stop = threading.Event()
+
+    def poll() -> None:
+        while not stop.is_set():
+            rows = seen(settings)
+            assert len(rows) == len(days)
+            seen_totals.append(frozenset(rows.values()))
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    try:
+        for _ in range(3):
+            promote(settings, catalog())
+            rollback(settings, catalog())
+    finally:
+        stop.set()
+        reader.join()
+    assert set(seen_totals) <= {frozenset({1}), frozenset({2})}
+    assert len(seen_totals) > 3
+
+
+@pytest.mark.parametrize("published", [2, 1], ids=["a day that differs", "a day that does not"])
+def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeypatch: pytest.MonkeyPatch, published: int) -> None:
+    once = iter([True])
+    replace = partition_writer.replace
+
+    def interrupted(table: DeltaTable, *args: Any, **kwargs: Any) -> bool:
+        if kwargs.get("transaction") and next(once, False):
+            fill(filled, V1, {published: 99})
+        return replace(table, *args, **kwargs)
+
+    monkeypatch.setattr(partition_writer, "replace", interrupted)
+    promote(filled, catalog())
+    assert (2, None, 99, "manual", 1) in total.revisions(filled, published)
+    assert seen(filled) == {1: 10, 2: 22, 3: 30}
+
+
+def outcome(settings: Settings) -> tuple[Any, ...]:
+    names = ["event_date", "total", "revision", "is_latest", "reason", "dataset_version", "restatement_reason"]
+    found = table_io.read(locations.gold(settings, V1), names)
+    assert found is not None
+    log = [
+        (one.kind, one.to_version, one.periods, one.gold_version, one.release_notes)
+        for one in promotion_log.of(settings, "total")
+    ]
+    told = [one.gold_version for one in publications.of(settings, "total")]
+    return sorted(found.to_pylist(), key=str), log, told, promotion.shown_version(settings, metric())
+
+
+def test_a_stop_behind_any_commit_changes_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    def moved(run: Callable[[Callable[[], object]], object]) -> tuple[Any, ...]:
+        settings = lake_settings(tmp_path_factory.mktemp("lake"))
+        at(settings, 3)
+        version = append_to_silver(settings, ("a", 1, 10))
+        fill(settings, V1, {1: 10}, silver_version=version)
+        fill(settings, V2, {1: 11}, silver_version=version)
+        run(lambda: promote(settings, catalog(), notes=lambda _: "notes"))
+        at(settings, 4)
+        run(lambda: rollback(settings, catalog()))
+        return outcome(settings)
+
+    stops: list[int] = []
+    assert moved(lambda step: stops.append(stopped_behind_each_commit(step))) == moved(lambda step: step())
+    assert min(stops) >= 3
+
+
+def test_the_same_again_changes_nothing(filled: Settings) -> None:
+    promote(filled, catalog())
+    before = outcome(filled)
+    assert promote(filled, catalog()).plan is None
+    assert outcome(filled) == before
+    rollback(filled, catalog())
+    before = outcome(filled)
+    assert rollback(filled, catalog()).plan is None
+    assert outcome(filled) == before

@@ -1,0 +1,137 @@
+"""Whatever is published, held, signed off, dropped, promoted and rolled back in whatever order: readers see one version whole.
+
+No Spark: what silver says is given by hand. Arrivals through silver, closes and roll-ups are in ``test_publishing_laws``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind, containing
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table, served_version
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.promotion.promotion import PromotionRefusedError
+from lakehouse.gold.publication import candidates, sign_off
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.published import lawful
+from lakehouse_tests.tables.versions_of_total import V1, at, catalog, day, fill, metric, promote, rollback, seen
+
+if TYPE_CHECKING:
+    import pytest
+
+    from lakehouse.settings import Settings
+
+CHECKED = {"checks": {"change": [{"measure": "total", "percent": 100}]}, "publication": {"final_after": 4}}
+KNOWN = catalog(metric(1, **CHECKED), metric(2, **CHECKED))
+ONE, TWO = (type(V1)(KNOWN.metrics[name]) for name in ("total", "total_v2"))
+actions = st.one_of(
+    st.tuples(st.just("say"), st.integers(1, 3), st.integers(1, 9)),
+    st.tuples(st.sampled_from(["fill beside", "promote", "rollback", "sign off", "drop", "a day later", "publish"])),
+)
+
+
+@dataclass
+class Readers:
+    """What silver says per version, which version readers see, and what they saw when."""
+
+    settings: Settings
+    says: dict[int, int] = field(default_factory=dict)
+    shown: int = 1
+    said_by: dict[int, dict[int, int]] = field(default_factory=lambda: {1: {}, 2: {}})
+    snapshots: list[tuple[datetime, dict[int, Any]]] = field(default_factory=list)
+
+    def do(self, action: tuple[Any, ...]) -> None:
+        assert self.settings.now is not None
+        self.settings.now += timedelta(hours=1)
+        what, *rest = action
+        if what == "say":
+            self.says[rest[0]] = rest[1]
+        elif what == "a day later":
+            self.settings.now += timedelta(days=1)
+        elif what == "fill beside":
+            fill(self.settings, TWO, {number: 10 * value for number, value in self.says.items()})
+        elif what == "publish":
+            self.publish()
+        elif what in {"promote", "rollback"}:
+            self.move(what)
+        else:
+            self.decide(what)
+
+    def publish(self) -> None:
+        one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
+        times = 10 if self.shown == 2 else 1
+        assert one.metric.dataset_version == self.shown
+        done = fill(self.settings, one, {number: times * value for number, value in self.says.items()})
+        for start in done.days:
+            self.said_by[self.shown][start.day] = times * self.says[start.day]
+
+    def move(self, what: str) -> None:
+        before = seen(self.settings) if self.has_numbers() else {}
+        try:
+            if what == "promote":
+                promote(self.settings, KNOWN)
+                if self.shown == 2:
+                    assert seen(self.settings) == before, "they are there already"
+                    return
+                beside = seen(self.settings, TWO.name)
+                assert seen(self.settings) == beside, "all of it, and nothing but it"
+                self.said_by[2] |= beside
+                self.shown = 2
+            else:
+                rollback(self.settings, KNOWN)
+                self.shown = 1
+                assert seen(self.settings) == before | self.said_by[1]
+        except PromotionRefusedError:
+            assert (seen(self.settings) if self.has_numbers() else {}) == before
+
+    def decide(self, what: str) -> None:
+        one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
+        for held in candidates.held(self.settings, one):
+            (total,) = held.draft.rows["total"].to_pylist()
+            period = containing(held.start, Kind.DAY)
+            if what == "drop":
+                sign_off.drop(self.settings, one, period, held.revision, "ana", "nonsense")
+            else:
+                try:
+                    sign_off.sign_off(self.settings, one, period, held.revision, Run("signed", by="ana"), "looked at")
+                except sign_off.HoldError:
+                    continue  # it was proposed before the readers were moved
+                self.said_by[self.shown][held.start.day] = total
+
+    def has_numbers(self) -> bool:
+        return bool(published_table.partitions(self.settings, locations.gold(self.settings, ONE), ONE.by))
+
+    def check(self) -> None:
+        if not self.has_numbers():
+            return
+        lawful(self.settings, ONE)
+        now = seen(self.settings)
+        own = self.said_by[self.shown]
+        assert {number: value for number, value in now.items() if number in own} == own, "one version whole"
+        assert self.settings.now is not None
+        self.snapshots.append((self.settings.now, now))
+        history = numbers_history.history(self.settings, ONE, [day(number) for number in now])
+        for moment, then in self.snapshots:
+            answers = numbers_history.versions(history, parse(moment.isoformat()))
+            assert {start.day: version.rows[0]["total"] for start, version in answers.items()} == then, "as it was seen"
+
+
+@given(steps=st.lists(actions, min_size=4, max_size=14))
+@settings(max_examples=15)
+def test_readers_see_one_version_whole_and_every_moment_can_be_asked_for(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
+) -> None:
+    readers = Readers(lake_settings(tmp_path_factory.mktemp("lake")))
+    at(readers.settings, 3)
+    first = [("say", 1, 5), ("say", 2, 6), ("publish",), ("fill beside",)]
+    for action in [*first, *steps]:
+        readers.do(action)
+        readers.check()

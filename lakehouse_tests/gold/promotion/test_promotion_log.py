@@ -1,0 +1,51 @@
+"""``ops/moves``: what moved the readers of a metric, written once behind the commits and made again from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import provenance
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import promotion_log
+from lakehouse.gold.promotion.promotion_log import Kind
+from lakehouse_tests.tables.versions_of_total import at, catalog, fill, metric, promote, rollback, three_days
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+GOLD = Series(metric())
+
+
+def test_a_move_tells_all_that_one_has_to_know(settings: Settings) -> None:
+    three_days(settings)
+    promote(settings, catalog(), notes=lambda plan: f"{plan.to.name}: {len(plan.drafts)}")
+    (move,) = promotion_log.of(settings, "total")
+    assert (move.kind, move.from_version, move.to_version, move.periods) == (Kind.PROMOTE, 1, 2, 1)
+    assert (move.by, move.reason, move.moved_at) == ("ana", "net of refunds", settings.clock())
+    assert move.release_notes == "total: 1"
+    hashes = {name: provenance.of_contract(one) for name, one in (("total", metric(1)), ("total_v2", metric(2)))}
+    assert move.inputs == {"gold/total_v2": 1, "contracts": hashes}
+    assert move.accepted == []
+
+
+def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
+    three_days(settings)
+    promote(settings, catalog(), notes=lambda _: "notes")
+    at(settings, 6)
+    fill(settings, Series(metric(2), called="total"), {3: 31})
+    rollback(settings, catalog())
+    known = promotion_log.of(settings, "total")
+    assert [one.kind for one in known] == [Kind.PROMOTE, Kind.ROLLBACK]
+    assert promotion_log.follow(settings, "total", locations.gold(settings, GOLD)) == 0
+    rmtree(Path(locations.promotion_log(settings)))
+    assert promotion_log.of(settings, "total") == []
+    assert promotion_log.follow(settings, "total", locations.gold(settings, GOLD)) == 2
+    assert promotion_log.of(settings, "total") == known
+
+
+def test_without_a_table_nothing_has_moved(settings: Settings) -> None:
+    assert promotion_log.follow(settings, "total", locations.gold(settings, GOLD)) == 0
+    assert promotion_log.of(settings, "total") == []

@@ -1,0 +1,182 @@
+"""What forbids a promotion: each as a sentence that names the way out, and nothing has changed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.comparison import Threshold
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.served_version import UnservedVersionError
+from lakehouse.gold.promotion import promotion
+from lakehouse.gold.publication import candidates, revisions
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.tables import versions_of_total as total
+from lakehouse_tests.tables.versions_of_total import (
+    TOTAL,
+    V1,
+    V2,
+    at,
+    catalog,
+    day,
+    fill,
+    metric,
+    promote,
+    refusal,
+    rollback,
+    seen,
+    three_days,
+)
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+
+@pytest.fixture
+def filled(settings: Settings) -> Settings:
+    return three_days(settings)
+
+
+def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -> None:
+    at(filled, 6)
+    fill(filled, V1, {4: 40, 6: 60})
+    said = refusal(lambda: promote(filled, catalog()))
+    assert "gold/total_v2 has no number for 2024-02-04, 2024-02-06, which readers see" in said
+    assert "'dagster asset materialize --select gold/total_v2 --partition-range 2024-02-04...2024-02-06'" in said
+    assert promotion.shown_version(filled, metric()) == 1
+
+
+def test_an_emptied_day_needs_no_number(filled: Settings) -> None:
+    fill(filled, V1, {4: None}, rows=0)
+    promote(filled, catalog())
+    assert seen(filled) == {1: 10, 2: 22, 3: 30, 4: None}
+
+
+def test_nothing_beside(settings: Settings) -> None:
+    at(settings, 3)
+    fill(settings, V1, {1: 10})
+    assert "gold/total_v2 holds no number; fill it first" in refusal(lambda: promote(settings, catalog()))
+
+
+def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
+    at(settings, 5)
+    first = append_to_silver(settings, ("a", 1, 10), ("b", 2, 20))
+    fill(settings, V1, {1: 10, 2: 20}, silver_version=first)
+    fill(settings, V2, {1: 11, 2: 22}, silver_version=first)
+    second = append_to_silver(settings, ("c", 2, 5))
+    said = refusal(lambda: promote(settings, catalog()))
+    assert "silver/events has changed 2024-02-02 since gold/total_v2; fill it first" in said
+    assert "2024-02-01" not in said
+    fill(settings, V2, {2: 27}, rows=2, silver_version=second)
+    promote(settings, catalog())
+    assert seen(settings) == {1: 11, 2: 27}
+
+
+@pytest.mark.parametrize(
+    ("two", "said"),
+    [
+        (metric(2, TOTAL | {"type": "int"}), "total is integer in v2 and long in gold/total"),
+        (metric(2, grain=["shop"]), "grain is ['shop'] in v2 and [] in v1"),
+        (metric(2, publication={"rollups": ["week"]}), "publication.rollups is ['week'] in v2 and [] in v1"),
+        (metric(2, source="others"), "source is others in v2 and events in v1"),
+    ],
+)
+def test_what_one_table_cannot_hold(settings: Settings, two: Any, said: str) -> None:
+    at(settings, 3)
+    fill(settings, V1, {1: 10})
+    if not two.grain:
+        fill(settings, Series(two), {1: 10})
+    assert said in refusal(lambda: promote(settings, catalog(metric(1), two)))
+
+
+def test_a_promise_about_closed_periods_is_kept(settings: Settings) -> None:
+    at(settings, 3)
+    one = metric(1, publication={"after_close": "adjust"})
+    fill(settings, Series(one), {1: 10})
+    fill(settings, V2, {1: 10})
+    assert "v1 promised that closed periods stay" in refusal(lambda: promote(settings, catalog(one, metric(2))))
+
+
+def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settings) -> None:
+    one, two = (metric(number, publication={"after_close": "adjust"}) for number in (1, 2))
+    known = catalog(one, two)
+    at(settings, 20)
+    fill(settings, Series(one), {1: 10, 19: 100})
+    fill(settings, Series(one), {1: 12})  # closed, and late
+    fill(settings, Series(two), {1: 15, 19: 101})
+    fill(settings, Series(two), {1: 16})
+    promote(settings, known)
+    said = [(1, None, 10, "initial", 1), (1, 1, 2, "manual", 1), (1, 2, 4, "manual", 2)]
+    assert total.revisions(settings, 1) == said
+    assert seen(settings) == {1: 10, 19: 101}
+    rollback(settings, known)
+    assert total.revisions(settings, 1) == [*said, (1, 3, -4, "rollback", 1)]
+    promote(settings, known)
+    assert sum(row[2] for row in total.revisions(settings, 1)) == 16
+    rollback(settings, known)
+    assert sum(row[2] for row in total.revisions(settings, 1)) == 12
+
+
+@pytest.mark.parametrize("side", [V1, V2])
+def test_what_is_held_is_decided_first(filled: Settings, side: Series) -> None:
+    draft = revisions.Draft(day(2), pa.table({"total": [7], "row_count": [1]}), *_like_published())
+    candidates.propose(filled, side, [(draft, 2)], "run", filled.clock())
+    assert f"gold/{side.name} holds 2024-02-02 back" in refusal(lambda: promote(filled, catalog()))
+
+
+def _like_published() -> tuple[Any, ...]:
+    return revisions.State.LIVE, revisions.Step.REVISION, revisions.Reason.MANUAL
+
+
+def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
+    at(settings, 3)
+    fill(settings, V1, {1: 10, 2: 20})
+    fill(settings, V2, {1: 11, 2: None})
+    version = DeltaTable(locations.gold(settings, V1)).version()
+    strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
+    said = refusal(lambda: promote(settings, strict))
+    assert said.startswith("nulls of 2024-02-02: ")
+    assert "held" not in said
+    assert DeltaTable(locations.gold(settings, V1)).version() == version
+    lenient = catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 1}]}))
+    promote(settings, lenient)
+    assert seen(settings) == {1: 11, 2: None}
+
+
+def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:
+    table = DeltaTable(locations.gold(filled, V2))
+    table.update({"total": "total + 1"}, predicate="event_date = '2024-02-02'")
+    assert "gold/total_v2 does not hold what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
+
+
+def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) -> None:
+    five, ten = ([Threshold("total", Decimal(percent))] for percent in (5, 10))
+    said = refusal(lambda: promote(filled, catalog(), thresholds=five))
+    assert said == "total of 2024-02-02: 20 -> 22 (+10.00 %) is beyond the threshold"
+    assert "v2 has no measure revenue" in refusal(
+        lambda: promote(filled, catalog(), thresholds=[Threshold("revenue", Decimal(1))], accepted=True)
+    )
+    promote(filled, catalog(), thresholds=ten)
+    rollback(filled, catalog())
+    assert promote(filled, catalog(), thresholds=five, accepted=True).move.accepted == [said]
+
+
+def test_versions_that_nobody_can_move_to(filled: Settings) -> None:
+    known = catalog()
+    with pytest.raises(UnservedVersionError, match="no contract has 'metric: total' with 'dataset_version: 3'"):
+        promote(filled, known, 3)
+    assert "have not been moved yet" in refusal(lambda: rollback(filled, known))
+    promote(filled, known)
+    assert "'lakehouse rollback total --to v1' shows it again" in refusal(lambda: promote(filled, known, 1))
+    with pytest.raises(UnservedVersionError, match="dataset_version: 2"):
+        served_version.daily(filled, catalog(metric(1)), metric(1))
+    with pytest.raises(UnservedVersionError, match="dataset_version: 1"):
+        rollback(filled, catalog(metric(2)))
+    rollback(filled, catalog(metric(1)))  # the contract of what is left behind need not be there
+    assert "there is no way back from it to v2" in refusal(lambda: rollback(filled, known, 2))

@@ -1,0 +1,296 @@
+"""What becomes of a table of published numbers: revisions, states, the clock, new columns, and other engines (rule R7).
+
+What must hold of every such table is in ``published.lawful``; here the real tables are written, and no Spark runs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import duckdb_extension_delta
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import publications
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, said_of, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def test_a_number_through_its_life(settings) -> None:
+    desk = Desk(settings)
+    desk.at(1, 20)
+    desk.say(1, 10)
+    desk.publish()
+    assert desk.history(1) == [("r1", 10, "live", True)]
+    assert said_of(desk, 1, "due_on", "reason") == [(day(2), "initial")]
+    desk.at(1, 21)
+    desk.say(1, 14)
+    desk.publish()
+    desk.at(2)
+    desk.close()
+    desk.at(3)
+    desk.publish(1)
+    desk.at(8)
+    desk.close()
+    desk.say(1, 9)
+    desk.at(9)
+    desk.publish()
+    assert desk.history(1) == [
+        ("r1", 10, "live", False),
+        ("r2", 14, "live", False),
+        ("r3", 14, "preliminary", False),
+        ("r4", 14, "final", False),
+        ("r5", 9, "final", True),
+    ]
+    told = said_of(desk, 1, "reason", "due_on", "restated_on")
+    assert [row[0] for row in told] == ["initial", "manual", "daily_finalization", "daily_finalization", "manual"]
+    restated = datetime(2024, 1, 1, 21, tzinfo=timezone.utc)
+    assert [row[2] for row in told] == [None, *[restated] * 3, datetime(2024, 1, 9, tzinfo=timezone.utc)]
+    assert {row[1] for row in told} == {None}
+
+
+def test_equal_content_makes_no_commit(settings) -> None:
+    desk = Desk(settings, metric(grain=["store"], type="decimal(18,2)"))
+    desk.at(1)
+    desk.say(1, {"north": "1.50", "south": "2.00"})
+    desk.publish()
+    version = DeltaTable(locations.gold(settings, desk.series)).version()
+    desk.at(1, 5)
+    desk.say(1, {"south": "2.0", "north": "1.5"})
+    assert desk.publish().revisions == []
+    assert DeltaTable(locations.gold(settings, desk.series)).version() == version
+    desk.say(1, {"north": "2.00", "south": "1.50"})
+    assert [f"{one.name}" for one in desk.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
+
+
+def test_a_day_that_is_emptied_says_so_and_may_come_back(settings) -> None:
+    desk = Desk(settings)
+    desk.at(1)
+    for value in (3, None, 4):
+        desk.say(1, value)
+        desk.publish(1)
+    assert desk.history(1) == [("r1", 3, "live", False), ("r2", None, "live", False), ("r3", 4, "live", True)]
+    desk.say(1, None)
+    desk.publish(1, 2)
+    assert desk.history(2) == [], "a day without rows that nobody knows of is not published"
+
+
+def test_many_periods_in_one_commit(settings) -> None:
+    desk = Desk(settings)
+    desk.at(3)
+    for number in (1, 2, 3):
+        desk.say(number, number)
+    desk.publish()
+    before = DeltaTable(locations.gold(settings, desk.series)).version()
+    for number in (1, 3):
+        desk.say(number, 9)
+    desk.publish()
+    assert DeltaTable(locations.gold(settings, desk.series)).version() == before + 1
+    assert [desk.shown(number) for number in (1, 2, 3)] == [9, 2, 9]
+    assert [len(desk.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
+    [first, second] = publications.of(settings, "total")
+    assert set(second.published) == {"2024-01-01", "2024-01-03"}
+    assert (first.gold_version, second.gold_version) == (before, before + 1)
+
+
+def test_a_clock_that_goes_back(settings) -> None:
+    """A replay of March after one of June: what is published later is seen later all the same."""
+    desk = Desk(settings)
+    desk.at(6)
+    desk.say(1, 1)
+    desk.publish()
+    for number, value in ((3, 2), (1, 3), (9, 4), (2, 5)):
+        desk.at(number)
+        desk.say(1, value)
+        desk.publish()
+    assert [(line[1], line[2]) for line in desk.history(1)] == [
+        (1, "preliminary"),
+        (2, "preliminary"),
+        (3, "preliminary"),
+        (4, "final"),
+        (5, "final"),
+    ]
+    published = [row[0] for row in said_of(desk, 1, "published_at")]
+    assert published == sorted(published)
+
+
+def test_a_start_delay_is_waited_for(settings) -> None:
+    desk = Desk(settings, metric(publication={"start_delay": 2, "preliminary_after": 2}))
+    desk.say(1, 1)
+    for number in (1, 2):
+        desk.at(number)
+        desk.publish()
+        assert rows(settings, desk.series) == []
+    desk.at(3)
+    desk.publish()
+    assert desk.history(1) == [("r1", 1, "preliminary", True)]
+
+
+def test_what_is_due_is_known_from_the_log_alone(settings) -> None:
+    desk = Desk(settings)
+    desk.at(2)
+    for number in (1, 2):
+        desk.say(number, number)
+    desk.publish()
+    for number, expected in ((2, []), (3, [2]), (7, [2]), (8, [1, 2])):
+        desk.at(number)
+        assert find_due(settings, desk.series) == [day(one) for one in expected]
+    desk.close()
+    assert find_due(settings, desk.series) == []
+    desk.at(9)
+    desk.close()
+    assert [desk.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
+    desk.at(90)
+    assert find_due(settings, desk.series) == []
+
+
+def test_a_new_measure_makes_a_new_number(settings) -> None:
+    desk = Desk(settings)
+    desk.at(1)
+    desk.say(1, 5)
+    desk.say(2, 6)
+    desk.publish()
+    desk.metric = metric()
+    two = [*desk.metric.measures, desk.metric.measures[0].model_copy(update={"name": "other"})]
+    desk.metric = desk.metric.model_copy(update={"measures": two})
+    desk.say(1, 5)
+    desk.publish(1)
+    assert desk.history(1) == [("r1", 5, "live", False), ("r2", 5, "live", True)]
+    assert said_of(desk, 1, "other") == [(None,), (5,)]
+    assert said_of(desk, 2, "other") == [(None,)], "the other day waits until it is made anew"
+    desk.say(2, 6)
+    desk.publish()
+    assert desk.history(2) == [("r1", 6, "live", False), ("r2", 6, "live", True)]
+    assert desk.publish().revisions == []
+
+
+def test_a_measure_that_is_gone_from_the_contract(settings) -> None:
+    desk = Desk(settings)
+    two = [*desk.metric.measures, desk.metric.measures[0].model_copy(update={"name": "other"})]
+    desk.metric = desk.metric.model_copy(update={"measures": two})
+    desk.at(1)
+    desk.say(1, 5)
+    desk.publish()
+    desk.metric = metric()
+    desk.say(1, 5)
+    desk.publish()
+    assert said_of(desk, 1, "total", "other") == [(5, 5), (5, None)]
+    assert len(desk.history(1)) == 2
+
+
+def test_somebody_else_publishes_the_same_period(settings) -> None:
+    """What was read is old by then: the commit fails, and is made again from what is there."""
+    desk = Desk(settings)
+    desk.at(1)
+    desk.say(1, 1)
+    desk.publish()
+    real, came = revisions.publish, []
+
+    def meeting(*args: Any, **more: Any) -> Any:
+        if not came:
+            came.append(True)
+            other = Desk(settings)
+            other.say(1, 2)
+            other.publish()
+        return real(*args, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(revisions, "publish", meeting)
+        desk.say(1, 3)
+        done = desk.publish()
+    assert [one.name.revision for one in done.revisions] == [3]
+    assert [line[:2] for line in desk.history(1)] == [("r1", 1), ("r2", 2), ("r3", 3)]
+
+
+def test_every_reader_sees_the_same(settings) -> None:
+    """The filters that the documentation gives, in DuckDB and in delta-rs, at each moment of a history."""
+    desk = Desk(
+        settings, metric(grain=["store"], type="decimal(18,2)", publication={"after_close": "adjust", "rollups": ["week"]})
+    )
+    for hour, values in enumerate(({"n": "1.00", "s": "2.00"}, {"n": "1.50", "s": None}, {"w": "7.00"})):
+        desk.at(1, hour)
+        desk.say(1, values)
+        desk.say(2, {"n": f"{hour}.25"})
+        desk.publish()
+        desk.roll()
+    desk.at(12)
+    desk.close()
+    desk.say(1, {"n": "3.00"})
+    desk.at(13)
+    desk.publish()
+    connection = duckdb.connect()
+    extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
+    connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
+    for one in (desk.series, published_table.Series(desk.metric, Kind.WEEK)):
+        versions, there = lawful(settings, one), rows(settings, one)
+        columns = f"{one.by}, store, total"
+
+        def asked(where: str, columns: str = columns, one: published_table.Series = one) -> list[tuple[Any, ...]]:
+            found = connection.execute(
+                f"SELECT {columns} FROM delta_scan('{locations.gold(settings, one)}') WHERE {where}"
+            ).fetchall()
+            return sorted(found, key=str)
+
+        def mine(found: list[dict[str, Any]], one: published_table.Series = one) -> list[tuple[Any, ...]]:
+            return sorted(((row[one.by], row["store"], row["total"]) for row in found), key=str)
+
+        newest = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]})
+        assert newest is not None
+        assert asked("is_latest") == mine(newest.to_pylist()) == mine([row for row in there if row["is_latest"]])
+        assert len({row[0] for row in asked("is_latest")}) == len({version[0] for version in versions})
+        moments = sorted({row["published_at"] for row in there})
+        for moment in [moments[0] - timedelta(hours=1), *moments, *(time + timedelta(minutes=1) for time in moments)]:
+            seen = asked(
+                f"published_at <= '{moment.isoformat()}' AND (superseded_at IS NULL OR superseded_at > '{moment.isoformat()}') "
+                "AND adjustment IS NULL"
+            )
+            last: dict[Any, int] = {}
+            for row in there:
+                if row["published_at"] <= moment and row["adjustment"] is None:
+                    last[row[one.by]] = max(last.get(row[one.by], 0), row["revision"])
+            current = [row for row in there if row["adjustment"] is None and row["revision"] == last.get(row[one.by])]
+            assert seen == mine(current)
+
+
+def test_the_reason_that_a_run_gives(settings) -> None:
+    desk = Desk(settings)
+    desk.at(1)
+    for value, said in ((1, Reason.BACKFILL), (2, Reason.BUG_REPLAY), (3, None), (4, Reason.ROLLBACK)):
+        desk.say(1, value)
+        desk.publish(said=said)
+    assert [row[0] for row in said_of(desk, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
+
+
+@pytest.mark.parametrize(("said", "reason"), [(None, "late_data"), (Reason.BACKFILL, "late_data"), (Reason.MANUAL, "manual")])
+def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: Reason, reason: str) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    desk.at(1)
+    for number, of_the_day in ((1, None), (2, Reason.LATE_DATA)):
+        desk.say(1, number)
+        desk.publish(said=of_the_day)
+        weeks = Series(desk.metric, Kind.WEEK)
+        pending = find_pending(settings, weeks)
+        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.starts, Run("roll", said=said), pending)
+    assert [row["reason"] for row in sorted(rows(settings, weeks), key=lambda row: row["revision"])] == ["initial", reason]

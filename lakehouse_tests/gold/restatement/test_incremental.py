@@ -1,0 +1,103 @@
+"""A patched number is the one that is computed anew, whatever was changed (and only metrics that allow it are patched)."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import incremental, metric_query
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+pytestmark = pytest.mark.spark
+
+FIRST = date(2024, 1, 1)
+
+
+def metric(**changes) -> MetricContract:
+    said = {
+        "metric": "total",
+        "source": "events",
+        "grain": ["id"],
+        "measures": [
+            {"name": "total", "sql": "coalesce(sum(cast(amount as decimal(9,2))), 0)", "type": "decimal(18,2)", "additive": True},
+            {"name": "events", "sql": "count(*)", "type": "long", "additive": True},
+        ],
+        "publication": {"patch_up_to": 1000},
+    }
+    return MetricContract.model_validate(said | changes)
+
+
+lines = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.integers(-3, 9), st.integers(0, 2), st.sampled_from(["insert", "correct", "delete"])),
+    min_size=1,
+    max_size=5,
+)
+
+
+def deliver(lake: Lake, number: int, said: list[tuple[str, int, int, str]]) -> None:
+    arrival = FIRST + timedelta(days=number)
+    lake.settings.now = datetime.combine(arrival, datetime.max.time(), timezone.utc)
+    rows = [
+        f"{key},{amount},{FIRST + timedelta(days=day)}T12:00:00Z,{arrival}T0{line}:00:00Z,{op},,0"
+        for line, (key, amount, day, op) in enumerate(said)
+    ]
+    lake.deliver(arrival, csv_file(rows))
+    lake.ingest(arrival)
+    lake.update()
+
+
+@given(files=st.lists(lines, min_size=2, max_size=4), grain=st.booleans())
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: bool) -> None:
+    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(clocks=CLOCKS), spark)
+    one = Series(metric(grain=["id"] if grain else []))
+    for number, said in enumerate(files, 3):
+        deliver(lake, number, said)
+        pending = find_pending(lake.settings, one)
+        days = sorted(pending.starts)
+        if not days:
+            continue
+        before = write_audit_publish.read(lake.settings, one, days)
+        found = incremental.numbers(spark, lake.settings, before, days)
+        anew = metric_query.numbers(spark, lake.settings, one.metric, days)
+        nothing = metric_query.nothing(spark, lake.settings, one.metric)
+        assert {day: rows.to_pylist() for day, rows in found.items()} == {
+            day: anew.get(day, nothing).to_pylist() for day in found
+        }
+        assert set(found) == set(days) & set(before.latest), "every day that has a number is patched"
+        restatement_days.restate(lake.settings, one, lambda: spark, days, Run("run"), pending)
+
+
+CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"publication": {"patch_up_to": 0}},
+        {"publication": {"patch_up_to": 1}},
+        {"window": 2},
+        {"measures": [{"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}]},  # NULL over no rows
+        {"measures": [{"name": "total", "sql": "count(distinct id)", "type": "long"}]},
+        {"measures": [{"name": "total", "sql": "coalesce(sum(cast(amount as double)), 0)", "type": "double", "additive": True}]},
+    ],
+)
+def test_what_would_not_be_exact_or_small_is_computed_anew(settings, spark, changes) -> None:
+    lake = Lake(settings, contract(), spark)
+    one = Series(metric(**changes))
+    for number, said in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):
+        deliver(lake, number, said)
+        pending = find_pending(settings, one)
+        before = write_audit_publish.read(settings, one, sorted(pending.starts))
+        assert incremental.numbers(spark, settings, before, sorted(pending.starts)) == {}
+        restatement_days.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)

@@ -1,0 +1,283 @@
+"""The laws of published numbers on generated histories of files, people and days that pass; a plain model says what is right.
+
+The model is fed with the records and knows neither tables nor Spark: per day what was published when, in which state, and what
+was booked; per week and month what that adds up to. Each step is judged as a whole: values, states, revisions, times, sources.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import Phase, example, given
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.publication import candidates, sign_off
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import publications
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.model import Record, live_rows
+from lakehouse_tests.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
+from lakehouse_tests.published_model import BOUND, FINAL_AFTER, Model, number_of, rank, state_of
+from lakehouse_tests.silver.test_laws import cheap
+from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.tables.published import lawful, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MEASURES = [
+    {"name": "total", "sql": "sum(amount)", "type": "decimal(18,2)", "additive": True},
+    {"name": "biggest", "sql": "max(amount)", "type": "long"},
+]
+
+
+def metric_of(name: str, **said: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": MEASURES, **said})
+
+
+@dataclass
+class World:
+    """A lake, and beside it the model."""
+
+    lake: Lake
+    adjusts: bool
+    known: list[Record] = field(default_factory=list)
+    following: list[Record] = field(default_factory=list)  # what silver knows
+
+    def __post_init__(self) -> None:
+        close = {"preliminary_after": 1, "final_after": FINAL_AFTER, "after_close": "adjust" if self.adjusts else "restate"}
+        checks = {"change": [{"measure": "total", "absolute": BOUND}]}
+        self.daily = Series(metric_of("daily", publication={**close, "rollups": ["week", "month"]}, checks=checks))
+        self.trailing = Series(metric_of("trailing", window=3, publication=close))
+        self.models = {"daily": Model(self.adjusts), "trailing": Model(self.adjusts, checked=False)}
+        self.lake.settings.now = START
+        self.rolled: dict[Kind, int] = {}
+
+    @property
+    def now(self) -> datetime:
+        return self.lake.settings.clock()
+
+    def session(self) -> SparkSession:
+        return self.lake.spark
+
+    def rows_of(self, day: date, window: int = 1) -> list[Record]:
+        alive = live_rows(self.following, by_sequence=False).values()
+        return [
+            record for record in alive if record.day is not None and timedelta(0) <= day - record.day < timedelta(days=window)
+        ]
+
+    def deliver(self, lines: tuple[Record, ...]) -> None:
+        arrived = [replace(record, arrival=self.now + timedelta(seconds=place)) for place, record in enumerate(lines)]
+        data = csv_file(map(csv_line, arrived))
+        self.lake.deliver(self.now.date(), data, f".{len(self.known)}.csv")
+        self.lake.ingest(self.now.date())
+        self.known += [replace(record, file=content_id(data), line=line) for line, record in enumerate(arrived, 2)]
+
+    def follow(self) -> None:
+        settings = self.lake.settings
+        if self.lake.pending():
+            self.lake.update()
+        before = {
+            name: {day: number_of(self.rows_of(day, window)) for day in span()}
+            for name, window in (("daily", 1), ("trailing", 3))
+        }
+        self.following = list(self.known)
+        for one in (self.daily, self.trailing):
+            window, model = one.metric.window, self.models[one.name]
+            pending, due = find_pending(settings, one), set(find_due(settings, one))
+            expected_due = {
+                day
+                for day, told in model.days.items()
+                if told.revisions and rank(state_of(day, self.now.date())) > rank(told.newest[1])
+            }
+            assert due == expected_due, "due is what is to change its state"
+            changed = {day for day in span() if before[one.name][day] != number_of(self.rows_of(day, window))}
+            assert pending.starts >= changed, "no change of silver is missed"
+            restatement_days.restate(settings, one, self.session, {*pending.starts, *due}, Run("follow"), pending)
+            for day in sorted({*pending.starts, *due}):
+                model.say(day, self.rows_of(day, window), self.now)
+            assert find_pending(settings, one).starts == frozenset()
+
+    def decide(self, *, publish: bool) -> None:
+        settings, model = self.lake.settings, self.models["daily"]
+        for held in candidates.held(settings, self.daily)[:1]:
+            period = self.daily.period(held.start)
+            if publish:
+                sign_off.sign_off(settings, self.daily, period, held.revision, Run("signed", by="anna"), "seen")
+            else:
+                sign_off.drop(settings, self.daily, period, held.revision, "anna", "no")
+            model.decide(held.start, self.now, publish=publish)
+
+    def roll(self, kind: Kind) -> None:
+        settings, rollup = self.lake.settings, Series(self.daily.metric, kind)
+        pending = find_pending(settings, rollup)
+        starts = {*pending.starts, *find_due(settings, rollup)}
+        rollups.restate(settings, self.lake.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
+        assert find_pending(settings, rollup).starts == frozenset()
+        self._check_rolled(rollup)
+
+    def check(self) -> None:
+        for one in (self.daily, self.trailing):
+            model, told = self.models[one.name], defaultdict(list)
+            for row in rows(self.lake.settings, one):
+                told[row["event_date"], row["revision"], row["adjustment"] or 0].append(row)
+            assert all(len(found) == 1 for found in told.values())
+            lawful(self.lake.settings, one)
+            expected: dict[Any, Any] = {}
+            for day, said in model.days.items():
+                for number, (value, state, at) in enumerate(said.revisions, 1):
+                    expected[day, number, 0] = (value, state, at, None)
+                for number, (value, booked) in enumerate(said.adjustments, 1):
+                    expected[day, len(said.revisions), number] = (value, "final", None, booked)
+            found = {
+                key: (shown(row), row["state"], None if key[2] else row["published_at"], row["booked_on"])
+                for key, [row] in told.items()
+            }
+            assert found == expected, "each revision and adjustment as the rules say"
+            held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.lake.settings, one)}
+            assert held == {day: said.held[0] for day, said in model.days.items() if said.held}
+            self._check_as_of(one, model)
+            publications.follow(self.lake.settings, one.name, locations.gold(self.lake.settings, one))
+            named = sorted(name for entry in publications.of(self.lake.settings, one.name) for name in entry.published.values())
+            assert named == sorted({row["version_name"] for [row] in told.values()})
+
+    def _check_as_of(self, one: Series, model: Model) -> None:
+        for moment in {at for said in model.days.values() for _, _, at in said.revisions}:
+            found = numbers_history.versions(
+                numbers_history.history_between(self.lake.settings, one, span()[0], span()[-1]), parse(moment.isoformat())
+            )
+            seen = {
+                day: [value for value, _, at in said.revisions if at <= moment][-1]
+                for day, said in model.days.items()
+                if any(at <= moment for _, _, at in said.revisions)
+            }
+            assert {day: shown(version.rows[0]) for day, version in found.items()} == seen, (
+                "as of a time, what was published then"
+            )
+
+    def _check_rolled(self, rollup: Series) -> None:
+        """Right behind a roll-up: open periods say what the published days say; closed ones with their adjustments do."""
+        settings = self.lake.settings
+        lawful(settings, rollup)
+        days = self.models["daily"].days
+        versions = {row["version_name"] for row in rows(settings, self.daily)}
+        own: dict[date, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows(settings, rollup):
+            own[row["period_start"]].append(row)
+        booked: dict[date, int] = defaultdict(int)
+        for told in days.values():
+            for value, on in told.adjustments:
+                booked[rollup.period(on).start] += value[0] or 0
+        for found in own.values():
+            for row in found:
+                if row["adjustment"] is not None and rollup.period(row["booked_on"]).start != row["period_start"]:
+                    booked[rollup.period(row["booked_on"]).start] += row["total"]
+        starts = {rollup.period(day).start for day, told in days.items() if told.revisions} | set(booked)
+        assert set(own) == starts
+        for start, found in own.items():
+            [newest] = [row for row in found if row["is_latest"]]
+            published = {day: told for day, told in days.items() if told.revisions and rollup.period(day).start == start}
+            total = sum(told.newest[0][0] or 0 for told in published.values()) + booked[start]
+            assert (newest["total"] or 0) + sum(row["total"] for row in found if row["adjustment"] is not None) == total
+            named = json.loads(newest["made_from"])
+            assert all(f"{self.daily.name}_v{day}.{label}" in versions for day, label in named.items() if day != "adjustments")
+            assert set(named.get("adjustments", ())) <= versions | {row["version_name"] for one in own.values() for row in one}
+            if not any(row["adjustment"] is not None for row in found):
+                behind = [record for told in published.values() for record in told.behind]
+                assert newest["biggest"] == number_of(behind)[1], "computed from the rows behind the published days"
+            if "adjustments" not in named:
+                made = [days[date.fromisoformat(day)].revisions[int(label[1:]) - 1][0][0] for day, label in named.items()]
+                assert sum(value or 0 for value in made) == (newest["total"] or 0), "made from the revisions that it names"
+
+
+def span() -> list[date]:
+    """The days that may have a number: a trailing one is published for days behind its last row, too."""
+    return [DAYS[0] + timedelta(days=offset) for offset in range((DAYS[-1] - DAYS[0]).days + 3)]
+
+
+def shown(row: dict[str, Any]) -> tuple[int | None, int | None, int]:
+    return None if row["total"] is None else int(row["total"]), row["biggest"], row["row_count"]
+
+
+def number_in(found: Any) -> tuple[int | None, int | None, int]:
+    [row] = found.to_pylist()
+    return shown(row)
+
+
+def run(lake: Lake, history: tuple[tuple[Record, ...], list[Any]], *, adjusts: bool) -> None:
+    first, actions = history
+    world = World(lake, adjusts)
+    for action in [Deliver(first), Follow(0), *actions, Follow(0), Roll(Kind.WEEK), Roll(Kind.MONTH)]:
+        world.lake.settings.now = world.now + timedelta(hours=1)
+        if isinstance(action, Deliver):
+            world.deliver(action.lines)
+            continue
+        if isinstance(action, Follow):
+            world.lake.settings.now = world.now + timedelta(days=action.on)
+            world.follow()
+        elif isinstance(action, Decide):
+            world.decide(publish=action.publish)
+        else:
+            world.roll(action.kind)
+        world.check()
+
+
+def said(key: str, amount: int, day: int, op: Any = "correct") -> Record:
+    return Record(key, op, DAYS[day], amount, START)
+
+
+#: Held and dropped, held and signed, closed and changed, moved off a closed day, a closed day that was never there.
+CORNERS = (
+    (said("a", 1, 0), said("b", 2, 1), said("c", 9, 3)),
+    [
+        Deliver((said("a", 9, 0), said("b", 1, 1))),
+        Follow(0),
+        Roll(Kind.WEEK),
+        Decide(publish=False),
+        Roll(Kind.WEEK),
+        Follow(4),
+        Roll(Kind.WEEK),
+        Deliver((said("b", 3, 1), said("d", 2, 2), said("c", 9, 4))),
+        Follow(1),
+        Roll(Kind.MONTH),
+        Decide(publish=True),
+        Follow(2),
+    ],
+)
+BOTH = pytest.mark.parametrize("adjusts", [False, True], ids=["restate", "adjust"])
+
+
+def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+
+
+@BOTH
+@cheap(2)
+@example(history=CORNERS)
+@given(history=HISTORIES)
+def test_published_numbers_are_what_the_rules_say(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
+    run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@BOTH
+@cheap(40, Phase.shrink)
+@given(history=HISTORIES)
+def test_published_numbers_are_what_the_rules_say_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
+    run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)

@@ -1,0 +1,177 @@
+"""Corners of publishing that were wrong once. No Spark: what silver says is given by hand (see ``published``)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind, containing
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
+from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse_tests.tables.published import Desk, day, metric, without_spark
+
+
+@pytest.fixture(autouse=True)
+def _by_hand() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+HALF = {"checks": {"change": [{"measure": "total", "percent": 50}]}}
+
+
+def test_a_number_that_was_refused_may_come_again_once_another_one_was_published(settings) -> None:
+    desk = Desk(settings, metric(**HALF))
+    desk.at(1)
+    for value in (10, 100):
+        desk.say(1, value)
+        desk.publish()
+    desk.drop(1, 2)
+    desk.at(1, 1)
+    desk.publish()
+    assert desk.held() == [], "the same number is not proposed again"
+    desk.say(1, 14)
+    desk.publish()
+    assert desk.shown(1) == 14
+    desk.at(1, 2)
+    desk.say(1, 100)
+    desk.publish()
+    assert desk.held() == [(1, 3, 100)], "it says something again, beside another number"
+
+
+def test_a_decision_leaves_a_newer_candidate_alone(settings) -> None:
+    desk = Desk(settings, metric(**HALF))
+    desk.at(1)
+    for value in (10, 100):
+        desk.say(1, value)
+        desk.publish()
+    (decided,) = candidates.held(settings, desk.series)
+    desk.say(1, 200)
+    desk.publish()
+    candidates.take_away(settings, desk.series, decided)
+    assert desk.held() == [(1, 2, 200)]
+    candidates.take_away(settings, desk.series, candidates.held(settings, desk.series)[0])
+    assert desk.held() == []
+
+
+def test_the_days_of_a_metric_are_those_of_its_own_calendar(settings) -> None:
+    desk = Desk(settings, metric(publication={"timezone": "America/Los_Angeles"}))
+    settings.now = datetime(2024, 1, 2, 0, 20, tzinfo=timezone.utc)  # the first of January there still
+    desk.say(1, 10)
+    desk.publish()
+    assert [line[2] for line in desk.history(1)] == ["live"]
+    assert find_due(settings, desk.series) == []
+    settings.now = datetime(2024, 1, 2, 8, 20, tzinfo=timezone.utc)
+    assert find_due(settings, desk.series) == [day(1)]
+
+
+def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
+    measures = [{"name": f"m{number}", "sql": "sum(amount)", "type": "long"} for number in range(40)]
+    wide = MetricContract.model_validate({"metric": "wide", "source": "events", "measures": measures})
+    desk = Desk(settings, wide)
+    desk.at(1)
+    desk.says[day(1)] = pa.table({name: pa.array([1], pa.int64()) for name in desk.series.content})
+    desk.publish()
+    desk.at(8)
+    assert find_due(settings, desk.series) == [day(1)]
+
+
+def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settings) -> None:
+    desk = Desk(settings, metric(window=3, publication={"start_delay": 2}))
+    rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
+    write_deltalake(locations.silver(settings, "events"), rows, partition_by=["event_date"])
+    desk.at(4)
+    assert find_due(settings, desk.series) == [day(1), day(2)]
+
+
+def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> None:
+    desk = Desk(settings)
+    desk.at(2)
+    desk.say(1, 10)
+    desk.say(2, 20)
+    desk.publish()
+    period = containing(day(2), Kind.DAY)
+    assert numbers_history.version(settings, desk.series, period, parse("total_v2024-01-02.r1")).version.revision == 1
+    for name in ("total_v2024-01-01.r1", "other_v2024-01-02.r1"):
+        with pytest.raises(UnknownVersionError, match="is a version of"):
+            numbers_history.version(settings, desk.series, period, parse(name))
+
+
+def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(settings) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    week = Series(desk.metric, Kind.WEEK)
+    desk.at(2)
+    for number, value in ((1, 10), (1, 11), (2, 5)):
+        desk.say(number, value)
+        desk.publish()
+        desk.roll()
+    known = numbers_history.history(settings, week, [day(1)])[day(1)]
+    assert [one.reason.value for one in known] == ["initial", "manual", "initial"]
+    assert known[-1].restatement_reason == "initial: made from 2024-01-02 anew"
+
+
+def test_where_silvers_log_was_cleaned_every_day_may_be_another_one(settings) -> None:
+    path = locations.silver(settings, "events")
+    for number in range(1, 6):
+        rows = pa.table({"record_key": [f"k{number}"], "event_date": pa.array([date(2024, 1, number)])})
+        write_deltalake(
+            path, rows, partition_by=["event_date"], mode="append", configuration={"delta.enableChangeDataFeed": "true"}
+        )
+    desk = Desk(settings)
+    assert find_pending(settings, desk.series).starts == {day(number) for number in range(1, 6)}
+    assert find_pending(settings, desk.series).causes
+    DeltaTable(path).create_checkpoint()
+    for number in range(3):
+        Path(path, "_delta_log", f"{number:020}.json").unlink()
+    pending = find_pending(settings, desk.series)
+    assert (pending.starts, pending.causes, pending.upstream_version) == ({day(number) for number in range(1, 6)}, {}, 4)
+
+
+def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
+    desk = Desk(settings, metric(**HALF))
+    desk.at(1)
+    desk.say(1, 10)
+    desk.publish()
+    first = _said(desk)
+    other = replace(desk, metric=metric(description="with another logic", consumers=["board"], **HALF))
+    other.say(1, 100)
+    other.publish()
+    other.drop(1, 2)
+    other.at(2)
+    other.publish()
+    assert [line[0] for line in other.history(1)] == ["r1", "r2"]
+    assert _said(other) == first
+
+
+def _said(desk: Desk) -> dict[str, str]:
+    before = write_audit_publish.read(desk.settings, desk.series, [day(1)])
+    assert before.existing is not None
+    newest = before.existing.filter(before.existing["is_latest"])
+    return newest.select(["code_version", "contract_version", "inputs"]).to_pylist()[0]
+
+
+def test_a_roll_up_follows_a_daily_table_that_was_created_again(settings) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    week = Series(desk.metric, Kind.WEEK)
+    desk.at(2)
+    for value in (10, 11, 12):
+        desk.say(1, value)
+        desk.publish()
+    desk.roll()
+    assert find_pending(settings, week).starts == frozenset()
+    shutil.rmtree(locations.gold(settings, desk.series))
+    desk.say(1, 13)
+    desk.publish()
+    assert find_pending(settings, week).starts == {day(1)}
