@@ -33,8 +33,8 @@ from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.orchestration.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
-from lakehouse.tables import quarantine
-from lakehouse.tables.quarantine import Wanted
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import Wanted
 
 FIRST = date(2018, 1, 1)
 WARM_UP = 10

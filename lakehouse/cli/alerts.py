@@ -15,7 +15,7 @@ from lakehouse.cli.console import out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.ledger.alerts import Recorded
+    from lakehouse.operations.alerts.log import Recorded
 
 _TIME = "%Y-%m-%d %H:%M"
 
@@ -25,7 +25,7 @@ def alerts(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """List the alerts that are open, as the sensor `alerts` last saw them."""
-    from lakehouse.ledger import alerts as ledger  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.settings import Settings  # noqa: PLC0415
 
     found = [one for one in ledger.all_of(Settings()) if everything or one.resolved_at is None]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.domain.backfills import Layer, Plan
+    from lakehouse.operations.backfills.plan import Layer, Plan
     from lakehouse.orchestration.backfilling import Layers
     from lakehouse.settings import Settings
 
@@ -57,11 +57,11 @@ def plan_(
         raise typer.BadParameter(msg)
     from lakehouse.bronze.manifests import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.delta import table_io  # noqa: PLC0415
-    from lakehouse.ledger import backfills  # noqa: PLC0415
-    from lakehouse.tables import backfill_plans  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
     settings, catalog = deployment()
-    wish = backfill_plans.Wish(
+    wish = planner.Wish(
         target=target,
         first_day=start_date.date(),
         last_day=end_date.date(),
@@ -79,8 +79,8 @@ def plan_(
         def read(done: int, of: int) -> None:
             status.update(f"reading files: {done} of {of}")
 
-        made = backfill_plans.plan(settings, catalog, wish, datetime.now(timezone.utc), read)
-    backfills.store_plan(settings, made)
+        made = planner.plan(settings, catalog, wish, datetime.now(timezone.utc), read)
+    backfill_log.store_plan(settings, made)
     if as_json:
         out.print(made.model_dump_json(), soft_wrap=True)
         return
@@ -101,12 +101,12 @@ def run(
 ) -> None:
     """Do what is planned, or what is left of it. With a webserver running its UI shows the backfill."""
     from lakehouse.cli.backfill_report import print_verdict  # noqa: PLC0415
-    from lakehouse.ledger import backfills  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
     from lakehouse.orchestration.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.tables import backfill_outcomes  # noqa: PLC0415
 
     settings, catalog = deployment()
-    planned = backfills.plan_named(settings, plan)
+    planned = backfill_log.plan_named(settings, plan)
     if planned.metric is None:
         confirmed(catalog.sources[planned.source], yes=yes)
     with local_instance() as instance:
@@ -117,7 +117,7 @@ def run(
             settings.spark_long_lived = True
             layers = InProcess(settings, catalog, instance)
         verdict = _run(settings, catalog, planned, layers)
-    summary = backfill_outcomes.summary(settings, catalog, planned)
+    summary = backfill_verification.summary(settings, catalog, planned)
     if as_json:  # without a verdict where it had been finished before
         told = {"verdict": verdict and verdict.as_json(), "summary": summary}
         out.print(json.dumps(told, default=str), soft_wrap=True)
@@ -136,11 +136,11 @@ def status(
 ) -> None:
     """How far backfills have come, from their events."""
     from lakehouse.cli.backfill_report import print_plans, print_status  # noqa: PLC0415
-    from lakehouse.ledger import backfills  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, _ = deployment()
-    wanted = [backfills.plan_named(settings, plan)] if plan else backfills.plans(settings)
-    told = {one.plan_id: backfills.events(settings, one.plan_id) for one in wanted}
+    wanted = [backfill_log.plan_named(settings, plan)] if plan else backfill_log.plans(settings)
+    told = {one.plan_id: backfill_log.events(settings, one.plan_id) for one in wanted}
     stands = {one.plan_id: _stands(settings, one, told[one.plan_id]) for one in wanted}
     if as_json:
         for one in wanted:
@@ -157,13 +157,13 @@ def status(
 @app.command("cancel")
 def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who says so; default: the user's name.")] = "") -> None:
     """Stop a backfill before its next wave. What it has done stays, and is right."""
-    from lakehouse.ledger import backfills  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.orchestration import backfilling  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     settings, _ = deployment()
-    planned = backfills.plan_named(settings, plan)
+    planned = backfill_log.plan_named(settings, plan)
     if not backfilling.cancel(settings, planned, by or getpass.getuser()):
-        out.print(f"{planned.plan_id} is {backfills.status(backfills.events(settings, planned.plan_id)).value} already.")
+        out.print(f"{planned.plan_id} is {backfill_log.status(backfill_log.events(settings, planned.plan_id)).value} already.")
         return
     out.print(f"{planned.plan_id} is cancelled; a run of it stops before its next wave.")
     webserver = _webserver(settings, planned)
@@ -206,11 +206,11 @@ def _webserver(settings: Settings, plan: Plan) -> Any:
 
 def _stands(settings: Settings, plan: Plan, told: list[Any]) -> str:
     """How far a plan has come; one that says that it runs, with nobody at work on it, was stopped."""
-    from lakehouse.domain.backfills import Status  # noqa: PLC0415
-    from lakehouse.ledger import backfills  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills.plan import Status  # noqa: PLC0415
     from lakehouse.orchestration.at_work import is_at_work  # noqa: PLC0415
 
-    stands = backfills.status(told)
+    stands = backfill_log.status(told)
     if stands is Status.RUNNING and not is_at_work(settings, plan.source):
         return f"stopped; 'lakehouse backfill run {plan.plan_id}' goes on"
     return stands.value

@@ -1,4 +1,4 @@
-"""How plans of backfills, and what became of them, look in a terminal. What they say is in ``domain.backfills``."""
+"""How plans of backfills, and what became of them, look in a terminal. What they say is in ``operations.backfills.plan``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lakehouse.cli.console import counted, errors, out
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakehouse.domain.backfills import Plan, Wave
-    from lakehouse.ledger.backfills import Event
+    from lakehouse.operations.backfills.log import Event
+    from lakehouse.operations.backfills.plan import Plan, Wave
+    from lakehouse.operations.backfills.verification import Verdict
     from lakehouse.orchestration.costs import Cost
-    from lakehouse.tables.backfill_outcomes import Verdict
 
 _WORDS = {
     "published": "new",

@@ -66,16 +66,16 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
     from lakehouse.gold.publication.sign_off import HoldError  # noqa: PLC0415
     from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
-    from lakehouse.ledger.backfills import UnknownPlanError  # noqa: PLC0415
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
+    from lakehouse.operations.backfills.log import UnknownPlanError  # noqa: PLC0415
+    from lakehouse.operations.backfills.planner import PlanProblemError  # noqa: PLC0415
     from lakehouse.orchestration.at_work import AtWorkError  # noqa: PLC0415
     from lakehouse.orchestration.backfilling import CancelledError  # noqa: PLC0415
     from lakehouse.orchestration.in_process import RunFailedError  # noqa: PLC0415
     from lakehouse.orchestration.webserver import WebserverError  # noqa: PLC0415
     from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
     from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
-    from lakehouse.tables.backfill_plans import PlanProblemError  # noqa: PLC0415
-    from lakehouse.tables.stewardship import StewardError  # noqa: PLC0415
+    from lakehouse.stewardship.decide import StewardError  # noqa: PLC0415
 
     asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError, MovedError)
     backfill = (ManifestProblem, UnknownPlanError, PlanProblemError, AtWorkError, CancelledError, WebserverError)

@@ -1,6 +1,6 @@
 """``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
 
-Here belong the steps and their words; the sales are made in ``domain.demo``, the past is read in ``gold.numbers.history``.
+Here belong the steps and their words; the sales are made in ``examples.sales_stream``, the past is read in ``gold.numbers.history``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.table import Table
 from lakehouse import locations
 from lakehouse.cli.console import errors, out
 from lakehouse.cli.replay import with_progress
-from lakehouse.domain import demo as stream
+from lakehouse.examples import sales_stream as stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,9 +13,9 @@ from lakehouse.cli.console import catalog_with, counted, deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.impact.affected_periods import Affected
+    from lakehouse.impact.analysis import Impact
     from lakehouse.settings import Settings
-    from lakehouse.tables.impact import Impact
-    from lakehouse.tables.reached import Affected
 
 #: Lines of one table, and versions of the log, in a terminal.
 _SHOWN = 100
@@ -41,7 +41,7 @@ def impact(
     if end_date is not None and (start_date is None or end_date < start_date):
         msg = "--end-date needs a --start-date that is not behind it"
         raise typer.BadParameter(msg)
-    from lakehouse.tables.impact import UnknownSubjectError  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415 (Arrow loads in a second)
 
     source = named or source or _only_source()
     settings, catalog = catalog_with(source)
@@ -75,7 +75,7 @@ def _found(
     end: datetime | None,
 ) -> Impact:
     from lakehouse.delta import table_io  # noqa: PLC0415
-    from lakehouse.tables import impact as tables  # noqa: PLC0415
+    from lakehouse.impact import analysis as tables  # noqa: PLC0415
 
     with table_io.reusing_tables():
         if file is not None:

@@ -15,7 +15,7 @@ from lakehouse.cli.console import deployment, errors, out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.tables.maintenance import Upkeep
+    from lakehouse.operations.maintenance.maintain import Upkeep
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -27,12 +27,12 @@ def maintain(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a table.")] = False,  # noqa: FBT002
 ) -> None:
     """Compact tables, write checkpoints, and delete files and log entries that nobody needs. Numbers stay as they are."""
-    from lakehouse.tables import maintenance  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.operations.maintenance import maintain as maintenance_maintain  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = deployment()
     try:
-        work = maintenance.maintain(settings, catalog, table or (), retention_hours=retention_hours, dry_run=dry_run)
-    except maintenance.MaintenanceError as refused:
+        work = maintenance_maintain.maintain(settings, catalog, table or (), retention_hours=retention_hours, dry_run=dry_run)
+    except maintenance_maintain.MaintenanceError as refused:
         errors.print(f"{refused}", style="red", soft_wrap=True)
         raise typer.Exit(2) from None
     done = []

@@ -12,7 +12,7 @@ from lakehouse.cli.console import deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.ledger.notices import Entry
+    from lakehouse.operations.notices.log import Entry
     from lakehouse.settings import Settings
 
 _SHOWN = 50
@@ -27,7 +27,7 @@ def notices(
     as_json: asking.AsJson = False,  # noqa: FBT002
 ) -> None:
     """List what consumers were told of restated numbers: who, by which target, and when."""
-    from lakehouse.ledger import notices as ledger  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = asking.metric_named(metric)[:2] if metric else deployment()
     failed = _send(settings, catalog) if send else False
@@ -44,9 +44,9 @@ def notices(
 
 def _send(settings: Settings, catalog: Catalog) -> bool:
     """Tell what is to be told, as the sensor does; whether anything went wrong."""
-    from lakehouse.ledger import notices as ledger  # noqa: PLC0415
+    from lakehouse.operations.channels import targets  # noqa: PLC0415
+    from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
     from lakehouse.orchestration import notifying  # noqa: PLC0415 (Dagster loads in a second)
-    from lakehouse.orchestration.targets import targets  # noqa: PLC0415
 
     begun = ledger.has_begun(settings)
     told = notifying.tell(settings, catalog, targets(settings), _SECONDS)
@@ -71,7 +71,7 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
 
 def _print(settings: Settings, found: list[Entry]) -> None:
     """The newest ones, each with a line per consumer and target."""
-    from lakehouse.tables.notices import NEWS  # noqa: PLC0415
+    from lakehouse.operations.notices.pending import NEWS  # noqa: PLC0415
 
     shown: str | None = None
     for entry in found[-_SHOWN:]:

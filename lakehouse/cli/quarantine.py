@@ -14,7 +14,7 @@ from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
 if TYPE_CHECKING:
     from lakehouse.ledger.decisions import Decided
     from lakehouse.ledger.row_ids import RowId
-    from lakehouse.tables.quarantine import Wanted
+    from lakehouse.stewardship.quarantine import Wanted
 
 app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
 
@@ -49,7 +49,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row, all of them.")] = False,  # noqa: FBT002
 ) -> None:
     """The rows that wait, each with its id, why it waits, and until when a steward should have looked."""
-    from lakehouse.tables import quarantine  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     if status not in {"any", *quarantine.STATUSES}:
@@ -70,7 +70,7 @@ def list_(
 @app.command()
 def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'list' shows it.")]) -> None:
     """One row, whole."""
-    from lakehouse.tables import quarantine  # noqa: PLC0415
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     wanted = quarantine.Wanted(status=None, rows=_parsed([row], None))
@@ -127,7 +127,8 @@ def _decide(
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415
-    from lakehouse.tables import quarantine, stewardship  # noqa: PLC0415
+    from lakehouse.stewardship import decide as stewardship_decide  # noqa: PLC0415
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -142,7 +143,7 @@ def _decide(
     )
     confirmed(contract, yes=yes)
     if rows:
-        taken = stewardship.decide(settings, contract, rows, verdict, by=by, reason=reason)
+        taken = stewardship_decide.decide(settings, contract, rows, verdict, by=by, reason=reason)
         done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]
         again = f" {taken.repeated:,} had been already." if taken.repeated else ""
         out.print(f"{counted(taken.rows)} {done} by {by}.{again}")
@@ -156,7 +157,7 @@ def _decide(
 
 
 def _print_line(entry: dict[str, Any]) -> None:
-    from lakehouse.tables import quarantine  # noqa: PLC0415
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     out.print(quarantine.written(quarantine.row_id(entry)), style="bold")
     what = f"{entry['record_key']} for {entry['event_date']}" if entry["event_date"] else f"{entry['record_key']}"
@@ -180,7 +181,7 @@ def _wanted(
     overdue: bool,
     status: str | None = "open",
 ) -> Wanted:
-    from lakehouse.tables.quarantine import CAUSES, Wanted  # noqa: PLC0415
+    from lakehouse.stewardship.quarantine import CAUSES, Wanted  # noqa: PLC0415
 
     if cause is not None and cause not in CAUSES:
         msg = f"--cause is one of {', '.join(CAUSES)}"
@@ -201,7 +202,7 @@ def _named(rows: list[str] | None, ids: Path | None) -> list[RowId] | None:
 
 
 def _parsed(rows: list[str], ids: Path | None) -> list[RowId]:
-    from lakehouse.tables.quarantine import parsed  # noqa: PLC0415
+    from lakehouse.stewardship.quarantine import parsed  # noqa: PLC0415
 
     texts = list(rows)
     try:

@@ -21,7 +21,7 @@ def redact(
     from lakehouse.cli.restating import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.restating import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415
-    from lakehouse.tables.redact import redact_fields  # noqa: PLC0415
+    from lakehouse.stewardship.redact import redact_fields  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]

@@ -1,7 +1,7 @@
 """``lakehouse simulate``: seeded events with late arrivals, day by day from provisional to final numbers, and what that moved.
 
-Here belong the steps, the folder and the words; the events are made in ``domain.simulation``, what came of them is read in
-``tables.simulated`` and written down in ``serving.simulations``.
+Here belong the steps, the folder and the words; the events are made in ``examples.late_events``, what came of them is read in
+``examples.simulation_results`` and written down in ``serving.simulations``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
-    from lakehouse.domain.simulation import Options
-    from lakehouse.domain.simulation_report import Simulation
+    from lakehouse.examples.late_events import Options
+    from lakehouse.examples.simulation_report import Simulation
     from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
 
@@ -45,7 +45,7 @@ def simulate(
 
     It has a lake of its own, and touches no other table. The same options again change nothing.
     """
-    from lakehouse.domain import simulation as stream  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
 
     options = stream.Options(days, events, late_share, _hours(late_hours), seed)
     lake = _lake(root)
@@ -76,7 +76,7 @@ def _hours(text: str) -> tuple[int, int]:
 
 def _lake(root: Path | None) -> Settings:
     """Settings as the user has them, but for where the data lies and what it is."""
-    from lakehouse.domain.simulation import SOURCE  # noqa: PLC0415
+    from lakehouse.examples.late_events import SOURCE  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
     own = Settings()
@@ -132,14 +132,14 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     """
     import dagster as dg  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
-    from lakehouse.domain.simulation import METRIC, SOURCE  # noqa: PLC0415
+    from lakehouse.examples import simulation_results  # noqa: PLC0415
+    from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.orchestration.replay import Replay  # noqa: PLC0415
-    from lakehouse.tables import simulated  # noqa: PLC0415
 
     catalog = _catalog(lake)
     one = served_version.daily(lake, catalog, catalog.metrics[METRIC])
-    reached = simulated.lived_through(lake, one) or days[0]
+    reached = simulation_results.lived_through(lake, one) or days[0]
     days = [day for day in days if day >= reached]
     errors.print(f"Living through {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.ERROR)
@@ -157,18 +157,18 @@ def _catalog(lake: Settings) -> Catalog:
 def _versions(lake: Settings) -> list[int]:
     """How far the tables that people read have come."""
     from lakehouse.delta import table_io  # noqa: PLC0415
-    from lakehouse.domain.simulation import METRIC, SOURCE  # noqa: PLC0415
+    from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
 
     names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
     return [table_io.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
 
 
 def _found(lake: Settings, one: Series, options: Options, made_at: datetime) -> Simulation:
-    from lakehouse.tables import simulated  # noqa: PLC0415
+    from lakehouse.examples import simulation_results  # noqa: PLC0415
 
     days = f"{options.days:,} {'day' if options.days == 1 else 'days'}"
     title = f"{days} of events, {100 * options.late_share:g} % of them late"
-    return simulated.simulation(lake, one, title, options.told(), made_at)
+    return simulation_results.simulation(lake, one, title, options.told(), made_at)
 
 
 def _reports(found: Simulation) -> dict[str, str]:
@@ -184,7 +184,7 @@ def _reports(found: Simulation) -> dict[str, str]:
 
 
 def _say(found: Simulation, options: Options, lake: Settings, reports: Path) -> None:
-    from lakehouse.domain.simulation import METRIC  # noqa: PLC0415
+    from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
     from lakehouse.serving.simulations import summary  # noqa: PLC0415
 
     told = ", ".join(f"{name} {value}" for name, value in options.told().items())

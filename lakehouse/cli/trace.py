@@ -12,7 +12,7 @@ from lakehouse.cli.console import catalog_with, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.dispositions.account import BronzeRow
-    from lakehouse.tables.life import SilverChange
+    from lakehouse.impact.key_history import SilverChange
 
 
 def trace(
@@ -22,7 +22,7 @@ def trace(
 ) -> None:
     """Tell what became of each record of a key, and why; what it did to silver, and which published days that moved."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.tables import life  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.impact import key_history  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
@@ -30,7 +30,7 @@ def trace(
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    story, oldest = life.silver_life(settings, contract, metrics, key)
+    story, oldest = key_history.silver_life(settings, contract, metrics, key)
     if as_json:
         told = {"key": key, "records": [asdict(row) for row in records], "silver": [asdict(change) for change in story]}
         out.print(json.dumps(told, default=str), soft_wrap=True)

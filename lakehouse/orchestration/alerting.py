@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, get_args
 import dagster as dg
 
 from lakehouse.delta import table_io
-from lakehouse.ledger import alerts
-from lakehouse.orchestration.targets import Message, targets
-from lakehouse.tables import signals
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts import signals
+from lakehouse.operations.channels import Message, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakehouse.contracts import Catalog
-    from lakehouse.domain.alerts import Alert
-    from lakehouse.ledger.alerts import News, Recorded
-    from lakehouse.orchestration.targets import Target
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.operations.alerts.log import News, Recorded
+    from lakehouse.operations.channels import Target
     from lakehouse.settings import Settings
 
 #: Dagster ends a tick after 60 seconds; what was not sent by then is sent by the next ones.
@@ -79,8 +79,8 @@ def look(settings: Settings, catalog: Catalog, to: Sequence[Target]) -> Looked:
     readings += [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
     unread: dict[str, str] = {}
     found = [alert for name, reading in readings for alert in _read(name, reading, unread)]
-    known = alerts.all_of(settings)
-    everything = alerts.record(settings, known, found, unread.keys(), [target.name for target in to])
+    known = alert_log.all_of(settings)
+    everything = alert_log.record(settings, known, found, unread.keys(), [target.name for target in to])
     before, after = _open(known), _open(everything)
     undelivered = _deliver(settings, everything, to)
     return Looked(len(after - before), len(before - after), len(after), undelivered, list(unread.values()))
@@ -120,11 +120,11 @@ def _deliver(settings: Settings, recorded: Sequence[Recorded], to: Sequence[Targ
     failed: dict[str, str] = {}
     until = monotonic() + _SENDING_SECONDS
     for one in recorded:
-        for news in get_args(alerts.News):
+        for news in get_args(alert_log.News):
             waiting = [target for target in to if target.name in one.waiting(news) and target.name not in failed]
             told = [target.name for target in waiting if _sent(target, message(one, news), until, failed)]
             if told:
-                alerts.told(settings, one, news, told)
+                alert_log.told(settings, one, news, told)
     return list(failed.values())
 
 

@@ -1,7 +1,7 @@
 """Carrying out a planned backfill: layer by layer, some partitions at a time, through Dagster; and going on after a stop.
 
 What is left to do is read from the tables, not remembered: a wave that was done before the process died is passed over, and then
-told. What is done, and by whom, is ``lakehouse backfill``'s to print; what a plan is, is in ``domain.backfills``.
+told. What is done, and by whom, is ``lakehouse backfill``'s to print; what a plan is, is in ``operations.backfills.plan``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.domain.backfills import Layer, Plan, Status, chunks
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import applied_inputs, backfills, ingestions, rebuild_requests
-from lakehouse.ledger.backfills import Event
+from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills import verification as backfill_verification
+from lakehouse.operations.backfills.log import Event
+from lakehouse.operations.backfills.plan import Layer, Plan, Status, chunks
+from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.orchestration.at_work import at_work
 from lakehouse.orchestration.in_process import RunFailedError
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG, gold_key
@@ -24,8 +28,6 @@ from lakehouse.orchestration.plan_tags import tags_of
 from lakehouse.orchestration.source_assets import keys
 from lakehouse.orchestration.webserver import WebserverError
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse.tables import backfill_outcomes, backfill_plans
-from lakehouse.tables.backfill_plans import PlanProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.operations.backfills.verification import Verdict
     from lakehouse.settings import Settings
-    from lakehouse.tables.backfill_outcomes import Verdict
 
 _ATTEMPTS = 3
 
@@ -89,14 +91,14 @@ class Backfill:
         """
         plan = self._plan
         with at_work(self._settings, plan.source):
-            told = backfills.events(self._settings, plan.plan_id)
-            stands = backfills.status(told)
+            told = backfill_log.events(self._settings, plan.plan_id)
+            stands = backfill_log.status(told)
             if stands is Status.FINISHED:
                 return None
             if stands is Status.CANCELLED:
                 msg = f"{plan.plan_id} was cancelled; make a new plan"
                 raise PlanProblemError(msg)
-            backfill_plans.still_as_planned(self._settings, self._catalog, plan)
+            planner.still_as_planned(self._settings, self._catalog, plan)
             attempt = sum(entry.kind == "started" for entry in told) + 1
             self._record(f"started:{attempt}", "started", {"runner": plan.runner_id})
             try:
@@ -105,9 +107,9 @@ class Backfill:
                 self._stop_if_cancelled()  # its runs end as if they had failed
                 self._record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
                 raise
-            verdict = backfill_outcomes.verify(self._settings, self._catalog, plan)
+            verdict = backfill_verification.verify(self._settings, self._catalog, plan)
             kind = "failed" if verdict.problems else "finished"
-            summary = backfill_outcomes.summary(self._settings, self._catalog, plan)
+            summary = backfill_verification.summary(self._settings, self._catalog, plan)
             name = f"failed:{attempt}" if verdict.problems else "finished"
             self._record(name, kind, {"verdict": verdict.as_json(), "summary": summary})
             return verdict
@@ -155,10 +157,10 @@ class Backfill:
             pending = find_pending(self._settings, daily)
             self._follow(Layer.GOLD, gold_key(daily.name), pending.starts, pending.upstream_version)
 
-        self._at_once(follow, backfill_outcomes.series_of(self._settings, self._catalog, self._plan))
+        self._at_once(follow, backfill_verification.series_of(self._settings, self._catalog, self._plan))
 
     def _gold_of_the_range(self) -> None:
-        [daily] = backfill_outcomes.series_of(self._settings, self._catalog, self._plan)
+        [daily] = backfill_verification.series_of(self._settings, self._catalog, self._plan)
         for wave in self._plan.waves:
             if wave.layer is Layer.GOLD:
                 done = self._has(_name(wave.layer, wave.table, wave.partitions))
@@ -168,7 +170,9 @@ class Backfill:
 
     def _rollups(self) -> None:
         rollups = [
-            rollup for daily in backfill_outcomes.series_of(self._settings, self._catalog, self._plan) for rollup in daily.rollups
+            rollup
+            for daily in backfill_verification.series_of(self._settings, self._catalog, self._plan)
+            for rollup in daily.rollups
         ]
 
         def follow(rollup: Series) -> None:
@@ -198,7 +202,7 @@ class Backfill:
         What is new is kept before it is made, so that a run that goes on tells of the same waves, and makes what has come since.
         """
         table = key.to_user_string()
-        told = backfills.events(self._settings, self._plan.plan_id)
+        told = backfill_log.events(self._settings, self._plan.plan_id)
         finds = [entry.said["partitions"] for entry in told if entry.kind == "asked" and entry.said.get("table") == table]
         new = sorted({f"{day}" for day in waiting}.difference(*finds))
         if new:
@@ -247,11 +251,11 @@ class Backfill:
         return ingestions.ingested(ingestions.all_of(self._settings, self._plan.source)).values()
 
     def _has(self, event: str) -> bool:
-        return any(entry.event == event for entry in backfills.events(self._settings, self._plan.plan_id))
+        return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
 
     def _record(self, event: str, kind: str, said: Mapping[str, Any]) -> None:
         entry = Event(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=said)
-        backfills.record(self._settings, entry)
+        backfill_log.record(self._settings, entry)
 
 
 def cancel(settings: Settings, plan: Plan, by: str) -> bool:
@@ -259,9 +263,11 @@ def cancel(settings: Settings, plan: Plan, by: str) -> bool:
 
     :returns: whether there was anything to stop.
     """
-    if backfills.status(backfills.events(settings, plan.plan_id)) in {Status.FINISHED, Status.CANCELLED}:
+    if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {Status.FINISHED, Status.CANCELLED}:
         return False
-    return backfills.record(settings, Event(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by}))
+    return backfill_log.record(
+        settings, Event(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
+    )
 
 
 def _name(layer: Layer, table: str, partitions: Collection[date]) -> str:

@@ -13,14 +13,14 @@ import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from lakehouse.calendar.days import span
-from lakehouse.domain.backfills import Layer
+from lakehouse.operations.backfills.plan import Layer
 from lakehouse.orchestration.in_process import TABLE_TAG
 from lakehouse.orchestration.partitions import DAYS_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from lakehouse.domain.backfills import Wave
+    from lakehouse.operations.backfills.plan import Wave
 
 _LOOK_AT = 200
 

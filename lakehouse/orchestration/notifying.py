@@ -1,6 +1,6 @@
 """Telling consumers of restated numbers: one sensor finds what there is to tell, sends it, and lets the audit follow.
 
-Which publications are told and how the audit follows is in ``tables.notices``, how a message is delivered in ``targets``.
+Which publications are told and how the audit follows is in ``operations.notices.pending``, how a message is delivered in ``targets``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.delta import table_io
-from lakehouse.ledger import notices as ledger
-from lakehouse.orchestration.targets import DeliveryError, Message, targets
-from lakehouse.tables import notices
+from lakehouse.operations.channels import DeliveryError, Message, targets
+from lakehouse.operations.notices import log as ledger
+from lakehouse.operations.notices import pending as notice_pending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts import Catalog
-    from lakehouse.ledger.notices import Entry
-    from lakehouse.orchestration.targets import Target
+    from lakehouse.operations.channels import Target
+    from lakehouse.operations.notices.log import Entry
     from lakehouse.settings import Settings
 
 #: So long a target is given new messages in one tick of the sensor: one that does not answer must not use up the tick.
@@ -52,15 +52,15 @@ def tell(settings: Settings, catalog: Catalog, to: Sequence[Target], seconds: fl
     :param seconds: after so long a target gets no further message this time.
     """
     with table_io.reusing_tables():
-        audiences, problems = notices.audiences(settings, catalog)
-        notices.find(settings, audiences, [target.name for target in to])
-        waiting = notices.waiting(settings)
+        audiences, problems = notice_pending.audiences(settings, catalog)
+        notice_pending.find(settings, audiences, [target.name for target in to])
+        waiting = notice_pending.waiting(settings)
         delivered = 0
         for target in to:
             count, failed = _deliver(settings, target, [entry for entry in waiting if entry.target == target.name], seconds)
             delivered += count
             problems += failed
-        return Told(delivered, len(waiting) - delivered, notices.follow_in_audit(settings, catalog, audiences), problems)
+        return Told(delivered, len(waiting) - delivered, notice_pending.follow_in_audit(settings, catalog, audiences), problems)
 
 
 def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:

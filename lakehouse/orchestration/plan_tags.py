@@ -9,14 +9,14 @@ import json
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance
-from lakehouse.domain import backfills
-from lakehouse.tables import backfill_plans
+from lakehouse.operations.backfills import plan as backfill_plan
+from lakehouse.operations.backfills import planner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.contracts import Catalog
-    from lakehouse.domain.backfills import Plan
+    from lakehouse.operations.backfills.plan import Plan
 
 PLAN_TAG = "lakehouse/backfill"
 REASON_TAG = "lakehouse/reason"
@@ -44,8 +44,8 @@ def hold_to_pins(tags: Mapping[str, str], catalog: Catalog) -> None:
     if _PINS_TAG not in tags:
         return
     pins = json.loads(tags[_PINS_TAG])
-    now = backfill_plans.contract_versions(catalog, tags[_SOURCE_TAG])
-    told = backfills.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
+    now = planner.contract_versions(catalog, tags[_SOURCE_TAG])
+    told = backfill_plan.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
     if told:
         msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(told)}; reload the code location, or make a new plan"
         raise OtherVersionError(msg)

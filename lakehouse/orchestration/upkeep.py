@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.operations.maintenance import maintain
 from lakehouse.orchestration.attempts import RUNNING
-from lakehouse.tables import maintenance
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.operations.maintenance.maintain import Upkeep
     from lakehouse.settings import Settings
-    from lakehouse.tables.maintenance import Upkeep
 
 NAME = "maintenance"
 
@@ -47,7 +47,7 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
     def maintain_tables() -> None:
         context = dg.OpExecutionContext.get()
         done = []
-        for one in maintenance.maintain(settings, catalog):
+        for one in maintain.maintain(settings, catalog):
             done.append(one)
             for sentence in one.kept:
                 context.log.info("%s: %s", one.table, sentence)

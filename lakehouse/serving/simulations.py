@@ -10,7 +10,7 @@ from lakehouse.serving.markdown import escape, table
 from lakehouse.serving.pages import page
 
 if TYPE_CHECKING:
-    from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
+    from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
 
 #: Days of one measure, and lines of the log, on a page.
 MOST = 200

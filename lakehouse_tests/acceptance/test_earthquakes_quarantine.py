@@ -16,8 +16,8 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.settings import Settings
-from lakehouse.tables import quarantine, stewardship
-from lakehouse.tables.quarantine import Wanted
+from lakehouse.stewardship import decide, quarantine
+from lakehouse.stewardship.quarantine import Wanted
 from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, silver_digest, true_digests
 from lakehouse_tests.tables.lake import Lake
 
@@ -84,7 +84,7 @@ def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
     chance.shuffle(rows)
     size = -(-len(rows) // portions)
     for start in range(0, len(rows), size):
-        stewardship.decide(lake.settings, lake.contract, rows[start : start + size], "accept", by="test", reason="all of it")
+        decide.decide(lake.settings, lake.contract, rows[start : start + size], "accept", by="test", reason="all of it")
         if chance.random() < 0.5:
             lake.update()
     if lake.pending():

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse.domain import simulation
-from lakehouse.domain.simulation import FINAL_AFTER, Options
+from lakehouse.examples import late_events
+from lakehouse.examples.late_events import FINAL_AFTER, Options
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.domain.simulation import Event
+    from lakehouse.examples.late_events import Event
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
@@ -63,7 +63,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="model", scope="module")
 def _model() -> dict[date, Model]:
-    events = simulation.events(OPTIONS)
+    events = late_events.events(OPTIONS)
     return {day: Model(day, events) for day in sorted({event.happened_at.date() for event in events})}
 
 

@@ -6,8 +6,8 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lakehouse.domain.alerts import Alert, Kind
-from lakehouse.ledger import alerts
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.alert import Alert, Kind
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command
 
@@ -22,7 +22,7 @@ HELD = Alert(Kind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["anna", 
 def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:
     assert lakehouse_command(tmp_path, "alerts").stdout == "No alert is open.\n"
     lake = Settings(root=str(tmp_path / "lake"), now=NOW)
-    alerts.record(lake, alerts.record(lake, [], [LATE, HELD], (), ["log"]), [HELD], (), ["log"])
+    alert_log.record(lake, alert_log.record(lake, [], [LATE, HELD], (), ["log"]), [HELD], (), ["log"])
     [line] = lakehouse_command(tmp_path, "alerts", "--json").stdout.splitlines()
     told = json.loads(line)
     assert (told["kind"], told["period"], told["addressed_to"]) == ("held", "2024-01-31", ["anna", "ben"])

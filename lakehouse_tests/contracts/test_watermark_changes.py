@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.dispositions import row_rules
-from lakehouse.tables import impact
+from lakehouse.impact import analysis
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import catalog, tell
 from lakehouse_tests.tables.lake import contract, csv_file
@@ -61,7 +61,7 @@ def test_a_replay_judges_each_row_by_the_watermark_of_its_day(tmp_path: Path) ->
         event = arrival - timedelta(days=2)
         path = tmp_path / "landing" / f"arrival_date=2024-02-{day:02}.csv"
         path.write_bytes(csv_file([f"k{day},1,{event.isoformat()},{arrival.isoformat()},insert,,0"]))
-        outcomes[day] = impact.of_file(settings, catalog(metric(), source=source), "events", path.name)
+        outcomes[day] = analysis.of_file(settings, catalog(metric(), source=source), "events", path.name)
     assert (len(outcomes[9].rows), outcomes[9].out) == (1, {})
     assert (len(outcomes[10].rows), outcomes[10].out) == (0, {"quarantined": 1})
 

@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction
 
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.storage import Storage
-from lakehouse.tables import maintenance
+from lakehouse.operations.maintenance import maintain
 from lakehouse_tests.tables.looked_after import (
     upkeep,
 )
@@ -43,7 +43,7 @@ def test_checksums_go_with_their_files_and_files_with_odd_names_are_found(tmp_pa
         path.with_name(f".{path.name}.crc").write_bytes(b"checksum")
     (tmp_path / "name=x" / ".gone.parquet.crc").write_bytes(b"of a file that is gone")
     storage = kind(f"{tmp_path}", {})
-    going = storage.with_checksums(maintenance._unused(table, 0))
+    going = storage.with_checksums(maintain._unused(table, 0))
     assert len(going) == 8 + 8 + 1
     assert all(storage.sizes[path] > 0 for path in going)
     storage.delete([*going, "name=x/nothing.parquet"])

@@ -18,8 +18,8 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.silver import merge as silver_merge
-from lakehouse.tables import quarantine, stewardship
-from lakehouse.tables.quarantine import Wanted
+from lakehouse.stewardship import decide, quarantine
+from lakehouse.stewardship.quarantine import Wanted
 from lakehouse_tests.contracts.test_loader import LAKELOGIC
 from lakehouse_tests.tables.lake import Lake, contract, csv_file
 
@@ -114,9 +114,7 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
     (entry,) = quarantine.entries(settings, lake.contract, Wanted(cause="shrunken_partition"))
     assert entry["quarantine_detail"] == "its file would shrink 2024-01-01 by more than 50%"
-    taken = stewardship.decide(
-        settings, lake.contract, [quarantine.row_id(entry)], "accept", by="anna", reason="the shop was closed"
-    )
+    taken = decide.decide(settings, lake.contract, [quarantine.row_id(entry)], "accept", by="anna", reason="the shop was closed")
     assert taken.days == [FIRST]
     lake.update()
     assert content(lake) == [("a", 1, 9), ("c", 2, 3)]
@@ -131,11 +129,11 @@ def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settin
     entry = quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]
     assert entry["quarantine_reason"] == "beyond_watermark"
     row = [quarantine.row_id(entry)]
-    stewardship.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
+    decide.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
     lake.update()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)], "one row of three: now its file would shrink the day"
     assert quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]["quarantine_reason"] == "shrunken_partition"
-    stewardship.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
+    decide.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
     lake.update()
     assert content(lake) == [("a", 1, 7)]
 
@@ -146,7 +144,7 @@ def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, sp
     send(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
     newest = dispositions_account.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
     bad = [(row.ingestion_id, row.line_number) for row in newest if row.record_key in {"a", "b"}]
-    stewardship.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
+    decide.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
     lake.update()
     assert content(lake) == [("d", 1, 9)]
 

@@ -17,24 +17,26 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.domain.backfills import Layer, Status
-from lakehouse.ledger import applied_inputs, backfills, ingestions, restatements
+from lakehouse.ledger import applied_inputs, ingestions, restatements
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills import verification as backfill_verification
+from lakehouse.operations.backfills.plan import Layer, Status
+from lakehouse.operations.backfills.planner import Wish
 from lakehouse.orchestration import backfilling, webserver
 from lakehouse.orchestration.backfilling import Backfill, CancelledError
 from lakehouse.orchestration.in_process import RunFailedError
 from lakehouse.orchestration.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.webserver import Webserver, WebserverError
-from lakehouse.tables import backfill_outcomes, backfill_plans
-from lakehouse.tables.backfill_plans import Wish
+from lakehouse_tests.operations.backfills.test_planner import FIRST, SECOND, deliver
 from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.tables.test_backfill_plans import FIRST, SECOND, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakehouse.domain.backfills import Plan
+    from lakehouse.operations.backfills.plan import Plan
     from lakehouse.settings import Settings
 
 CATALOG = load_catalog(None)
@@ -48,8 +50,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(settings: Settings, target: str = "sales", first: date = FIRST, last: date = SECOND) -> Plan:
     wish = Wish(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
-    made = backfill_plans.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
-    backfills.store_plan(settings, made)
+    made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
+    backfill_log.store_plan(settings, made)
     return made
 
 
@@ -86,7 +88,7 @@ class Layers:
         )
         ingestions.record(self.settings, Ingestion(**vars(entry) | {"touched_days": [self.landed[name]], "touched_rows": [rows]}))
 
-    def go(self) -> backfill_outcomes.Verdict | None:
+    def go(self) -> backfill_verification.Verdict | None:
         def no_session() -> Any:
             pytest.fail("nothing of this needs Spark")
 
@@ -107,7 +109,7 @@ def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> Non
     with pytest.raises(CancelledError):
         layers.go()
     assert layers.asked == [(BRONZE, [FIRST])]
-    assert backfills.status(backfills.events(settings, layers.plan.plan_id)) is Status.CANCELLED
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.CANCELLED
 
 
 def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
@@ -122,7 +124,7 @@ def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> No
     layers.go()
     assert [days for key, days in layers.asked if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
     assert not applied_inputs.pending(settings, "sales")
-    told = [entry.event for entry in backfills.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
+    told = [entry.event for entry in backfill_log.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
     assert [one for one in told if one.startswith("silver")] == [
         "silver:silver/sales:2024-11-01:2024-11-01:1",
         "silver:silver/sales:2024-11-04:2024-11-04:1",
@@ -133,9 +135,9 @@ def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Sett
     append_to_silver(settings, ("s1", 5, 1), source=CATALOG.sources["sales"])  # and somebody stopped here
     plan = planned(settings)
     assert (plan.waves[0].layer, plan.waves[0].partitions) == (Layer.GOLD, (date(2024, 2, 5),))
-    layers, real = Layers(settings, plan), backfills.record
+    layers, real = Layers(settings, plan), backfill_log.record
 
-    def stopped(settings: Settings, entry: backfills.Event) -> bool:
+    def stopped(settings: Settings, entry: backfill_log.Event) -> bool:
         if entry.kind == "wave":
             raise KeyboardInterrupt
         return real(settings, entry)
@@ -149,14 +151,14 @@ def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Sett
     assert not verdict.problems
     assert [key for key, _ in layers.asked] == [GOLD]
     assert layers.tags[0][FOLLOWS_TAG] != "revenue:0", "the sensor would count it among its own attempts"
-    told = [entry.event for entry in backfills.events(settings, plan.plan_id) if entry.kind == "wave"]
+    told = [entry.event for entry in backfill_log.events(settings, plan.plan_id) if entry.kind == "wave"]
     assert told == ["gold:gold/revenue:2024-02-05:2024-02-05:1"]
 
 
 def test_a_metric_is_not_judged_by_days_outside_of_its_range(settings: Settings) -> None:
     append_to_silver(settings, ("s1", 5, 1), ("s2", 20, 1), source=CATALOG.sources["sales"])
     plan = planned(settings, "revenue", date(2024, 2, 5), date(2024, 2, 5))
-    assert backfill_outcomes.verify(settings, CATALOG, plan).problems == []
+    assert backfill_verification.verify(settings, CATALOG, plan).problems == []
 
 
 @contextmanager
@@ -218,4 +220,4 @@ def test_a_webserver_that_stays_away_is_told_of(settings: Settings) -> None:
     layers = Away(settings, planned(settings))
     with pytest.raises(WebserverError):
         layers.go()
-    assert backfills.status(backfills.events(settings, layers.plan.plan_id)) is Status.FAILED
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.FAILED

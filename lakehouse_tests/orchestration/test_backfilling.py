@@ -13,24 +13,25 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
-from lakehouse.domain.backfills import Status
-from lakehouse.ledger import backfills
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills import verification as backfill_verification
+from lakehouse.operations.backfills.plan import Status
+from lakehouse.operations.backfills.planner import PlanProblemError, Wish
 from lakehouse.orchestration import backfilling
 from lakehouse.orchestration.at_work import AtWorkError, at_work, is_at_work
 from lakehouse.orchestration.backfilling import Backfill, CancelledError
 from lakehouse.orchestration.in_process import InProcess, RunFailedError
 from lakehouse.silver import audit_log
-from lakehouse.tables import backfill_outcomes, backfill_plans
-from lakehouse.tables.backfill_plans import PlanProblemError, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.domain.backfills import Plan
+    from lakehouse.operations.backfills.plan import Plan
+    from lakehouse.operations.backfills.verification import Verdict
     from lakehouse.settings import Settings
-    from lakehouse.tables.backfill_outcomes import Verdict
 
 pytestmark = pytest.mark.spark
 
@@ -60,8 +61,8 @@ def deliver(settings: Settings, day: date, *sales: str) -> None:
 
 def planned(settings: Settings, target: str = "sales", last: date = SECOND, **more: Any) -> Plan:
     wish = Wish(target=target, first_day=date(2024, 11, 1), last_day=last, reason="why", runner_id="anna", **more)
-    made = backfill_plans.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
-    backfills.store_plan(settings, made)
+    made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
+    backfill_log.store_plan(settings, made)
     return made
 
 
@@ -76,7 +77,7 @@ def revenue(settings: Settings, latest: str = "is_latest") -> list[tuple[date, i
 
 
 def kinds(settings: Settings, plan: Plan) -> list[str]:
-    return [entry.event for entry in backfills.events(settings, plan.plan_id)]
+    return [entry.event for entry in backfill_log.events(settings, plan.plan_id)]
 
 
 def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
@@ -94,7 +95,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert run(at, instance, spark, plan) is None
     assert len(instance.get_runs()) == runs
     assert kinds(at, plan) == told
-    said = backfill_outcomes.summary(at, CATALOG, plan)
+    said = backfill_verification.summary(at, CATALOG, plan)
     assert (said["files"], said["rows"], said["event_days"]) == (2, 3, 2)
     assert said["published"]["revenue"]["reasons"] == {"initial": 2}
 
@@ -102,7 +103,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     again = planned(at, last=THIRD)
     assert run(at, instance, spark, again) is not None
     assert revenue(at)[-1] == (days[1], 2, Decimal("11.00"), "late_data")  # what the data says of itself
-    assert backfill_outcomes.summary(at, CATALOG, again)["published"]["revenue"]["restated"] == ["2024-11-04"]
+    assert backfill_verification.summary(at, CATALOG, again)["published"]["revenue"]["restated"] == ["2024-11-04"]
     newest = table_io.read(at.table("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
     assert newest is not None
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
@@ -112,10 +113,10 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(at, wave_size=1)
-    real, stops = backfills.record, 0
+    real, stops = backfill_log.record, 0
     seen: set[str] = set()
 
-    def stop_before_each_is_written(settings: Settings, entry: backfills.Event) -> bool:
+    def stop_before_each_is_written(settings: Settings, entry: backfill_log.Event) -> bool:
         if entry.event not in seen:
             seen.add(entry.event)
             raise KeyboardInterrupt
@@ -201,9 +202,9 @@ def test_a_run_that_fails_is_tried_again_and_then_told(
     plan = planned(at)
     with pytest.raises(RunFailedError, match="the network was away"):
         Backfill(at, CATALOG, plan, _Fails(layers, 3), lambda: spark).run()
-    assert backfills.status(backfills.events(at, plan.plan_id)) is Status.FAILED
+    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is Status.FAILED
     assert Backfill(at, CATALOG, plan, _Fails(layers, 2), lambda: spark).run() is not None
-    assert backfills.status(backfills.events(at, plan.plan_id)) is Status.FINISHED
+    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is Status.FINISHED
 
 
 def test_a_cancelled_one_stops_before_its_next_wave_and_never_starts_again(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakehouse.domain.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
 from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
 from lakehouse.serving import figures
 from lakehouse.serving.reports import MOST, as_html, as_json, as_markdown, as_terminal, release_notes

@@ -11,11 +11,11 @@ from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse.tables import quarantine
-from lakehouse.tables.quarantine import Wanted
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import Wanted
 from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
+from lakehouse_tests.stewardship.test_quarantine import DAY, FIRST, LATE, ON_TIME, SECOND, WEEK, became, content, lake_with
 from lakehouse_tests.tables.lake import Lake, contract
-from lakehouse_tests.tables.test_quarantine import DAY, FIRST, LATE, ON_TIME, SECOND, WEEK, became, content, lake_with
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.tables.maintenance import Upkeep, maintain
+from lakehouse.operations.maintenance.maintain import Upkeep, maintain
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric

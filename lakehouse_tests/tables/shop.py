@@ -22,8 +22,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.operations.channels import DeliveryError
 from lakehouse.orchestration import notifying
-from lakehouse.orchestration.targets import DeliveryError
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.silver.test_audit_log import append_to_silver
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.lifecycle import Reason
     from lakehouse.gold.publication.write_audit_publish import Published
-    from lakehouse.ledger.notices import Entry
+    from lakehouse.operations.channels import Message
+    from lakehouse.operations.notices.log import Entry
     from lakehouse.orchestration.notifying import Told
-    from lakehouse.orchestration.targets import Message
     from lakehouse.settings import Settings
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}

@@ -17,8 +17,9 @@ from lakehouse.serving.api import answers, asked, quality_models
 from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
 from lakehouse.serving.api.callers import holder
 from lakehouse.serving.api.problems import Problem
-from lakehouse.tables import quarantine, stewardship
-from lakehouse.tables.quarantine import Wanted
+from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str) -> stewardship.Taken:
+def decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str) -> stewardship_decide.Taken:
     """Record a decision on a row that waits or has waited; one at a time.
 
     :raises Problem: where there is no such row, or it cannot be decided on.
@@ -136,6 +137,8 @@ def decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str) -> 
         raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
     with _ONE_AT_A_TIME:
         try:
-            return stewardship.decide(lake.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
-        except stewardship.StewardError as problem:
+            return stewardship_decide.decide(
+                lake.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip()
+            )
+        except stewardship_decide.StewardError as problem:
             raise Problem(409, "cannot-be-decided", f"{problem}") from None

@@ -19,8 +19,8 @@ from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.api.quarantine import ID, Decision, Status, decide, listed
 from lakehouse.serving.web import numbers, sessions
 from lakehouse.serving.web.page import PREFIX, goto, respond
-from lakehouse.tables import quarantine
-from lakehouse.tables.quarantine import STATUSES, Wanted
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import STATUSES, Wanted
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

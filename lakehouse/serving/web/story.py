@@ -12,6 +12,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import Asked, By
+from lakehouse.impact import row_changes
+from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
 from lakehouse.serving.api import asked
 from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
@@ -19,8 +21,6 @@ from lakehouse.serving.api.lake import days_behind
 from lakehouse.serving.figures import LABELS
 from lakehouse.serving.web import charts, numbers
 from lakehouse.serving.web.page import PREFIX, respond
-from lakehouse.tables import behind
-from lakehouse.tables.behind import Behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,7 +136,7 @@ def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) 
     contract = lake.source(one.metric.source)
     if first is None or last is None:
         return replace(step, behind=Behind(known=False))
-    found = behind.rows(lake.settings, contract, set(days_behind(one, period)), first + 1, last, most)
+    found = row_changes.rows(lake.settings, contract, set(days_behind(one, period)), first + 1, last, most)
     return replace(step, behind=found)
 
 

@@ -16,10 +16,10 @@ from lakehouse.gold.reproduction.contract_history import ForgottenContractError
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
-from lakehouse.tables import stewardship
+from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse_tests.stewardship.test_quarantine import decide
 from lakehouse_tests.tables.lake import csv_file
 from lakehouse_tests.tables.office import BIGGEST, METRICS, TOTAL, WEEK, coloured, metric, office
-from lakehouse_tests.tables.test_quarantine import decide
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +115,7 @@ def test_what_was_known_at_a_time_is_told_whether_or_not_it_was_published(settin
     decide(of.lake, "accept", "c")
     of.at(25)
     row = next((row["ingestion_id"], row["line_number"]) for row in of.lake.bronze("ingestion_id", "id") if row["id"] == "b")
-    stewardship.decide(settings, of.lake.contract, [row], "reject", by="ben", reason="no")
+    stewardship_decide.decide(settings, of.lake.contract, [row], "reject", by="ben", reason="no")
 
     def at(day: int) -> list[int]:
         when = datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc)

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import Phase, assume, given
 from hypothesis import strategies as st
 
-from lakehouse.tables import stewardship
-from lakehouse.tables.redact import redact_fields
+from lakehouse.stewardship import decide
+from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.silver.test_laws import NOON, cheap
+from lakehouse_tests.stewardship.test_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
 from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.tables.office import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
-from lakehouse_tests.tables.test_steward_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse_tests.tables.test_steward_laws import History
+    from lakehouse_tests.stewardship.test_laws import History
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +56,7 @@ def run(of: Office, history: History, judgings: list[int]) -> None:
             known += [(entry.ingestion_id, line, one.key) for line, one in enumerate(files[action.file], 2)]
         elif isinstance(action, Decide):
             row = known[action.record % len(known)][:2]
-            stewardship.decide(of.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            decide.decide(of.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
         elif isinstance(action, Redact):
             if any(action.key == key for _, _, key in known):
                 redact_fields(of.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")

@@ -14,10 +14,10 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement.input_sets import UnknownInputsError
-from lakehouse.tables.redact import redact_fields
+from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.silver.test_interruption import Killed, kill_after
+from lakehouse_tests.stewardship.test_quarantine import decide
 from lakehouse_tests.tables.office import METRICS, TWO, WEEK, Office, coloured, office
-from lakehouse_tests.tables.test_quarantine import decide
 
 pytestmark = pytest.mark.spark
 

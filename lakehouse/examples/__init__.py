@@ -1,0 +1,1 @@
+"""Generated data for the demo and the simulation; seeded. No product code reads from here."""

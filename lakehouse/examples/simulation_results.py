@@ -1,0 +1,99 @@
+"""What a simulation left in its lake: how far it came, each day's revisions, and what readers were shown and made from what.
+
+Only reading, without a JVM. The events are made in ``examples.late_events``; the report is written in ``serving.simulations``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.ledger import ingestions, publications
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.ledger.publications import Publication
+    from lakehouse.settings import Settings
+
+
+def simulation(settings: Settings, daily: Series, title: str, parameters: Mapping[str, object], made_at: datetime) -> Simulation:
+    """All that was published of a metric's days, and of their roll-ups in the log."""
+    known = _history(settings, daily)
+    days = [day for versions in known.values() for day in _days(daily, versions)]
+    log = _promotions(settings, daily, known.values())
+    for rollup in daily.rollups:
+        log += _promotions(settings, rollup, _history(settings, rollup).values())
+    log.sort(key=lambda one: (one.published_at, one.version))
+    return Simulation(title, parameters, tuple(days), tuple(log), made_at, frozenset(daily.metric.additive))
+
+
+def lived_through(settings: Settings, daily: Series) -> date | None:
+    """The newest day on which anything was taken in or published: where a simulation that was stopped has to go on.
+
+    What was left to do then must not be done under the clock of an earlier day.
+    """
+    moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
+    for one in (daily, *daily.rollups):
+        found = table_io.read(locations.gold(settings, one), ["published_at"], None, settings.storage_options)
+        moments |= set() if found is None else set(found["published_at"].to_pylist())
+    return max(moments).date() if moments else None
+
+
+def _history(settings: Settings, one: Series) -> dict[date, list[Version]]:
+    starts = published_table.partitions(settings, locations.gold(settings, one), one.by)
+    return dict(sorted(numbers_history.history(settings, one, starts).items()))
+
+
+def _days(daily: Series, versions: Sequence[Version]) -> list[SimulatedDay]:
+    """One day, measure by measure."""
+    said = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
+    preliminary = next((numbers for one, numbers in zip(versions, said) if one.state is State.PRELIMINARY), {})
+    counts = [sum(row["row_count"] for row in one.rows) for one in versions]
+    return [
+        SimulatedDay(
+            period=versions[0].period,
+            measure=measure,
+            provisional=said[0][measure],
+            final=said[-1][measure],
+            revisions=tuple(numbers[measure] for numbers in said),
+            on_time=counts[0],
+            late=counts[-1] - counts[0],
+            preliminary=preliminary.get(measure),
+        )
+        for measure in said[0]
+    ]
+
+
+def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[Version]]) -> list[Promotion]:
+    versions = {version.name: version for found in known for version in found}
+    return [
+        Promotion(
+            period=versions[name].period,
+            version=name,
+            state=versions[name].state.value,
+            reason=versions[name].reason.value,
+            published_at=versions[name].published_at,
+            inputs=_inputs(publication),
+            output=f"gold/{one.name}@{publication.gold_version}",
+        )
+        for publication in publications.of(settings, one.name)
+        for name in publication.published.values()
+    ]
+
+
+def _inputs(publication: Publication) -> str:
+    """The tables that a publication was made from, each at its version; behind silver's the arrivals that it had taken in."""
+    told = []
+    for table, said in publication.input_versions.items():
+        arrivals = f", arrivals to {said['arrivals_through']}" if said.get("arrivals_through") else ""
+        told.append(f"{table}@{said['version']}{arrivals}")
+    return "; ".join(told)

@@ -1,0 +1,1 @@
+"""What a file, a key or a range of days touches, and which rows are behind a change. Reading only."""

@@ -1,0 +1,207 @@
+"""What a correction touches: from a file, a key or days to silver days, published periods, roll-ups and their readers.
+
+Only reading, without a JVM. A file that Bronze does not know yet is read as landing reads it, and nothing of it is kept; what
+is published of it then is decided in ``publish`` and ``rollups``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import preview
+from lakehouse.bronze.landing import LandingFile
+from lakehouse.calendar.days import reach_ahead, span
+from lakehouse.delta import table_io
+from lakehouse.dispositions import claims
+from lakehouse.gold.numbers import served_version
+from lakehouse.impact import affected_periods, key_history
+from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.impact.affected_periods import Affected, Moved, Moves, Shown
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+
+class UnknownSubjectError(Exception):
+    """A file or key that nobody has heard of. Its text says where it was looked for."""
+
+
+@dataclass(frozen=True)
+class Impact:
+    """What something touched or, where it is not ``applied``, would touch.
+
+    ``rows`` counts the rows of a file by event day, ``out`` those of its rows that change nothing, by the reason. ``waiting``
+    are the days on which silver has not taken it in yet; ``lives_on`` is where a key is now; ``readers`` are those of each
+    metric, ``models`` the metrics that are made from one of these.
+    """
+
+    source: str
+    about: str
+    applied: bool
+    days: list[date]
+    rows: dict[date, int] = field(default_factory=dict)
+    out: dict[str, int] = field(default_factory=dict)
+    waiting: list[date] = field(default_factory=list)
+    lives_on: list[date] = field(default_factory=list)
+    periods: list[Affected] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    readers: dict[str, list[str]] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """With days as text where they name something."""
+        return asdict(self) | {"rows": {f"{day}": count for day, count in sorted(self.rows.items())}}
+
+
+def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Impact:
+    """The impact of a file: a local one, one in the landing folder, or one that was taken in, by its name or path.
+
+    :raises UnknownSubjectError: where there is none.
+    """
+    contract = catalog.sources[source]
+    known = ingestions.all_of(settings, source)
+    local = Path(name).expanduser()
+    if local.is_file():
+        where = settings.model_copy(update={"landing": f"{local.absolute().parent}"})
+        return _of_content(settings, catalog, contract, _local(settings, local.absolute()), where, known)
+    ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
+    if ids:
+        return _of_ingestions(settings, catalog, contract, name, ids, known)
+    lying = [file for file in bronze_landing.landing_files(settings, contract)[0] if _is_named(file.name, name)]
+    if lying:
+        return _of_content(settings, catalog, contract, lying[-1], settings, known)
+    msg = (
+        f"{name} is unknown: there is no such file here, none in {settings.landing_of(source)}, and {source} has taken none of "
+        "that name in"
+    )
+    raise UnknownSubjectError(msg)
+
+
+def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impact:
+    """The impact of a key: the days that it lives or lived on, and what was published when it changed.
+
+    :raises UnknownSubjectError: for a key of which no record speaks.
+    """
+    contract = catalog.sources[source]
+    days = key_log.days_by_key(settings, source, [key])[key]
+    if not days and not key_log.arrival_days(settings, source, "record_key", [key]):
+        msg = f"no sound row of bronze/{source} has the key {key!r}"
+        raise UnknownSubjectError(msg)
+    story, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
+
+    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
+        for change in story:
+            reach = reach_ahead({change.event_date}, one.metric.window)
+            yield from affected_periods.following(settings, one, change.version, reach & set(starts))
+
+    where: table_io.Where = {"event_date": days, "record_key": [key]}
+    there = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
+    lives_on = [] if there is None else sorted(there["event_date"].to_pylist())
+    found = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
+    return _through_gold(settings, catalog, found, moves)
+
+
+def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
+    """The impact of a correction of any row of some event days, and all that was published of them."""
+    about = f"event day {first}" if first == last else f"event days {first} to {last}"
+
+    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
+        return affected_periods.naming(publications.of(settings, one.name), starts)
+
+    return _through_gold(settings, catalog, Impact(source, about, applied=False, days=list(span(first, last))), moves)
+
+
+def _of_content(
+    settings: Settings,
+    catalog: Catalog,
+    contract: SourceContract,
+    file: LandingFile,
+    where: Settings,
+    known: list[Ingestion],
+) -> Impact:
+    """A file that can be read: it is known by its content, whatever its name (R1).
+
+    :param where: settings under which the file is found.
+    """
+    print_ = bronze_landing.fingerprint(where, contract, file)
+    if done := ingestions.ingested(known).get(print_.ingestion_id):
+        return _of_ingestions(settings, catalog, contract, done.source_file, {print_.ingestion_id}, known)
+    about = f"file {file.name}"
+    if print_.problem:
+        notes = [f"it would be held, and change nothing: {print_.problem}"]
+        return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
+    said = preview.of(where, contract, file, print_)
+    days = claims.reach(settings, contract, set(said.rows), said.keys)
+    notes = []
+    if contract.quality.named_rules:
+        notes.append("row rules are judged when the file is taken in; a row that fails one may change nothing")
+    if contract.materialization.reprocess_policy != "merge":
+        notes.append(f"under {contract.materialization.reprocess_policy}, whether it counts depends on the other arrivals")
+    found = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=said.rows, out=said.out, notes=notes)
+    return _through_gold(settings, catalog, found, lambda _one, _starts: ())
+
+
+def _of_ingestions(
+    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], known: list[Ingestion]
+) -> Impact:
+    entries = [entry for one, entry in ingestions.ingested(known).items() if one in ids]
+    rows: Counter[date] = sum((Counter(entry.rows_by_day) for entry in entries), Counter())
+    malformed = sum(entry.malformed for entry in entries)
+    other = sum(entry.rows for entry in entries) - malformed - rows.total()
+    waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
+    notes = [f"taken in on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
+    found = Impact(
+        source=contract.dataset,
+        about=f"file {name}",
+        applied=True,
+        days=sorted({day for entry in entries for day in entry.touched_days}),
+        rows=dict(rows),
+        out={why: count for why, count in (("malformed", malformed), ("without an event day, or not admitted", other)) if count},
+        waiting=sorted(waiting),
+        notes=notes,
+    )
+
+    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
+        told = publications.of(settings, one.name)
+        return affected_periods.naming(
+            (entry for entry in told if not ids.isdisjoint(entry.trigger.get("ingestions", ()))), starts
+        )
+
+    return _through_gold(settings, catalog, found, moves)
+
+
+def _through_gold(settings: Settings, catalog: Catalog, found: Impact, moves: Moves) -> Impact:
+    """Follow silver days to every metric, its roll-ups and its readers."""
+    for metric in catalog.metrics_of(found.source):
+        daily = served_version.daily(settings, catalog, metric)
+        affected, moved = affected_periods.through(settings, daily, found.days, moves)
+        found.periods.extend(affected)
+        found.moved.extend(moved)
+        found.readers[daily.name] = list(daily.metric.consumers)
+        names = {daily.name, *(rollup.name for rollup in daily.rollups)}
+        found.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
+    return found
+
+
+def _local(settings: Settings, path: Path) -> LandingFile:
+    """A file that lies anywhere, as one that arrives today."""
+    about = path.stat()
+    changed = datetime.fromtimestamp(about.st_mtime, timezone.utc)
+    return LandingFile(f"{path}", path.name, settings.clock().date(), about.st_size, changed)
+
+
+def _is_named(name: str, said: str) -> bool:
+    """Whether what somebody says is a file's name below landing, the end of it, or a path that leads to it."""
+    return name == said or name.endswith(f"/{said}") or said.endswith(f"/{name}")

@@ -1,0 +1,258 @@
+"""What people are told of: rules over plain facts, each giving an alert or none. docs/alerts.md says them to people.
+
+How late rows are is known by their own clocks (R5), and so is "for an hour": it is an hour of arrivals. Times of numbers
+are those of their publication. No rule asks what time it is; where that counts it is given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import sqrt
+from statistics import mean, variance
+from typing import TYPE_CHECKING, Literal
+
+from lakehouse.calendar.days import listed
+from lakehouse.gold.numbers.comparison import exact
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lateness import rules as lateness_rules
+from lakehouse.operations.alerts.alert import Kind
+from lakehouse.text import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
+    from lakehouse.gold.numbers.comparison import Number
+    from lakehouse.lateness.rules import ArrivalCount, LagPercentile
+    from lakehouse.operations.alerts.alert import About, Alert
+
+_WEEK = timedelta(days=7)
+#: How long a candidate without a failed check is taken for one that is being checked at this moment.
+BEING_CHECKED = timedelta(hours=1)
+#: How long a final number is looked at.
+LOOKED_AT = timedelta(days=7)
+_SHOWN = 5
+#: Holds a bound and its share without rounding.
+_EXACT = Context(prec=200)
+
+
+@dataclass(frozen=True)
+class Restated:
+    """A period that was restated, and when."""
+
+    at: datetime
+    period: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """The newest number of a period: its values of one measure, each with the grain it belongs to (empty where there is none)."""
+
+    period: str
+    revision: int
+    state: State
+    published_at: datetime
+    values: Sequence[tuple[str, Number | None]]
+
+
+@dataclass(frozen=True, order=True)
+class CrossedLimit:
+    """The limit of a :class:`ValueBound` that a value lies beyond, and on which side of it."""
+
+    side: Literal["below", "above"]
+    limit: Decimal
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.limit}"
+
+
+def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
+    """Whether too large a share of the rows came beyond the watermark, for long enough.
+
+    The share at a time of arrival is that of the rows of the span ``lasting`` that ends with it, both ends included. It must
+    have been above the bound at every time of arrival from some time on through the newest; this is as long as ``lasting``
+    at least, and ``needs_rows`` rows arrived in it. Times without arrivals say nothing.
+
+    :param arrivals: the newest first, each time once; taken only as far back as they are needed.
+    """
+    coming = iter(arrivals)
+    ahead = next(coming, None)
+    window: deque[ArrivalCount] = deque()
+    run: list[ArrivalCount] = []
+    rows = late = 0
+    while newest := window[0] if window else ahead:
+        while ahead and ahead.at >= newest.at - terms.lasting:
+            window.append(ahead)
+            rows, late = rows + ahead.rows, late + ahead.late
+            ahead = next(coming, None)
+        if not lateness_rules.exceeds(late, rows, bound):
+            break
+        run.append(window.popleft())
+        rows, late = rows - newest.rows, late - newest.late
+    rows, late = sum(one.rows for one in run), sum(one.late for one in run)
+    if not run or run[0].at - run[-1].at < terms.lasting or rows < terms.needs_rows:
+        return None
+    since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
+    text = (
+        f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
+        f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' tells what "
+        "became of them."
+    )
+    numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
+    return about.alert(Kind.LATE_SHARE, since, text, numbers)
+
+
+def lag(about: About, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
+    """Whether rows take longer to arrive than they usually do.
+
+    :param newest: of the 24 hours of arrivals through ``through``.
+    :param baseline: of the days of arrivals before these.
+    """
+    if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
+        return None
+    if baseline.lag <= timedelta(0) or _microseconds(newest.lag) <= terms.factor * _microseconds(baseline.lag):
+        return None
+    text = (
+        f"The p99 lag of {about.subject} is {format_duration(newest.lag)} in the day of arrivals through {_at(through)}: more "
+        f"than {terms.factor} times the {format_duration(baseline.lag)} of the {terms.days} days before. Ask who delivers it."
+    )
+    numbers = {"p99_seconds": newest.lag.total_seconds(), "baseline_seconds": baseline.lag.total_seconds()}
+    numbers |= {"rows": newest.rows, "baseline_rows": baseline.rows, "factor": float(terms.factor)}
+    return about.alert(Kind.LAG, through, text, numbers)
+
+
+def restatements(
+    about: About, restated: Sequence[Restated], first: datetime | None, now: datetime, terms: Restatements
+) -> Alert | None:
+    """Whether more was restated in the week before ``now`` than mean and sample deviation of the weeks before that let expect.
+
+    :param restated: since the first of these weeks began, in any order.
+    :param first: when the first number was published at all; what was not published for all of the weeks is not judged.
+    """
+    if first is None or first > now - _WEEK * (terms.weeks + 1):
+        return None
+    counts = [0] * (terms.weeks + 1)
+    for one in restated:
+        week = (now - one.at) // _WEEK
+        if 0 <= week < len(counts):
+            counts[week] += 1
+    newest, before = counts[0], [Fraction(count) for count in counts[1:]]
+    usual, spread = mean(before), variance(before)
+    above = newest - usual
+    if newest < terms.needs or above <= 0 or above**2 <= Fraction(terms.sigma) ** 2 * spread:
+        return None
+    week_of = sorted((one for one in restated if timedelta(0) <= now - one.at < _WEEK), key=lambda one: one.at)
+    bound = float(usual) + float(terms.sigma) * sqrt(spread)
+    crossing = week_of[min(int(bound), newest - 1)].at
+    text = (
+        f"{about.subject} was restated {newest} times in the week before {_at(now)}: {_periods(week_of)}. "
+        f"Usual are {float(usual):.1f}, and up to {bound:.1f} (mean + {terms.sigma} sigma of the {terms.weeks} weeks before). "
+        f"'lakehouse gold history {about.contract} PERIOD' tells why."
+    )
+    numbers = {"restatements": newest, "weeks_before": counts[1:], "mean": round(float(usual), 3), "bound": round(bound, 3)}
+    return about.alert(Kind.RESTATEMENTS, crossing, text, numbers)
+
+
+def held(about: About, period: str, revision: int, since: datetime, failed: Mapping[str, str], now: datetime) -> Alert | None:
+    """A number that failed a check, and waits for a person; or one whose run was stopped within its checks.
+
+    :param failed: per check what it found.
+    """
+    name = f"{about.subject} {period} r{revision}"
+    if failed:
+        found = "; ".join(f"{check}: {why}" for check, why in failed.items())
+        text = (
+            f"{name} is held: {found}. Readers see the number before it until somebody says 'lakehouse gold publish "
+            f"{about.contract} {period} --revision r{revision} ...' or 'lakehouse gold drop ...'."
+        )
+    elif now - since > BEING_CHECKED:
+        text = f"{name} was computed and its run stopped before its checks were through; materialize the period again."
+    else:
+        return None
+    return about.alert(Kind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)
+
+
+def overdue(about: About, period: str, due_on: date, due_at: datetime, state: State | None) -> Alert:
+    """A number that was to be published in its next state, and was not.
+
+    :param due_at: the beginning of that day by the metric's calendar.
+    :param state: what it should be by now; None where it was not published at all.
+    """
+    lacks = "has not been published at all" if state is None else f"is not {state.value} yet"
+    text = (
+        f"{about.subject} {period} was due on {due_on} and {lacks}. Look at the newest runs of gold/{about.subject} and its "
+        "schedule, and materialize the period."
+    )
+    numbers = {"due_on": due_on, "state": state.value if state else None}
+    return about.alert(Kind.OVERDUE, due_at, text, numbers, period=period)
+
+
+def value(about: About, number: Published, bound: ValueBound, live_tolerance: Decimal, now: datetime) -> Alert | None:
+    """A value beyond its bound: of a final number as it is, of any other one only where it is clearly beyond.
+
+    A final number is looked at for a week from its publication on.
+    """
+    final = number.state is State.FINAL
+    if final and now - number.published_at > LOOKED_AT:
+        return None
+    tolerance = Decimal(0) if final else live_tolerance
+    measured = [(exact(measure), grain) for grain, measure in number.values if measure is not None]
+    beyond = [(*row, limit) for row in measured if (limit := _crossed(row[0], bound, tolerance))]
+    if not beyond:
+        return None
+    too_small = [row for row in beyond if row[2].side == "below"]
+    worst, where, limit = min(too_small) if too_small else max(beyond)
+    clearly = "" if final else f", and clearly so: by more than {float(live_tolerance):.0%}"
+    more = f" {len(beyond) - 1} more rows of its grain are beyond, too." if len(beyond) > 1 else ""
+    text = (
+        f"{bound.measure} of {about.subject} {number.period} is {worst:f}{f' for {where}' if where else ''}: {limit}{clearly}. "
+        f"The number is {number.state.value} (r{number.revision}).{more}"
+    )
+    numbers = {
+        "measure": bound.measure,
+        "value": f"{worst:f}",
+        "limit": f"{limit}",
+        "grain": where or None,
+        "rows_beyond": len(beyond),
+    }
+    numbers |= {"state": number.state.value, "revision": f"r{number.revision}"}
+    return about.alert(Kind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
+
+
+def named(bound: ValueBound) -> str:
+    """A bound in a word: what tells it from others of its metric."""
+    limits = [f"{word} {limit}" for word, limit in (("below", bound.below), ("above", bound.above)) if limit is not None]
+    where = [f"{name}={wanted}" for name, wanted in sorted(bound.where.items())]
+    return " ".join([bound.measure, *limits, *where])
+
+
+def _crossed(measured: Decimal, bound: ValueBound, tolerance: Decimal) -> CrossedLimit | None:
+    """The limit that a value lies beyond by more than a share of the limit; None for a value within, and for NaN."""
+    if measured.is_nan():
+        return None
+    if bound.below is not None and measured < _EXACT.subtract(bound.below, _margin(bound.below, tolerance)):
+        return CrossedLimit("below", bound.below)
+    if bound.above is not None and measured > _EXACT.add(bound.above, _margin(bound.above, tolerance)):
+        return CrossedLimit("above", bound.above)
+    return None
+
+
+def _margin(limit: Decimal, tolerance: Decimal) -> Decimal:
+    return _EXACT.multiply(_EXACT.abs(limit), tolerance)
+
+
+def _periods(restated: Sequence[Restated]) -> str:
+    return listed(sorted({one.period for one in restated}), _SHOWN)
+
+
+def _microseconds(span: timedelta) -> int:
+    return span // timedelta(microseconds=1)
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

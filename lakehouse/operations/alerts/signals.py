@@ -1,0 +1,199 @@
+"""What the tables say that people should be told of: facts are read here, and judged in ``operations.alerts.rules``. No JVM.
+
+Read are the columns that a rule needs, of the files that the log does not rule out.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.event_day import start_of_day
+from lakehouse.delta import provenance, table_io, table_state
+from lakehouse.gold.numbers import lifecycle, served_version
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.published_table import TIME, Series
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement.pending import find_due
+from lakehouse.lateness import recent_lags
+from lakehouse.operations.alerts import rules as alert_rules
+from lakehouse.operations.alerts.alert import About, addressees
+from lakehouse.operations.alerts.rules import Published, Restated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.alerts import ValueBound
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.settings import Settings
+
+_DAY = timedelta(days=1)
+_WEEK = timedelta(days=7)
+
+
+def state_of(settings: Settings, catalog: Catalog) -> str:
+    """A name of all that alerts depend on: the tables as they are, the contracts, and the hour.
+
+    As long as it is the same, so are the alerts; what the clock alone brings about is found within the hour.
+    """
+    paths = [locations.bronze(settings, source) for source in catalog.sources]
+    for metric in catalog.metrics.values():
+        daily = Series(metric)
+        for one in (daily, *daily.rollups):
+            paths += [locations.gold(settings, one), locations.candidates(settings, one)]
+        if metric.publication.start_delay:
+            paths.append(locations.silver(settings, metric.source))
+    contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
+    return table_state.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
+
+
+def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
+    """What is wrong with the arrivals of a source, as of its newest one."""
+    terms = contract.alerts
+    bound = _late_bound(contract)
+    if terms.lag is None and bound is None:
+        return
+    looked_back = [terms.lag.days] if terms.lag else []
+    looked_back += [2 * (terms.late_share.lasting // _DAY + 1)] if terms.late_share else []
+    arrivals = recent_lags.newest(settings, contract, max(looked_back))
+    if arrivals is None:
+        return
+    about = About(contract.dataset, contract.dataset, addressees(contract.owner))
+    if terms.late_share and bound is not None:
+        yield from filter(None, [alert_rules.late_share(about, arrivals.by_time(), terms.late_share, bound)])
+    if terms.lag:
+        newest, day_before = arrivals.newest, arrivals.newest - _DAY
+        baseline = arrivals.p99(day_before - terms.lag.days * _DAY, day_before)
+        yield from filter(None, [alert_rules.lag(about, arrivals.p99(day_before, newest), baseline, newest, terms.lag)])
+
+
+def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
+    """What is wrong with the published numbers of a metric, as its readers see them.
+
+    :raises UnservedVersionError: where the contract of the version that readers see is gone.
+    """
+    daily = served_version.daily(settings, catalog, metric)
+    for one in (daily, *daily.rollups):
+        about = _about(catalog, metric, one)
+        yield from _held(settings, one, about)
+        yield from _overdue(settings, one, about)
+    yield from _of_days(settings, daily, _about(catalog, metric, daily))
+
+
+def _late_bound(contract: SourceContract) -> Decimal | None:
+    """The tolerated share of rows beyond the watermark; None where there is none, or no watermark."""
+    share, lateness = contract.alerts.late_share, contract.lateness
+    if share is None or (lateness.watermark is None and lateness.by is None):
+        return None
+    said = share.above if share.above is not None else lateness.alert_above
+    return None if said is None else Decimal(f"{said}")
+
+
+def _about(catalog: Catalog, metric: MetricContract, one: Series) -> About:
+    source = catalog.sources.get(metric.source)
+    return About(metric.name, one.name, addressees(source.owner if source else None, metric.owner))
+
+
+def _held(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
+    for waiting in candidates.held(settings, one):
+        name = one.period(waiting.start).name
+        alert = alert_rules.held(about, name, waiting.revision, waiting.proposed_at, waiting.failed, settings.clock())
+        yield from filter(None, [alert])
+
+
+def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
+    """What was due some days ago already: asked as of then, of the tables as they are."""
+    terms, now = one.metric.publication, settings.clock()
+    then = settings.model_copy(update={"now": now - (one.metric.alerts.overdue_after + 1) * _DAY})
+    starts = find_due(then, one)
+    if not starts:
+        return
+    due_on = _due_on(settings, one)
+    today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
+    for start in starts:
+        period = one.period(start)
+        state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
+        day = due_on.get(start, period.last + terms.start_delay * _DAY)
+        yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state)
+
+
+def _of_days(settings: Settings, daily: Series, about: About) -> Iterator[Alert]:
+    """Restatements of days, and their values."""
+    terms, now = daily.metric.alerts, settings.clock()
+    files = _files(settings, daily)
+    if files is None:
+        return
+    if terms.restatements:
+        begin = now - (terms.restatements.weeks + 1) * _WEEK
+        restated = _restated(settings, daily, _since(files, "restated_on", begin, daily), begin)
+        first = pc.min(files["min.published_at"]).as_py()
+        yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
+    if terms.values:
+        looked_at = {*_since(files, "published_at", now - alert_rules.LOOKED_AT, daily), *_due_on(settings, daily)}
+        for rows in _newest(settings, daily, looked_at):
+            for bound in terms.values:
+                number = _number(rows, daily.metric.grain, bound)
+                yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
+
+
+def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of the newest number of each day: its grain, and the measures that have bounds."""
+    measures = dict.fromkeys(bound.measure for bound in daily.metric.alerts.values)
+    columns = [daily.by, "period", "revision", "state", "published_at", *daily.metric.grain, *measures]
+    where = {daily.by: days, "is_latest": [True]}
+    found = table_io.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
+    for rows in {} if found is None else table_io.split(found, daily.by).values():
+        yield rows.to_pylist()
+
+
+def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> Published:
+    """A number's values of one measure, of the rows of the grain that the contract asks for."""
+    wanted = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
+    values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in wanted]
+    head = rows[0]
+    return Published(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
+
+
+def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[Restated]:
+    """The revisions and adjustments since a time that say something else than what was published before them."""
+    columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
+    found = table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
+    if found is None:
+        return []
+    anew = pc.equal(found["restated_on"], found["published_at"])  # a change of state keeps the time of its content
+    found = found.filter(pc.and_(anew, pc.greater_equal(found["published_at"], pa.scalar(begin, TIME))))
+    told = found.group_by(columns).aggregate([]).to_pylist()
+    return [Restated(row["published_at"], row["period"]) for row in told]
+
+
+def _files(settings: Settings, one: Series) -> pa.Table | None:
+    """The files of a table of numbers with their statistics."""
+    table = table_io.open_table(locations.gold(settings, one), settings.storage_options)
+    files = None if table is None else pa.table(table.get_add_actions(flatten=True))
+    return files if files is not None and len(files) and "max.published_at" in files.column_names else None
+
+
+def _since(files: pa.Table, column: str, begin: datetime, one: Series) -> set[date]:
+    """The periods with a row whose time in a column is this or later."""
+    if f"max.{column}" not in files.column_names:
+        return set()
+    newest = pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME))
+    return set(files.filter(newest)[f"partition.{one.by}"].to_pylist())
+
+
+def _due_on(settings: Settings, one: Series) -> dict[date, date]:
+    """When the numbers that are not final are to change their state, by period."""
+    files = _files(settings, one)
+    if files is None or "min.due_on" not in files.column_names:
+        return {}
+    open_ones = files.filter(pc.is_valid(files["min.due_on"]))
+    return dict(zip(open_ones[f"partition.{one.by}"].to_pylist(), open_ones["min.due_on"].to_pylist()))

@@ -1,0 +1,143 @@
+"""``ops/backfills``: the plans as they were made; ``ops/backfill_events``: what became of each, step by step.
+
+An event has a name within its plan and is written once, however often a run that was killed says it again: so a plan has one
+trail. How far a backfill has come is what its events say.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.operations.backfills.plan import Plan, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from lakehouse.settings import Settings
+
+_PLANS = pa.schema(
+    [
+        ("plan_id", pa.string()),
+        ("target", pa.string()),
+        ("reason", pa.string()),
+        ("runner_id", pa.string()),
+        ("created_at", pa.timestamp("us", "UTC")),
+        ("plan", pa.string()),
+    ]
+)
+_EVENTS = pa.schema(
+    [
+        ("plan_id", pa.string()),
+        ("event", pa.string()),
+        ("kind", pa.string()),
+        ("said", pa.string()),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_BECOMES = {
+    "started": Status.RUNNING,
+    "failed": Status.FAILED,
+    "cancelled": Status.CANCELLED,
+    "finished": Status.FINISHED,
+}
+
+#: The word for the plan that was made last.
+NEWEST = "newest"
+
+
+class UnknownPlanError(Exception):
+    """A plan that nobody has stored. Its text says which are known."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a plan.
+
+    ``kind`` is started, asked (some partitions were found waiting), wave (some partitions of a table are done), failed,
+    cancelled or finished; ``event`` its name within the plan; ``said`` what there is to say of it.
+    """
+
+    plan_id: str
+    event: str
+    kind: str
+    recorded_at: datetime
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+def store_plan(settings: Settings, plan: Plan) -> None:
+    """Keep a plan, once."""
+    row = {name: getattr(plan, name) for name in _PLANS.names if name != "plan"} | {"plan": plan.model_dump_json()}
+    table_io.append(
+        locations.backfills(settings),
+        pa.Table.from_pylist([row], schema=_PLANS),
+        options=settings.storage_options,
+        app_id=f"backfill:{plan.plan_id}",
+    )
+
+
+def plans(settings: Settings) -> list[Plan]:
+    """Every plan, oldest first."""
+    found = table_io.read(locations.backfills(settings), ["plan"], None, settings.storage_options)
+    read = [] if found is None else [Plan.model_validate_json(text) for text in found["plan"].to_pylist()]
+    return sorted(read, key=lambda plan: (plan.created_at, plan.plan_id))
+
+
+def plan_named(settings: Settings, plan_id: str) -> Plan:
+    """The plan of that id, or the only one whose id begins so; ``newest`` is the one that was made last.
+
+    :raises UnknownPlanError: where there is none, or more than one.
+    """
+    known = plans(settings)
+    if plan_id == NEWEST and known:
+        return known[-1]
+    found = [plan for plan in known if plan.plan_id == plan_id] or [plan for plan in known if plan.plan_id.startswith(plan_id)]
+    if len(found) != 1:
+        names = ", ".join(plan.plan_id for plan in (found or known[-5:])) or "none"
+        how = f"{len(found)} plans begin with" if found else "no plan is called"
+        msg = f"{how} {plan_id}; {'they are' if found else 'the newest are'} {names}"
+        raise UnknownPlanError(msg)
+    return found[0]
+
+
+def record(settings: Settings, entry: Event) -> bool:
+    """Append an event, once.
+
+    :returns: whether it was new.
+    """
+    row = asdict(entry) | {"said": json.dumps(dict(entry.said), default=str, sort_keys=True)}
+    return table_io.append(
+        locations.backfill_events(settings),
+        pa.Table.from_pylist([row], schema=_EVENTS),
+        options=settings.storage_options,
+        partition_by=["plan_id"],
+        app_id=f"backfill:{entry.plan_id}:{entry.event}",
+    )
+
+
+def events(settings: Settings, plan_id: str) -> list[Event]:
+    """What happened to a plan, oldest first."""
+    columns = [item.name for item in fields(Event)]
+    where = {"plan_id": [plan_id]}
+    found = table_io.read(locations.backfill_events(settings), columns, where, settings.storage_options)
+    read = [] if found is None else [Event(**row | {"said": json.loads(row["said"])}) for row in found.to_pylist()]
+    return sorted(read, key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event))
+
+
+_RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished"))}
+
+
+def status(told: list[Event]) -> Status:
+    """How far a plan has come, by its events: what is finished or cancelled stays so, and a failure ends with the next start."""
+    kinds = [entry.kind for entry in told]
+    for last in ("finished", "cancelled"):
+        if last in kinds:
+            return _BECOMES[last]
+    known = [kind for kind in kinds if kind in _BECOMES]
+    return _BECOMES[known[-1]] if known else Status.PLANNED

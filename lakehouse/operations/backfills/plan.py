@@ -1,0 +1,146 @@
+"""A backfill as it is planned: what is to be made, in which order, from which files, under which code; and what was expected.
+
+Plain data and the rules on it. Making a plan from tables is in ``operations.backfills.planner``, carrying it out in
+``orchestration.backfilling``, its memory in ``operations.backfills.log``.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime  # noqa: TC003 (pydantic reads them)
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lakehouse.bronze.manifests import Promise
+
+Order = Literal["ascending", "descending"]
+WriteMode = Literal["merge", "overwrite"]
+#: A share of quarantined rows this many times that of the rows before is a spike; below so many rows, chance.
+_SPIKE, _SPIKE_NEEDS_ROWS = 2.0, 20
+
+
+class Layer(str, Enum):
+    """The layers that a backfill goes through, in this order."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GOLD = "gold"
+    ROLLUPS = "rollups"
+
+
+class Status(str, Enum):
+    """How far a backfill has come."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlannedFile(_Plain):
+    """A file of the plan: as it was when the plan was made, and as the manifest says that it should be."""
+
+    file: str
+    arrival_date: date
+    bytes: int
+    rows: int
+    sha256: str
+    known: bool = Field(description="Whether Bronze had its content when the plan was made, or a file before it brings the same.")
+
+
+class Wave(_Plain):
+    """Partitions of one table that are to be made. ``rows`` stand there now; ``outcomes`` count what becomes of numbers."""
+
+    layer: Layer
+    table: str
+    partitions: tuple[date, ...]
+    rows: int = 0
+    outcomes: dict[str, int] = Field(default_factory=dict)
+
+
+class Plan(_Plain):
+    """A change manifest: everything that was known and wanted when the backfill was planned.
+
+    ``first_day`` and ``last_day`` are arrival days for files and event days for silver and gold. ``contracts`` are the
+    versions of the source's contract and of those of its metrics, by name.
+    """
+
+    plan_id: str
+    target: str
+    source: str
+    metric: str | None = Field(None, description="The series that is made again; None where the target is a source.")
+    first_day: date
+    last_day: date
+    reason: str
+    runner_id: str
+    max_parallel: int = Field(2, ge=1)
+    order: Order = "ascending"
+    write_mode: WriteMode = "merge"
+    wave_size: int = Field(100, ge=1)
+    code_version: str
+    contracts: dict[str, str]
+    files: tuple[PlannedFile, ...] = ()
+    waves: tuple[Wave, ...] = ()
+    consumers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    created_at: datetime
+
+    @property
+    def new_files(self) -> list[PlannedFile]:
+        """The files that bring what Bronze did not have when the plan was made."""
+        return [file for file in self.files if not file.known]
+
+    @property
+    def arrival_days(self) -> list[date]:
+        """The arrival days that bring something new."""
+        return sorted({file.arrival_date for file in self.new_files})
+
+
+def chunks(partitions: Collection[date], order: Order, size: int) -> Iterator[list[date]]:
+    """Partitions in their order, so many at a time."""
+    ordered = sorted(partitions, reverse=order == "descending")
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
+def differences(promised: Sequence[Promise], found: Collection[PlannedFile]) -> list[str]:
+    """What lies in landing against what a manifest says; each with file and measure, and nothing where all is as said."""
+    by_name = {file.file: file for file in found}
+    told = []
+    for one in promised:
+        file = by_name.get(one.file)
+        if file is None:
+            told.append(f"{one.file}: is not in landing; have it sent, or correct the manifest")
+        else:
+            measures: dict[str, int | str] = {"bytes": file.bytes, "rows": file.rows, "sha256": file.sha256}
+            told += [f"{one.file}: {what}" for what in one.broken_by(measures)]
+    said = {one.file for one in promised}
+    told += [f"{file.file}: is not in the manifest; add it, or take the file away" for file in found if file.file not in said]
+    return told
+
+
+def moved_pins(planned_code: str, planned_contracts: Mapping[str, str], code: str, contracts: Mapping[str, str]) -> list[str]:
+    """What is another version now than when the plan was made: a backfill never runs under rules that nobody planned."""
+    told = [f"the code was {planned_code} and is {code}"] if planned_code != code else []
+    for name in sorted({*planned_contracts, *contracts}):
+        before, now = planned_contracts.get(name, "absent"), contracts.get(name, "absent")
+        if before != now:
+            told.append(f"the contract of {name} was {before} and is {now}")
+    return told
+
+
+def spikes(rows: int, waiting: int, rows_before: int, waiting_before: int) -> bool:
+    """Whether rows of this backfill wait for a steward far more often than rows did before it."""
+    if rows < _SPIKE_NEEDS_ROWS or not waiting:
+        return False
+    before = waiting_before / rows_before if rows_before else 0.0
+    return waiting / rows > _SPIKE * before

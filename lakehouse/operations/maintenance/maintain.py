@@ -1,0 +1,258 @@
+"""Table maintenance: small files are put together, logs get checkpoints, and what nobody needs any more is deleted. No JVM.
+
+What may go is decided in ``operations.maintenance.rules``, who still reads it is told by ``followers``. No step depends on the one before
+it, and none changes what a table says: stopped anywhere, the next night does the rest. Of published numbers nothing is lost:
+older revisions are rows, and are made again from Bronze (rule R10).
+
+delta-rs names the files that may go (their age and the table's tombstones tell) and they are deleted here: its own VACUUM
+would commit twice a night, also where the files are gone already, and take the checksums of files that stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.storage import Storage
+from lakehouse.gold.numbers.served_version import UnservedVersionError
+from lakehouse.operations.maintenance import readers
+from lakehouse.operations.maintenance import rules as maintenance_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.locations import LakeTable
+    from lakehouse.operations.maintenance.readers import Needs
+    from lakehouse.operations.maintenance.rules import Crowd
+    from lakehouse.settings import Settings
+
+_TARGET_BYTES = 128 * 2**20
+_SMALL_FILES = 8
+_CHECKPOINT_AFTER_COMMITS = 20
+#: Checkpoints and logs are looked after here, behind what guards them, and by no commit.
+_NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
+_REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
+
+
+class MaintenanceError(Exception):
+    """Maintenance that must not be done as it was asked for. Its text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What was done to a table, or would be.
+
+    Files are those that the table consists of; deleted are files that it does not, or no longer. ``kept`` are sentences on
+    what was left, ``problem`` tells what went wrong.
+    """
+
+    table: str
+    files_before: int
+    files_after: int
+    partitions_compacted: int = 0
+    checkpointed: bool = False
+    log_files_deleted: int = 0
+    files_deleted: int = 0
+    bytes_freed: int = 0
+    kept: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+def maintain(
+    settings: Settings, catalog: Catalog, only: Sequence[str] = (), *, retention_hours: int | None = None, dry_run: bool = False
+) -> Iterator[Upkeep]:
+    """Look after the tables that are there, one after another; a table that cannot be looked after keeps no other from it.
+
+    :param only: names such as ``silver/sales``; all tables by default.
+    :param retention_hours: how long files stay that a table no longer needs; by default what the settings say.
+    :param dry_run: tell what would be done, with numbers of files that are estimates.
+    :raises MaintenanceError: for a table that no contract describes, and for a retention below what the settings allow.
+    """
+    hours = settings.retention_hours if retention_hours is None else retention_hours
+    if hours < settings.retention_hours:
+        msg = (
+            f"{hours} hours are less than the {settings.retention_hours} for which readers and writers may be at work on files; "
+            "set LAKEHOUSE_RETENTION_HOURS to less where all of them are done sooner"
+        )
+        raise MaintenanceError(msg)
+    known = {f"{one}": one for one in locations.tables(catalog)}
+    if unknown := [name for name in only if name not in known]:
+        msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(known)}"
+        raise MaintenanceError(msg)
+    return _maintained(settings, catalog, [known[name] for name in only or known], hours, dry_run=dry_run)
+
+
+def _maintained(
+    settings: Settings, catalog: Catalog, wanted: Sequence[LakeTable], hours: int, *, dry_run: bool
+) -> Iterator[Upkeep]:
+    for one in wanted:
+        before = 0
+        try:
+            table = table_io.pinned(one.path(settings), settings.storage_options)
+            if table is None:
+                continue
+            before = len(table.file_uris())
+            yield _Work(settings, catalog, one, hours, dry_run=dry_run).done(table)
+        except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError) as problem:
+            yield Upkeep(f"{one}", before, before, problem=f"{problem}")
+
+
+class _Work:
+    """The work on one table. Its clock is the real one, for files know no other."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, one: LakeTable, hours: int, *, dry_run: bool) -> None:
+        self._settings, self._catalog, self._one, self._hours, self._dry_run = settings, catalog, one, hours, dry_run
+        self._path, self._options = one.path(settings), settings.storage_options
+        self._now = datetime.now(timezone.utc)
+        self._kept: list[str] = []
+
+    def done(self, table: DeltaTable) -> Upkeep:
+        before = len(table.file_uris())
+        if self._one.silver_of is not None and not self._dry_run:
+            readers.bring_audit_up_to_date(self._settings, self._catalog, self._one.silver_of, table)
+        crowds = self._compact(table)
+        table = self._opened()
+        checkpointed = self._checkpoint(table)
+        log_files = self._clean_log(table)
+        deleted = self._vacuum(table)
+        saved = sum(crowd.files - crowd.files_after(_TARGET_BYTES) for crowd in crowds.values())
+        return Upkeep(
+            table=f"{self._one}",
+            files_before=before,
+            files_after=before - saved if self._dry_run else len(table.file_uris()),
+            partitions_compacted=len(crowds),
+            checkpointed=checkpointed,
+            log_files_deleted=log_files,
+            files_deleted=len(deleted),
+            bytes_freed=sum(deleted.values()),
+            kept=tuple(self._kept),
+        )
+
+    def _compact(self, table: DeltaTable) -> dict[Any, Crowd]:
+        """Put the small files of crowded partitions together, in a commit that changes no row.
+
+        :returns: the partitions.
+        """
+        crowds = maintenance_rules.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
+        if crowds and self._one.silver_of is not None:
+            source = self._one.silver_of.dataset
+            if readers.is_half_recorded(self._settings, source, table):
+                self._kept.append(f"a run of silver/{source} is at work, or was stopped: compacted when it is through")
+                return {}
+        if old := self._storage.with_int96(table, crowds):
+            crowds = {partition: crowd for partition, crowd in crowds.items() if partition not in old}
+            self._kept.append(
+                f"{len(old)} crowded partitions have times as INT96, which delta-rs would change: use Spark's OPTIMIZE"
+            )
+        if not crowds or self._dry_run:
+            return crowds
+        try:
+            self._compacted(list(crowds))
+        except CommitFailedError:
+            self._kept.append("somebody else was writing to it: compacted the next time")
+            return {}
+        return crowds
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(3),
+        wait=wait_random_exponential(multiplier=0.5, max=5),
+        reraise=True,
+    )
+    def _compacted(self, partitions: Sequence[Any]) -> None:
+        table = self._opened()
+        filters = [(column, "in", [f"{one}" for one in partitions]) for column in table.metadata().partition_columns]
+        table.optimize.compact(filters or None, _TARGET_BYTES, commit_properties=_WHY, post_commithook_properties=_NOTHING_ELSE)
+
+    def _checkpoint(self, table: DeltaTable) -> bool:
+        """Write a checkpoint where opening the table means reading many commits."""
+        newest = max((entry.version for entry in self._storage.log if entry.is_checkpoint), default=-1)
+        wanted = int(table.version()) - newest > _CHECKPOINT_AFTER_COMMITS
+        if wanted and not self._dry_run:
+            table.create_checkpoint()
+        return wanted
+
+    def _clean_log(self, table: DeltaTable) -> int:
+        """Delete commits that are older than the table keeps them, and told in a checkpoint.
+
+        :returns: how many.
+        """
+        kept = _interval(table, _LOG_KEPT)
+        old = [entry for entry in self._storage.log if self._now - entry.written > kept]
+        through = max((entry.version for entry in old if entry.is_checkpoint), default=-1)
+        going = [entry for entry in old if entry.version < through]
+        why_not = maintenance_rules.why_log_stays(self._now, kept, self._needs(table).log) if going else None
+        if why_not is not None:
+            self._kept.append(why_not)
+            return 0
+        if going and not self._dry_run:
+            readers.copy_log(self._settings, self._one)
+            table.cleanup_metadata()
+        return len(going)
+
+    def _vacuum(self, table: DeltaTable) -> dict[str, int]:
+        """Delete files that are no part of the table, not even of one that somebody may still be reading.
+
+        :returns: them, with their bytes.
+        """
+        needs = self._needs(table).files
+        retention = maintenance_rules.retention(self._now, self._hours, needs, _interval(table, _REMEMBERED))
+        storage = Storage(self._path, self._options)
+        unused = storage.with_checksums(_unused(table, 0))
+        going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
+        if staying := len(unused) - len(going):
+            told = retention.reason or f"for readers and writers at work ({retention.hours} h)"
+            self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {told}")
+        if not self._dry_run:
+            storage.delete(going)
+        return {path: storage.sizes[path] for path in going}
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return Storage(self._path, self._options)
+
+    def _needs(self, table: DeltaTable) -> Needs:
+        return readers.needs(self._settings, self._catalog, self._one, table)
+
+    def _opened(self) -> DeltaTable:
+        table = table_io.pinned(self._path, self._options)
+        assert table is not None  # noqa: S101 (it was there when the work began)
+        return table
+
+
+def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
+    """The bytes of each file, by partition; a table without partitions is one."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    columns = table.metadata().partition_columns
+    partitions = files[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(files)
+    sizes: dict[Any, list[int]] = defaultdict(list)
+    for partition, size in zip(partitions, files["size_bytes"].to_pylist()):
+        sizes[partition].append(size)
+    return sizes
+
+
+def _unused(table: DeltaTable, hours: int) -> list[str]:
+    """The files that are no part of the table, and were none for so many hours."""
+    found: list[str] = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    return found
+
+
+def _interval(table: DeltaTable, name: str) -> timedelta:
+    return maintenance_rules.interval(table.metadata().configuration.get(name, _DEFAULTS[name]))

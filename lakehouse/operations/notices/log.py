@@ -1,0 +1,174 @@
+"""``ops/notices``: what consumers are told of restatements, who was told by which target, and when.
+
+A row is one notice for one consumer by one target, with the words as they were first written: what is sent again is the same,
+with the same ``message_id``. Rows are found, and the publications they came from ticked off, in one commit; delivered by one
+more each. A process that is killed between sending and that commit sends once more: at least once, never less.
+
+``waiting`` becomes ``delivered`` with the delivery, and ``audited`` when the audit of silver says so too.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from lakehouse.settings import Settings
+
+_TIME = pa.timestamp("us", "UTC")
+_SCHEMA = pa.schema(
+    [
+        ("month", pa.string()),
+        ("message_id", pa.string()),
+        ("series", pa.string()),
+        ("publication_id", pa.string()),
+        ("gold_version", pa.int64()),
+        ("consumer", pa.string()),
+        ("target", pa.string()),
+        ("subject", pa.string()),
+        ("text", pa.string()),
+        ("data", pa.string()),
+        ("answers", pa.string()),
+        ("published_at", _TIME),
+        ("found_at", _TIME),
+        ("status", pa.string()),
+        ("delivered_at", _TIME),
+    ]
+)
+#: A row by name; the first of them is what the table is partitioned by, so that old notices are not read to send new ones.
+_KEYS = ("month", "message_id", "target")
+
+
+class Status(str, Enum):
+    """How far a notice has come."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    AUDITED = "audited"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One notice for one consumer by one target.
+
+    :param data: see ``operations.notices.notice.Notice.data``.
+    :param answers: per restated period the versions of silver whose changes the number contains, and the one before did not:
+        behind the first, through the second.
+    """
+
+    message_id: str
+    series: str
+    publication_id: str
+    gold_version: int
+    consumer: str
+    target: str
+    subject: str
+    text: str
+    data: Mapping[str, Any]
+    answers: Mapping[str, tuple[int, int]]
+    published_at: datetime
+    found_at: datetime
+    status: Status = Status.WAITING
+    delivered_at: datetime | None = None
+
+    @property
+    def month(self) -> str:
+        """The month of the publication."""
+        return f"{self.published_at:%Y-%m}"
+
+
+def has_begun(settings: Settings) -> bool:
+    """Whether anybody has looked for something to tell."""
+    return table_io.open_table(locations.notices(settings), settings.storage_options) is not None
+
+
+def reached(settings: Settings, series: str) -> int | None:
+    """The version of a series' table up to which all publications are told of here; None where nobody has looked yet."""
+    table = table_io.open_table(locations.notices(settings), settings.storage_options)
+    version: int | None = None if table is None else table.transaction_version(_app_id(series))
+    return version
+
+
+def add(settings: Settings, series: str, entries: Iterable[Entry], gold_version: int, since: int | None) -> bool:
+    """Append what was found in a series' publications up to a version, in one commit with that version.
+
+    :param since: what :func:`reached` said before; where another process has come further by now, nothing is written.
+    :returns: whether it was written.
+    """
+    rows = [
+        asdict(entry) | {"month": entry.month, "data": json.dumps(entry.data), "answers": json.dumps(entry.answers)}
+        for entry in entries
+    ]
+    return table_io.append(
+        locations.notices(settings),
+        pa.Table.from_pylist([row | {"status": row["status"].value} for row in rows], schema=_SCHEMA),
+        options=settings.storage_options,
+        partition_by=["month"],
+        app_id=_app_id(series),
+        app_version=gold_version,
+        since=-1 if since is None else since,
+    )
+
+
+def of(
+    settings: Settings,
+    series: Collection[str] | None = None,
+    since: datetime | None = None,
+    statuses: Collection[Status] = tuple(Status),
+) -> list[Entry]:
+    """Notices in the order of the publications, oldest first.
+
+    :param since: those of publications then or later; older months are not read.
+    """
+    table = table_io.open_table(locations.notices(settings), settings.storage_options)
+    if table is None:
+        return []
+    oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
+    where = {"month": {values["month"] for values in table.partitions() if values["month"] >= oldest}}
+    found = table_io.read(locations.notices(settings), _SCHEMA.names, where, settings.storage_options)
+    rows = _SCHEMA.empty_table() if found is None else found.cast(_SCHEMA)
+    rows = rows.filter(pc.is_in(rows["status"], pa.array([status.value for status in statuses])))
+    if series is not None:
+        rows = rows.filter(pc.is_in(rows["series"], pa.array([*series], pa.string())))
+    if since is not None:
+        rows = rows.filter(pc.greater_equal(rows["published_at"], pa.scalar(since, _TIME)))
+    entries = [_entry(row) for row in rows.drop_columns(["month"]).to_pylist()]
+    return sorted(entries, key=lambda one: (one.published_at, one.series, one.gold_version, one.consumer, one.target))
+
+
+def delivered(settings: Settings, entry: Entry, now: datetime) -> None:
+    """Write down that a target took a notice; doing it again changes nothing that matters."""
+    _update(settings, [entry], Status.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
+
+
+def audited(settings: Settings, entries: Collection[Entry]) -> None:
+    """Write down that the audit of silver says of some notices that they were told, in one commit."""
+    if entries:
+        _update(settings, entries, Status.AUDITED, {})
+
+
+def _update(settings: Settings, entries: Collection[Entry], status: Status, more: Mapping[str, pa.Array]) -> None:
+    columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
+    rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
+    table_io.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    answers = {period: (after, through) for period, (after, through) in json.loads(row["answers"]).items()}
+    return Entry(**row | {"status": Status(row["status"]), "data": json.loads(row["data"]), "answers": answers})
+
+
+def _app_id(series: str) -> str:
+    return f"notices:{series}"

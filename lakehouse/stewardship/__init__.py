@@ -1,0 +1,1 @@
+"""What people decide about single rows: the quarantine, decisions, redaction."""

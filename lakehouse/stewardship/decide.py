@@ -1,0 +1,128 @@
+"""A steward's decision about rows of Bronze: to accept, to reject, or to mark as a duplicate.
+
+A decision is a single append to the log of decisions. The disposition tables are updated here, silver with its next run
+(see ``apply``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to date.
+Hiding fields of a key is in ``redact``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.dispositions import account_tables
+from lakehouse.dispositions.admission import Reason
+from lakehouse.ledger import decisions, key_log
+from lakehouse.ledger.decisions import Decision
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.decisions import Decided
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
+
+
+class StewardError(Exception):
+    """A decision that cannot be taken. Its text tells why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How many rows a decision was new for, how many had it already, and the event days that wait for silver with it."""
+
+    rows: int
+    repeated: int
+    days: list[date]
+
+
+def decide(
+    settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: Decided, *, by: str, reason: str
+) -> Taken:
+    """Decide on rows of Bronze; the latest decision on a row holds.
+
+    :raises StewardError: for a row that Bronze does not hold, and for a decision without a name or a reason.
+    """
+    require_signature(by, reason)
+    source = contract.dataset
+    said = _claims_of_rows(settings, contract, rows)
+    missing = sorted(set(rows) - said.keys())
+    if missing:
+        msg = f"{_named(missing[0])} is no sound row of bronze/{source}; 'lakehouse quarantine list {source}' shows the rows"
+        raise StewardError(msg)
+    before = decisions.newest(settings, source)
+    repeated = {
+        row
+        for row in rows
+        if row in before and (before[row].verdict, before[row].by, before[row].reason) == (verdict, by, reason)
+    }
+    held = quarantine.entries(settings, contract, Wanted(cause=Reason.SHRUNKEN_PARTITION.value, rows=rows), quarantine.PLACE)
+    held_files = {quarantine.row_id(entry) for entry in held}
+    days = _touched_days(settings, contract, said)
+    decided = [
+        Decision(
+            ingestion_id=row[0],
+            line_number=row[1],
+            record_key=said[row][0]["record_key"],
+            verdict=verdict,
+            by=by,
+            reason=reason,
+            decided_at=settings.clock(),
+            number=before[row].number + 1 if row in before else 1,
+            about_file=row in held_files,
+            touched_days=sorted(days[row]),
+        )
+        for row in sorted(rows)
+        if row not in repeated
+    ]
+    if decided:
+        decisions.record(settings, source, decided)
+    keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
+    account_tables.after_decision(settings, contract, keys, set().union(*days.values()))
+    touched = set().union(*(one.touched_days for one in decided)) if decided else set()
+    return Taken(len(decided), len(repeated), sorted(touched))
+
+
+def require_signature(by: str, reason: str) -> None:
+    """:raises StewardError: where a decision or a redaction lacks a name or a reason."""
+    if not by.strip() or not reason.strip():
+        msg = "a decision needs a name (--by) and a reason (--reason)"
+        raise StewardError(msg)
+
+
+def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
+    """Per row the claims that it makes (key and event day), the one about its own key first."""
+    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
+    found = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    claims_of: dict[RowId, list[dict[str, Any]]] = {}
+    wanted = set(rows)
+    for claim in sorted([] if found is None else found.to_pylist(), key=lambda claim: claim["kind"] == "retire"):
+        row = (claim["ingestion_id"], claim["line_number"])
+        if row in wanted:
+            claims_of.setdefault(row, []).append(claim)
+    return claims_of
+
+
+def _touched_days(
+    settings: Settings, contract: SourceContract, said: dict[RowId, list[dict[str, Any]]]
+) -> dict[RowId, set[date]]:
+    """Per row the event days whose content a word about it may change, under the source's policy."""
+    policy = contract.materialization.reprocess_policy
+    own = {row: {claim["event_date"] for claim in claims_ if claim["event_date"]} for row, claims_ in said.items()}
+    if policy == "merge":
+        keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
+        of_key = key_log.days_by_key(settings, contract.dataset, keys)
+        return {row: own[row].union(*(of_key[claim["record_key"]] for claim in said[row])) for row in said}
+    every_day = key_log.days(settings, contract.dataset) if policy == "overwrite_all" else set()
+    return {row: days | every_day for row, days in own.items()}
+
+
+def _named(row: RowId) -> str:
+    return f"{row[0]}:{row[1]}"

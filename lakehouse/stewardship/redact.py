@@ -1,0 +1,71 @@
+"""Redaction (right to erasure): hiding fields of one key in silver and in everything that is computed from it.
+
+Bronze keeps the files as they came; a redaction is one append to its own log. How stored rows of published numbers are
+masked is in ``erasure``; decisions about rows are in ``stewardship``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.dispositions import account_tables
+from lakehouse.ledger import key_log, redactions
+from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import audit_log
+from lakehouse.stewardship import mask_published
+from lakehouse.stewardship.decide import StewardError, require_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def redact_fields(
+    settings: Settings,
+    contract: SourceContract,
+    key: str,
+    fields: Collection[str],
+    *,
+    by: str,
+    reason: str,
+    metrics: Collection[MetricContract] = (),
+) -> list[date]:
+    """Hide fields of a key in silver and in everything that is computed from it.
+
+    :param metrics: the metrics that read the source: published rows whose grain shows a hidden value are masked.
+    :returns: the event days that silver has to rebuild.
+    :raises StewardError: for a key that no row has, a field that the contract does not have, or one that is part of the key.
+    """
+    require_signature(by, reason)
+    source = contract.dataset
+    _check_fields(contract, fields)
+    days = key_log.days_by_key(settings, source, [key])[key]
+    if not key_log.arrival_days(settings, source, "record_key", [key]):
+        msg = f"no row of bronze/{source} has the key {key!r}"
+        raise StewardError(msg)
+    entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
+    redactions.record(settings, source, entry)
+    audit_log.redact(settings, source, key, fields)
+    account_tables.after_decision(settings, contract, {key}, days)
+    mask_published.mask(settings, contract, metrics, key, fields, days)
+    return sorted(days)
+
+
+def _check_fields(contract: SourceContract, fields: Collection[str]) -> None:
+    """:raises StewardError: for no field, one that the contract does not have, or one that is part of the key."""
+    names = [field.name for field in contract.typed_fields]
+    unknown = sorted(set(fields) - set(names))
+    if unknown or not fields:
+        msg = f"{', '.join(unknown) or 'no field'}: not among the fields of {contract.dataset}: {', '.join(names)}"
+        raise StewardError(msg)
+    in_key = sorted(set(fields) & {*contract.primary_key, *(contract.synthetic_key.fields if contract.synthetic_key else ())})
+    if in_key:
+        msg = (
+            f"{', '.join(in_key)} is part of the key, by which rows are found; to erase a key see 'The right to erasure' in "
+            "docs/stewardship.md"
+        )
+        raise StewardError(msg)

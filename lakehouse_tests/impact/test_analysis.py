@@ -1,0 +1,204 @@
+"""What a correction touched or would touch: days, numbers through windows and closes, roll-ups; and nothing is written."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import date, datetime, time, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.contracts import Catalog
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.impact import analysis
+from lakehouse.impact.affected_periods import Outcome
+from lakehouse.impact.analysis import UnknownSubjectError
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+if TYPE_CHECKING:
+    from lakehouse.impact.analysis import Impact
+
+pytestmark = pytest.mark.spark
+
+TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
+#: Closed after two days and adjusted from then on, by week too, while the trailing one is always restated.
+CLOSED: dict[str, Any] = {"final_after": 2, "after_close": "adjust", "rollups": ["week"]}
+
+
+def metric(name: str, **said: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [TOTAL], **said})
+
+
+METRICS = [metric("total", publication=CLOSED, consumers=["board"]), metric("trailing", window=3)]
+
+
+class Office:
+    """A lake whose numbers are published day by day in February 2024."""
+
+    def __init__(self, settings: Any, spark: Any, **said: Any) -> None:
+        self.lake = Lake(settings, contract(**said), spark)
+        self.catalog = Catalog({"events": self.lake.contract}, {one.metric: one for one in METRICS})
+
+    def deliver(self, day: int, *lines: str, publish_too: bool = True) -> str:
+        """Lines ``key,amount,event day,op`` that arrive on a day; the name of their file."""
+        self.at(day)
+        name = self.lake.deliver(date(2024, 2, day), content(day, *lines)).name
+        self.lake.ingest(date(2024, 2, day))
+        if publish_too:
+            self.publish()
+        return name
+
+    def at(self, day: int) -> None:
+        self.lake.settings.now = datetime.combine(date(2024, 2, 1), time(23), timezone.utc) + timedelta(days=day - 1)
+
+    def publish(self) -> None:
+        settings, run = self.lake.settings, Run("run")
+        if waiting := self.lake.pending():
+            self.lake.update(waiting)
+        for one in map(Series, METRICS):
+            pending = find_pending(settings, one)
+            restatement_days.restate(settings, one, self.session, {*pending.starts, *find_due(settings, one)}, run, pending)
+            for rollup in one.rollups:
+                waits = find_pending(settings, rollup)
+                starts = {*waits.starts, *find_due(settings, rollup)}
+                rollups.restate(settings, self.lake.contract, one, rollup, self.session, starts, run, waits)
+
+    def session(self) -> Any:
+        return self.lake.spark
+
+    def file(self, name: str) -> Impact:
+        return analysis.of_file(self.lake.settings, self.catalog, "events", name)
+
+    def key(self, key: str) -> Impact:
+        return analysis.of_key(self.lake.settings, self.catalog, "events", key)
+
+    def written(self) -> set[str]:
+        return {f"{path}" for path in Path(self.lake.settings.root).rglob("*")}
+
+
+def content(day: int, *lines: str) -> bytes:
+    rows = []
+    for line in lines:
+        key, amount, event, op = line.split(",")
+        when = f"2024-02-{int(event):02}T06:00:00Z" if event else ""
+        rows.append(f"{key},{amount},{when},2024-02-{day:02}T12:00:00Z,{op},,")
+    return csv_file(rows)
+
+
+def february(*days: int) -> list[date]:
+    return [date(2024, 2, day) for day in days]
+
+
+def outcomes(found: Impact, series: str) -> dict[str, tuple[str | None, Outcome]]:
+    return {one.period: (one.state, one.outcome) for one in found.periods if one.series == series}
+
+
+def versions(found: Impact) -> list[str]:
+    return [one.version for one in found.moved]
+
+
+@pytest.fixture(name="of")
+def _office(settings, spark) -> Office:
+    """Two days, of which the first is closed: the 1st of February is a Thursday."""
+    of = Office(settings, spark)
+    of.deliver(1, "a,1,1,insert", "b,2,1,insert")
+    of.deliver(2, "c,3,2,insert", "b,5,1,correct")
+    of.at(3)
+    of.publish()
+    return of
+
+
+def test_a_local_file_is_told_before_it_is_taken_in(of, tmp_path) -> None:
+    file = tmp_path / "new.gz"
+    file.write_bytes(gzip.compress(content(5, "c,9,5,correct", "d,4,1,insert", "e,x,2,insert", "a,,,delete")))
+    before = of.written()
+    found = of.file(f"{file}")
+    assert of.written() == before, "nothing is written"
+    assert not found.applied
+    assert (found.rows, found.out) == ({date(2024, 2, 1): 1, date(2024, 2, 5): 1}, {"malformed": 1, "without an event day": 1})
+    assert found.days == february(1, 2, 5), "the day that c moves away from, and that of the key which is deleted"
+    booked = [one.booked_to for one in found.periods if one.series == "total" and one.outcome is Outcome.ADJUSTED]
+    assert booked == february(3)
+    assert outcomes(found, "total") == {
+        "2024-02-01": ("final", Outcome.ADJUSTED),
+        "2024-02-02": ("preliminary", Outcome.RESTATED),
+        "2024-02-05": (None, Outcome.PUBLISHED),
+    }
+    assert set(outcomes(found, "trailing")) == {f"2024-02-{day:02}" for day in range(1, 8)}
+    assert outcomes(found, "total_weekly") == {"2024-W05": ("live", Outcome.RESTATED), "2024-W06": (None, Outcome.PUBLISHED)}
+    assert (found.readers, found.models, found.moved) == ({"total": ["board"], "trailing": []}, [], [])
+
+
+def test_what_was_told_before_is_what_is_touched_and_published_then(of, tmp_path) -> None:
+    lines = ("d,4,1,insert", "e,7,2,insert")
+    (tmp_path / "later.csv").write_bytes(content(4, *lines))
+    of.at(4)
+    told = of.file(f"{tmp_path / 'later.csv'}")
+    name = of.deliver(4, *lines)
+    found = of.file(name)
+    assert found.applied
+    assert (found.days, found.rows) == (told.days, told.rows) == (february(1, 2), dict.fromkeys(february(1, 2), 1))
+    assert versions(found) == [
+        "total_v2024-02-01.r3.a1",
+        "total_v2024-02-02.r3",
+        "total_weekly_v2024-W05.r3",
+        *(f"trailing_v2024-02-0{day}.r{number}" for day, number in ((1, 3), (2, 4), (3, 3), (4, 2))),
+    ]
+    assert of.file(f"{tmp_path / 'later.csv'}") == found, "a file is known by its content"
+    assert of.file(f"some/where/{name}").days == found.days
+
+
+def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(of) -> None:
+    of.at(6)  # Tuesday: the week of the 1st is over, and not closed
+    of.publish()
+    found = analysis.of_days(of.lake.settings, of.catalog, "events", *february(1, 2))
+    assert {outcome for _, outcome in outcomes(found, "total").values()} == {Outcome.ADJUSTED}
+    assert outcomes(found, "total_weekly") == {"2024-W05": ("final", Outcome.UNCHANGED), "2024-W06": (None, Outcome.PUBLISHED)}
+    name = of.deliver(7, "d,4,1,insert")
+    moved = [version for version in versions(of.file(name)) if version.startswith("total")]
+    assert moved == ["total_v2024-02-01.r3.a1", "total_weekly_v2024-W06.r1"]
+
+
+def test_a_key_is_followed_through_the_days_that_it_lived_on(of) -> None:
+    of.deliver(3, "b,5,2,correct")
+    found = of.key("b")
+    assert (found.days, found.lives_on) == (february(1, 2), february(2))
+    assert [version for version in versions(found) if version.startswith("total_v")] == [
+        "total_v2024-02-01.r1",
+        "total_v2024-02-01.r2",
+        "total_v2024-02-01.r3.a1",
+        "total_v2024-02-02.r3",
+    ]
+    with pytest.raises(UnknownSubjectError, match="no sound row of bronze/events has the key 'z'"):
+        of.key("z")
+
+
+def test_what_silver_has_not_taken_in_yet_waits(of) -> None:
+    name = of.deliver(4, "d,4,1,insert", publish_too=False)
+    found = of.file(name)
+    assert (found.applied, found.waiting, found.moved) == (True, february(1), [])
+
+
+def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> None:
+    of = Office(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
+    of.deliver(1, "a,1,1,insert")
+    (tmp_path / "late.csv").write_bytes(content(20, "b,1,2,insert", "c,1,19,insert"))
+    found = of.file(f"{tmp_path / 'late.csv'}")
+    assert (found.days, found.out) == (february(19), {"quarantined": 1})
+
+
+def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(of, tmp_path) -> None:
+    (tmp_path / "odd.csv").write_bytes(b"id,amount\n1,2\n")
+    found = of.file(f"{tmp_path / 'odd.csv'}")
+    assert (found.days, found.periods) == ([], [])
+    assert "it would be held, and change nothing: line 1: column event_time, arrived_at, op, corrects" in found.notes[0]
+    with pytest.raises(UnknownSubjectError, match=r"nothing.csv is unknown: there is no such file here"):
+        of.file("nothing.csv")
+    lying = of.lake.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
+    assert of.file(lying).days == february(9), "it lies in landing, and has not been taken in"

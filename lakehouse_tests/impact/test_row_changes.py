@@ -1,0 +1,168 @@
+"""The rows behind a move, on a silver table with a change feed that delta-rs wrote. No Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.delta import change_feed, table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.impact import row_changes
+from lakehouse.impact.row_changes import Behind
+from lakehouse.ledger import redactions
+from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import audit_log
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.lake import contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.settings import Settings
+
+SOURCE = contract()
+ONE, TWO = date(2024, 1, 1), date(2024, 1, 2)
+FEED = {"delta.enableChangeDataFeed": "true"}
+WHEN = datetime(2024, 1, 3, 8, tzinfo=timezone.utc)
+
+
+def row(key: str, amount: int, day: date = ONE, line: int = 0) -> dict[str, Any]:
+    said = {"record_key": key, "id": key, "amount": amount, "event_date": day, "arrival_ts": WHEN, "source_system": "shop"}
+    return said | {
+        "event_ts": datetime.combine(day, datetime.min.time(), timezone.utc),
+        "source_file": "a.csv",
+        "line_number": line,
+    }
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema(silver_columns(SOURCE)))
+
+
+@pytest.fixture(name="settings")
+def _settings(tmp_path: Path) -> Settings:
+    """Version 0 has four rows; 1 corrects one twice over with 2, moves one, ends one and brings one."""
+    settings = lake_settings(tmp_path)
+    path = locations.silver(settings, "events")
+    first = table(row("a", 1), row("b", 2), row("c", 3), row("d", 4))
+    write_deltalake(path, first, partition_by=["event_date"], configuration=FEED)
+    DeltaTable(path).delete("record_key = 'c'")
+    merged(path, row("a", 10, line=5), row("b", 2), row("e", 7, line=6))
+    DeltaTable(path).delete("record_key = 'd'")
+    write_deltalake(path, table(row("d", 4, TWO, 8)), mode="append")
+    merged(path, row("a", 11, line=7))
+    return settings
+
+
+def merged(path: str, *rows: dict[str, Any]) -> None:
+    merge = DeltaTable(path).merge(table(*rows), "s.record_key = t.record_key", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def told(settings: Settings, days: set[date], first: int = 1, last: int = 5, most: int = 100) -> list[tuple[Any, ...]]:
+    found = row_changes.rows(settings, SOURCE, days, first, last, most)
+    assert found.known
+    assert found.total >= len(found.rows)
+    return [(one.key, one.day, one.what, dict(one.fields), one.line_number) for one in found.rows]
+
+
+def test_what_happened_to_each_row(settings: Settings) -> None:
+    assert told(settings, {ONE}) == [
+        ("a", ONE, "corrected", {"amount": (1, 11)}, 7),
+        ("c", ONE, "deleted", {"amount": (3, None), "event_ts": (row("c", 3)["event_ts"], None)}, 0),
+        ("e", ONE, "inserted", {"amount": (None, 7), "event_ts": (None, row("e", 7)["event_ts"])}, 6),
+        ("d", ONE, "moved_out", {"amount": (4, None), "event_ts": (row("d", 4)["event_ts"], None)}, 0),
+    ]
+    assert [line[:3] for line in told(settings, {TWO})] == [("d", TWO, "moved_in")]
+    assert [line[:3] for line in told(settings, {ONE}, 5, 5)] == [("a", ONE, "corrected")]
+    assert told(settings, {date(2024, 1, 9)}) == []
+
+
+def test_all_are_counted_and_some_told(settings: Settings) -> None:
+    found = row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 2)
+    assert (len(found.rows), found.total) == (2, 4)
+
+
+def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
+    for key in ("a", "c"):
+        redactions.record(settings, "events", Redaction(key, ["amount"], "dpo", "asked", WHEN))
+    found = {line[0]: line[3] for line in told(settings, {ONE})}
+    assert found["a"] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
+    assert found["c"]["amount"] == (audit_log.REDACTED, None)
+    assert found["e"]["amount"] == (None, 7)
+
+
+def test_the_audit_says_why(settings: Settings) -> None:
+    said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
+    rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit_log.SCHEMA)
+    table_io.append(locations.audit_log(settings), rows, partition_by=["source"])
+    found = {one.key: (one.because, one.by) for one in row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
+    assert found["a"] == ("typing error", "till 4")
+    assert found["e"] == (None, None)
+
+
+def test_what_the_feed_tells_no_more(settings: Settings, tmp_path: Path) -> None:
+    assert not row_changes.rows(settings, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
+    assert not row_changes.rows(lake_settings_beside(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
+    for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
+        file.unlink()
+    assert not row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).known
+
+
+def test_where_silver_did_not_move_no_row_did(settings: Settings) -> None:
+    assert row_changes.rows(settings, SOURCE, {ONE}, 6, 5, 9) == Behind(), "the same version twice: a replay, a promotion"
+    assert row_changes.rows(settings, SOURCE, {ONE}, 6, 2, 9) == Behind(), "back to an earlier one"
+
+
+def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
+    """A correction is told also where the feed of all other days is gone."""
+    path = locations.silver(settings, "events")
+    write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
+    merged(path, row("a", 12, line=9))
+    for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):
+        file.unlink()
+    assert told(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
+
+
+def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings, tmp_path: Path) -> None:
+    before = told(settings, {ONE})
+    for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
+        file.unlink()
+    assert told(settings, {ONE}) == before
+    redactions.record(settings, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
+    assert told(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
+
+
+@examples(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0, 1, 2]), st.integers(1, 2)), min_size=1, max_size=8
+    ),
+    asked=st.sets(st.integers(0, 2), min_size=1),
+)
+def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | None, int]], asked: set[int]) -> None:
+    """Each step puts a key on a day with an amount, or takes it away."""
+    with TemporaryDirectory() as folder:
+        write_deltalake(folder, table(row("z", 1)), partition_by=["event_date"], configuration=FEED)
+        for key, offset, amount in steps:
+            DeltaTable(folder).delete(f"record_key = '{key}'")
+            if offset is not None:
+                write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
+        silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in asked}
+        found, feed = change_feed.moves_on(silver_table, days, 1, silver_table.version())
+        assert found == [one for one in change_feed.moves(silver_table, 1, silver_table.version()) if one.day in days]
+        assert set(feed["event_date"].to_pylist()) <= days
+
+
+def lake_settings_beside(folder: Path) -> Settings:
+    (folder / "other").mkdir()
+    return lake_settings(folder / "other")

@@ -1,0 +1,273 @@
+"""The sensor `alerts`, on real tables, with a real webhook: each alert is told once when it opens and once when it is over."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog
+from lakehouse.delta import table_io
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.channels import DeliveryError, Message, Webhook
+from lakehouse.orchestration.alerting import alerts_sensor, look
+from lakehouse.orchestration.build import build_definitions
+from lakehouse_tests.orchestration.receiver import Receiver, receiving
+from lakehouse_tests.tables.arrivals import arrive, at, every
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import Desk, metric, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.settings import Settings
+
+TODAY = date(2024, 1, 5)
+HOUR = timedelta(hours=1)
+EVENTS = contract(lateness={"watermark": "PT2H", "alert_above": 0.1}, owner="anna")
+TOTAL = metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben")
+CATALOG = Catalog({"events": EVENTS}, {"total": TOTAL})
+
+
+@pytest.fixture(autouse=True)
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+@pytest.fixture(name="receiver")
+def _receiver(monkeypatch) -> Iterator[Receiver]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(Webhook, "pause", 0.001)
+    with receiving() as found:
+        yield found
+
+
+@dataclass
+class Daemon:
+    """Ticks a sensor, and keeps its cursor between them, as the daemon does."""
+
+    settings: Settings
+    catalog: Catalog = field(default_factory=lambda: CATALOG)
+    cursor: str | None = None
+
+    def tick(self) -> str | None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            context = dg.build_sensor_context(instance, cursor=self.cursor)
+            done = alerts_sensor(self.settings, self.catalog).evaluate_tick(context)
+        self.cursor = done.cursor
+        assert not done.run_requests
+        return done.skip_message
+
+
+def late_rows(settings: Settings) -> None:
+    settings.now = at(TODAY, 23)
+    arrive(settings, EVENTS, every(1, at(TODAY, 8), at(TODAY, 11), 3 * HOUR))
+
+
+def rows_on_time(settings: Settings) -> None:
+    arrive(settings, EVENTS, every(1, at(TODAY, 12), at(TODAY, 14), HOUR))
+
+
+def subjects(receiver: Receiver) -> list[str]:
+    return [message["subject"] for message in receiver.taken]
+
+
+def test_a_webhook_is_told_when_an_alert_opens_and_when_it_is_over(settings: Settings, receiver: Receiver) -> None:
+    settings.alert_targets = [receiver.url]
+    daemon = Daemon(settings)
+    assert daemon.tick() == "0 opened, 0 resolved, 0 open"
+    late_rows(settings)
+    assert daemon.tick() == "1 opened, 0 resolved, 1 open"
+    assert daemon.tick() == "nothing has changed since the last look"
+    settings.now = at(TODAY + timedelta(days=1), 1)
+    assert daemon.tick() == "0 opened, 0 resolved, 1 open", "it is still so, and nobody is told again"
+    rows_on_time(settings)
+    assert daemon.tick() == "0 opened, 1 resolved, 0 open"
+    daemon.cursor = None
+    assert daemon.tick() == "0 opened, 0 resolved, 0 open"
+    opened, resolved = receiver.taken
+    assert opened["subject"] == "Alert: too many rows beyond the watermark: events"
+    assert resolved["subject"] == "Resolved: too many rows beyond the watermark: events"
+    assert opened["addressed_to"] == ["anna"]
+    assert "100.00% of the 181 rows of events" in opened["text"]
+    assert resolved["text"].startswith("This is no longer so since 2024-01-06 01:00 UTC")
+    assert opened["data"]["numbers"]["late"] == 181
+    assert (opened["data"]["status"], resolved["data"]["status"]) == ("opened", "resolved")
+    keys = [headers["Idempotency-Key"] for _, headers, _ in receiver.requests]
+    assert keys == [opened["message_id"], resolved["message_id"]]
+    assert len(set(keys)) == 2
+
+
+def test_numbers_address_the_owner_of_their_source_first(settings: Settings, receiver: Receiver) -> None:
+    settings.alert_targets = [receiver.url]
+    desk = Desk(settings, TOTAL)
+    daemon = Daemon(settings)
+    desk.at(1)
+    desk.say(1, 10)
+    desk.publish()
+    desk.say(1, 100)
+    desk.publish()
+    assert daemon.tick() == "1 opened, 0 resolved, 1 open"
+    desk.drop(1, 2)
+    assert daemon.tick() == "0 opened, 1 resolved, 0 open"
+    desk.at(4)
+    assert daemon.tick() == "1 opened, 0 resolved, 1 open"
+    assert subjects(receiver) == [
+        "Alert: a number is held: total 2024-01-01",
+        "Resolved: a number is held: total 2024-01-01",
+        "Alert: a number was not finalized: total 2024-01-01",
+    ]
+    assert {tuple(message["addressed_to"]) for message in receiver.taken} == {("anna", "ben")}
+
+
+def test_one_target_that_fails_keeps_no_other_from_being_told_and_is_told_later(
+    settings: Settings, receiver: Receiver, tmp_path: Path
+) -> None:
+    file = tmp_path / "alerts.jsonl"
+    settings.alert_targets = [receiver.url, f"file:{file}", "log"]
+    daemon = Daemon(settings)
+    receiver.answers = [500] * 3
+    late_rows(settings)
+    told = daemon.tick()
+    assert told is not None
+    assert told.startswith("1 opened, 0 resolved, 1 open; webhook:127.0.0.1:")
+    assert "in 3 attempts: it answered 500" in told
+    assert len(file.read_text().splitlines()) == 1
+    receiver.answers = [404]
+    rows_on_time(settings)
+    assert "it answered 404" in str(daemon.tick())
+    assert receiver.taken == [], "the end is not told before the beginning"
+    assert len(receiver.requests) == 4, "a target that failed is left alone until the next tick"
+    assert daemon.tick() == "0 opened, 0 resolved, 0 open"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert lines == receiver.taken, "each has both messages once, in order"
+    assert [line["data"]["status"] for line in lines] == ["opened", "resolved"]
+    assert daemon.tick() == "nothing has changed since the last look"
+
+
+class Stopped(BaseException):
+    """What SIGKILL is to a test."""
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("number", range(4))
+def test_a_look_that_was_stopped_anywhere_is_made_up_for(
+    settings: Settings, receiver: Receiver, monkeypatch, number: int, behind: bool
+) -> None:
+    """Before or behind each of its commits: the same end state, every message at least once, and no other."""
+    late_rows(settings)
+    desk = Desk(settings, TOTAL)
+    desk.say(1, 10)
+    desk.publish()
+    desk.say(1, 100)
+    desk.publish()
+    to = [Webhook(receiver.url)]
+    commit, commits = table_io.append, []
+
+    def append(*arguments: Any, **more: Any) -> bool:
+        commits.append(None)
+        if len(commits) == number + 1 and not behind:
+            raise Stopped
+        done = commit(*arguments, **more)
+        if len(commits) == number + 1:
+            raise Stopped
+        return done
+
+    monkeypatch.setattr(table_io, "append", append)
+    if number < 3:
+        with pytest.raises(Stopped):
+            look(settings, CATALOG, to)
+    else:
+        look(settings, CATALOG, to)
+    monkeypatch.setattr(table_io, "append", commit)
+    looked = look(settings, CATALOG, to)
+    assert (looked.still_open, looked.undelivered) == (2, [])
+    found = alert_log.all_of(settings)
+    assert [one.waiting("opened") for one in found] == [[], []]
+    assert {message["message_id"] for message in receiver.taken} == {one.message_id("opened") for one in found}
+    repeated = len(receiver.taken) - 2
+    assert repeated == (number in {1, 2} and not behind), "one was sent and not recorded"
+
+
+def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, receiver: Receiver) -> None:
+    settings.alert_targets = [receiver.url]
+    daemon = Daemon(settings)
+    late_rows(settings)
+    daemon.tick()
+    desk = Desk(settings, TOTAL)
+    desk.at(5, 23)
+    desk.say(1, 10)
+    desk.publish()
+    desk.say(1, 100)
+    desk.publish()
+    kept = {file: file.read_bytes() for file in Path(locations.bronze(settings, "events")).glob("*/*.parquet")}
+    for file in kept:
+        file.write_bytes(b"torn")
+    with pytest.raises(Exception, match="the alerts of events could not be looked at") as problem:
+        daemon.tick()
+    assert "total" not in str(problem.value)
+    assert len(receiver.taken) == 2, "the held number is told"
+    assert [one.resolved_at for one in alert_log.all_of(settings)] == [None, None], "and the other one is not taken for over"
+    for file, content in kept.items():
+        file.write_bytes(content)
+    assert daemon.tick() == "0 opened, 0 resolved, 2 open"
+
+
+@dataclass
+class Slow:
+    """A target that takes its time, by the clock that the look goes by."""
+
+    clock: list[float]
+    name: str = "slow"
+    taken: list[str] = field(default_factory=list)
+
+    def send(self, message: Message) -> None:
+        self.clock[0] += 20
+        self.taken.append(message.message_id)
+
+
+def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("lakehouse.orchestration.alerting.monotonic", lambda: clock[0])
+    desk = Desk(settings, TOTAL)
+    desk.at(1)
+    for number in (1, 2, 3, 4):
+        desk.say(number, 10)
+    desk.publish()
+    for number in (1, 2, 3, 4):
+        desk.say(number, 100)
+    desk.publish()
+    slow = Slow(clock)
+    looked = look(settings, CATALOG, [slow])
+    assert (len(slow.taken), looked.undelivered) == (2, ["slow is told the rest by the next tick"])
+    assert look(settings, CATALOG, [slow]).undelivered == []
+    assert len(slow.taken) == len(set(slow.taken)) == 4
+
+
+class Broken:
+    name = "broken"
+
+    def send(self, message: Message) -> None:
+        raise RuntimeError(f"no way to tell {message.subject}")
+
+
+def test_a_target_may_fail_in_its_own_way(settings: Settings) -> None:
+    late_rows(settings)
+    other = Slow([0.0])
+    [why] = look(settings, CATALOG, [Broken(), other]).undelivered
+    assert why.startswith("no way to tell Alert: ")
+    assert len(other.taken) == 1
+    assert issubclass(DeliveryError, Exception)
+
+
+def test_the_deployment_has_the_sensor(settings: Settings) -> None:
+    found = build_definitions(settings, CATALOG).resolve_sensor_def("alerts")
+    assert found.minimum_interval_seconds == settings.alert_seconds
+    assert found.default_status is dg.DefaultSensorStatus.RUNNING

@@ -1,0 +1,116 @@
+"""Alerts open, are told, and are resolved, in a real table; whatever is stopped in between."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.alert import Alert, Kind
+
+if TYPE_CHECKING:
+    from lakehouse.operations.alerts.log import Recorded
+    from lakehouse.settings import Settings
+
+SINCE = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
+LATE = Alert(Kind.LATE_SHARE, "sales", "sales", SINCE, "too late", ["anna"], {"share": 0.5})
+HELD = Alert(Kind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"], {}, "2024-02-01")
+
+
+def look(
+    settings: Settings, *found: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
+) -> list[Recorded]:
+    return alert_log.record(settings, alert_log.all_of(settings), found, unread, to)
+
+
+def test_there_is_nothing_before_there_is_something(settings: Settings) -> None:
+    assert alert_log.all_of(settings) == []
+    assert look(settings) == []
+    assert table_io.open_table(locations.alerts(settings)) is None, "nothing is written either"
+
+
+def test_what_is_read_is_what_was_recorded(settings: Settings) -> None:
+    written = look(settings, LATE, HELD)
+    assert sorted(alert_log.all_of(settings), key=str) == sorted(written, key=str)
+    assert {one.alert.key for one in written} == {LATE.key, HELD.key}
+    assert alert_log.all_of(settings)[0].opened_at == settings.clock()
+
+
+def test_an_alert_seen_again_is_the_same_one(settings: Settings) -> None:
+    [first] = look(settings, LATE)
+    settings.now = settings.clock() + timedelta(hours=1)
+    later = Alert(Kind.LATE_SHARE, "sales", "sales", SINCE + timedelta(minutes=5), "even later", ["anna"], {"share": 0.6})
+    [again] = look(settings, later)
+    assert (again.alert_id, again.opened_at, again.alert.since) == (first.alert_id, first.opened_at, SINCE)
+    table = table_io.open_table(locations.alerts(settings))
+    assert table is not None
+    assert table.version() == 0, "and nothing is written"
+
+
+def test_it_is_resolved_once_its_condition_is_gone_and_comes_back_as_another(settings: Settings) -> None:
+    [first] = look(settings, LATE)
+    settings.now = settings.clock() + timedelta(hours=1)
+    [resolved] = look(settings)
+    assert (resolved.alert_id, resolved.resolved_at) == (first.alert_id, settings.clock())
+    settings.now = settings.clock() + timedelta(hours=1)
+    assert len(look(settings)) == 1, "it is not resolved again"
+    old, new = look(settings, LATE)
+    assert (old.resolved_at, new.resolved_at) == (resolved.resolved_at, None)
+    assert old.alert_id != new.alert_id
+
+
+def test_of_what_could_not_be_read_alerts_stay_open(settings: Settings) -> None:
+    look(settings, LATE, HELD)
+    after = {one.alert.contract: one.resolved_at for one in look(settings, unread=("sales",))}
+    assert after["sales"] is None
+    assert after["revenue"] is not None
+
+
+def test_each_target_is_waited_for_by_itself_and_per_message(settings: Settings) -> None:
+    [one] = look(settings, LATE)
+    assert (one.waiting("opened"), one.waiting("resolved")) == (["log", "hook"], [])
+    alert_log.told(settings, one, "opened", ["log"])
+    [one] = look(settings)
+    assert (one.waiting("opened"), one.waiting("resolved")) == (["hook"], ["log", "hook"])
+    alert_log.told(settings, one, "opened", ["hook"])
+    alert_log.told(settings, one, "resolved", ["log", "hook"])
+    [one] = alert_log.all_of(settings)
+    assert (one.waiting("opened"), one.waiting("resolved")) == ([], [])
+    assert one.message_id("opened") != one.message_id("resolved")
+
+
+def test_a_target_that_comes_later_is_not_told_of_old_alerts(settings: Settings) -> None:
+    look(settings, LATE, to=("log",))
+    both = look(settings, LATE, HELD, to=("log", "new"))
+    assert {one.alert.contract: one.waiting("opened") for one in both} == {"sales": ["log"], "revenue": ["log", "new"]}
+
+
+def test_two_looks_at_one_time_open_one_alert(settings: Settings) -> None:
+    """A tick that takes too long goes on beside the next one: both know of nothing, and both record."""
+    for _ in range(2):
+        alert_log.record(settings, [], [LATE], (), ["log"])
+    [one] = alert_log.all_of(settings)
+    known = [one]
+    for _ in range(2):
+        alert_log.record(settings, known, [], (), ["log"])
+    assert [found.resolved_at for found in alert_log.all_of(settings)] == [settings.clock()]
+
+
+def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settings) -> None:
+    """So a receiver that has been told knows it again."""
+    [before] = look(settings, LATE)
+    settings.now = settings.clock() + timedelta(hours=3)
+    [after] = alert_log.record(settings, [], [LATE], (), ["log"])
+    assert after.alert_id == before.alert_id
+
+
+def test_many_alerts_do_not_leave_many_files(settings: Settings) -> None:
+    [one] = look(settings, LATE)
+    for number in range(70):
+        alert_log.told(settings, one, "opened", [f"target{number}"])
+    table = table_io.open_table(locations.alerts(settings))
+    assert table is not None
+    assert len(table.file_uris()) < 20
+    assert len(alert_log.all_of(settings)[0].told["opened"]) == 70

@@ -1,0 +1,412 @@
+"""What tables say that people should be told of. The tables are real and written without Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.calendar.event_day import lateness
+from lakehouse.calendar.periods import Kind as PeriodKind
+from lakehouse.contracts import Catalog
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.lateness import recent_lags
+from lakehouse.operations.alerts import signals
+from lakehouse.operations.alerts.alert import Kind
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.tables.arrivals import arrive, at, every, row
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.published import Desk, day, metric, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.settings import Settings
+
+TODAY = date(2024, 2, 20)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+LATE: dict[str, Any] = {"lateness": {"watermark": "PT2H", "alert_above": 0.1}, "owner": "anna"}
+
+
+@pytest.fixture(autouse=True)
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def of_source(settings: Settings, source: SourceContract) -> dict[Kind, Alert]:
+    return {alert.kind: alert for alert in signals.of_source(settings, source)}
+
+
+def kinds(settings: Settings, source: SourceContract) -> set[Kind]:
+    return set(of_source(settings, source))
+
+
+# Arrivals -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_lake_says_nothing(settings: Settings) -> None:
+    assert kinds(settings, contract(**LATE)) == set()
+
+
+def test_an_hour_of_late_rows(settings: Settings) -> None:
+    source = contract(**LATE)
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
+    assert kinds(settings, source) == set()
+    arrive(settings, source, every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
+    alert = of_source(settings, source)[Kind.LATE_SHARE]
+    assert alert.addressed_to == ["anna"]
+    assert alert.since == at(TODAY, 10, 7), "7 of 61 rows are over a tenth"
+    assert alert.numbers["through"] == at(TODAY, 11, 50)
+    arrive(settings, source, every(1, at(TODAY, 11, 51), at(TODAY, 12, 45), HOUR))
+    assert kinds(settings, source) == set()
+
+
+def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings) -> None:
+    late = every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR)
+    arrive(settings, contract(), late)
+    assert kinds(settings, contract(lateness={"watermark": "PT2H"})) == set()
+    assert kinds(settings, contract(lateness={"alert_above": 0.1})) == set()
+    assert kinds(settings, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {Kind.LATE_SHARE}
+    assert kinds(settings, contract(lateness=LATE["lateness"], alerts={"late_share": None})) == set()
+
+
+def test_the_watermark_of_its_type_is_what_a_row_is_held_against(settings: Settings) -> None:
+    by = {"column": "change_op", "values": {"correct": {"watermark": "P7D"}}}
+    source = contract(lateness={**LATE["lateness"], "by": by})
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
+    assert kinds(settings, source) == set()
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    assert kinds(settings, source) == {Kind.LATE_SHARE}
+
+
+def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(settings: Settings) -> None:
+    arrive(settings, contract(), every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
+    moved = {"since": TODAY + DAY, "watermark": "PT4H"}
+    bounds = {**LATE["lateness"], "changes": [moved]}
+    assert kinds(settings, contract(lateness=bounds)) == {Kind.LATE_SHARE}, "the new watermark is for later days"
+    assert kinds(settings, contract(lateness={**bounds, "changes": [{**moved, "since": TODAY}]})) == set()
+
+
+def test_malformed_rows_do_not_count_and_rows_without_event_time_are_not_late(settings: Settings) -> None:
+    source = contract(**LATE, alerts={"late_share": {"needs_rows": 100}})
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 9, 38), 3 * HOUR))  # 99 rows
+    arrive(settings, source, [row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
+    assert kinds(settings, source) == set()
+    arrive(settings, source, [row(at(TODAY, 8, 5), None)])
+    assert of_source(settings, source)[Kind.LATE_SHARE].numbers["late"] == 99
+
+
+def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> None:
+    """A replay sees what it would have seen then; and a wrong clock of a source does not blind it."""
+    source = contract(**LATE)
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
+    arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
+    assert of_source(settings, source)[Kind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
+    settings.now = at(TODAY, 8, 59)
+    assert kinds(settings, source) == set()
+
+
+def test_arrivals_are_found_by_their_time_and_not_by_the_day_of_their_file(settings: Settings) -> None:
+    """Files of old days that are taken in today, without an arrival time of their own, arrive today."""
+    source = contract(**LATE)
+    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
+    arrive(settings, source, every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
+    assert kinds(settings, source) == {Kind.LATE_SHARE}
+
+
+def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
+    source = contract(owner="anna")
+    arrive(settings, source, every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    arrive(settings, source, every(10, at(TODAY), at(TODAY, 23, 50), 2 * HOUR))
+    assert kinds(settings, source) == set(), "twice is not over twice"
+    arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    assert kinds(settings, source) == set(), "one row of 145 is above the p99"
+    arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    alert = of_source(settings, source)[Kind.LAG]
+    assert alert.numbers == {
+        "p99_seconds": 7200.000001,
+        "baseline_seconds": 3600.0,
+        "rows": 146,
+        "baseline_rows": 7 * 144,
+        "factor": 2.0,
+    }
+    assert (alert.since, alert.addressed_to) == (at(TODAY, 23, 50), ["anna"])
+    assert kinds(settings, contract(alerts={"lag": None})) == set()
+    assert kinds(settings, contract(alerts={"lag": {"factor": 3}})) == set()
+
+
+def test_the_baseline_is_of_so_many_days_and_no_more(settings: Settings) -> None:
+    source = contract()
+    arrive(settings, source, every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
+    arrive(settings, source, every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    arrive(settings, source, every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
+    assert Kind.LAG in kinds(settings, source)
+    assert of_source(settings, source)[Kind.LAG].numbers["baseline_rows"] == 7 * 144
+    assert kinds(settings, contract(alerts={"lag": {"days": 14}})) == set()
+
+
+def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> None:
+    source = contract(**LATE)
+    for back in (100, 40, 5, 0):
+        arrive(settings, source, every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
+    old = [*Path(locations.bronze(settings, "events")).glob("arrival_date=2023-11-12/*"), *_files(settings, TODAY - 40 * DAY)]
+    assert len(old) == 2
+    for file in old:
+        file.write_bytes(b"nobody reads this")
+    found = recent_lags.newest(settings, source, 7)
+    assert found is not None
+    assert len(found.rows) == 50
+
+
+def _files(settings: Settings, arrival: date) -> list[Path]:
+    found = list(Path(locations.bronze(settings, "events")).glob(f"arrival_date={arrival}/*"))
+    assert all(pq.read_metadata(file).num_rows for file in found)
+    return found
+
+
+EVENTS = st.one_of(st.none(), st.timedeltas(-DAY, 20 * DAY))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20 * 24 * 60), EVENTS, st.booleans()), min_size=1, max_size=30))
+@examples(max_examples=40)
+def test_lags_are_those_of_admission(tmp_path_factory, said: list[tuple[int, timedelta | None, bool]]) -> None:
+    """Arrow's arithmetic over all rows is the domain's over one; also where only the event's day is known."""
+    lake = lake_settings(tmp_path_factory.mktemp("lags"))
+    zone = ZoneInfo("Europe/Berlin")
+    source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"}, **LATE)
+    rows = []
+    for minute, lag, by_day in said:
+        one = row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
+        rows.append(one | {"event_ts": None} if by_day else one)
+    arrive(lake, source, rows)
+    found = recent_lags.newest(lake, source, 7)
+    assert found is not None
+    newest = max(one["arrival_ts"] for one in rows)
+    within = [one for one in rows if one["arrival_ts"] > newest - 8 * DAY]
+    expected = [lateness(one["event_ts"], one["event_date"], one["arrival_ts"], zone) for one in within]
+    told = [None if lag is None else timedelta(microseconds=lag) for lag in found.rows["lag"].to_pylist()]
+    assert sorted(map(str, told)) == sorted(map(str, expected))
+    assert sum(found.rows["late"].to_pylist()) == sum(lag is not None and lag > 2 * HOUR for lag in expected)
+    known = sorted(lag for lag in expected if lag is not None)
+    p99 = found.p99(newest - 8 * DAY, newest)
+    assert p99.rows == len(known)
+    assert p99.lag == (known[-1] if known else None), "of fewer than a hundred the p99 is the greatest"
+
+
+# Numbers ------------------------------------------------------------------------------------------------------------
+
+
+def catalog(one: MetricContract) -> Catalog:
+    return Catalog({"events": contract(owner="anna")}, {one.name: one})
+
+
+def of_metric(desk: Desk, kind: Kind) -> list[Alert]:
+    found = signals.of_metric(desk.settings, catalog(desk.metric), desk.metric)
+    return [alert for alert in found if alert.kind is kind]
+
+
+def test_nothing_is_published_and_nothing_is_wrong(settings: Settings) -> None:
+    desk = Desk(settings, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
+    assert list(signals.of_metric(settings, catalog(desk.metric), desk.metric)) == []
+
+
+def test_a_held_number_and_its_end(settings: Settings) -> None:
+    desk = Desk(settings, metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben"))
+    desk.at(1)
+    desk.say(1, 10)
+    desk.publish()
+    assert of_metric(desk, Kind.HELD) == []
+    desk.say(1, 100)
+    desk.publish()
+    [alert] = of_metric(desk, Kind.HELD)
+    assert (alert.subject, alert.period, alert.since) == ("total", "2024-01-01", settings.clock())
+    assert alert.addressed_to == ["anna", "ben"], "the source's owner first"
+    assert "r2 is held: change: " in alert.text
+    desk.sign_off(1, 2)
+    assert of_metric(desk, Kind.HELD) == []
+
+
+def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
+    desk = Desk(settings, metric(publication={"rollups": ["week"], "timezone": "America/New_York"}))
+    desk.at(1, 12)
+    desk.say(1, 10)
+    desk.publish()
+    desk.roll()
+    desk.at(4, 4)
+    assert of_metric(desk, Kind.OVERDUE) == [], "in New York it is the 3rd: one day behind the day on which it was due"
+    desk.at(4, 5)
+    [alert] = of_metric(desk, Kind.OVERDUE)
+    assert (alert.subject, alert.period, alert.numbers["state"]) == ("total", "2024-01-01", "preliminary")
+    assert alert.since == datetime(2024, 1, 2, 5, tzinfo=timezone.utc)
+    desk.close()
+    assert of_metric(desk, Kind.OVERDUE) == []
+    desk.at(11, 12)
+    found = {alert.subject: alert for alert in of_metric(desk, Kind.OVERDUE)}
+    assert found["total"].text.startswith("total 2024-01-01 was due on 2024-01-08 and is not final yet")
+    assert found["total_weekly"].period == "2024-W01"
+    assert found["total_weekly"].numbers == {"due_on": date(2024, 1, 8), "state": "preliminary"}
+    desk.close()
+    desk.roll()
+    assert of_metric(desk, Kind.OVERDUE) == []
+
+
+def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
+    desk = Desk(settings, metric(alerts={"overdue_after": 0}))
+    desk.at(1)
+    desk.say(1, 10)
+    desk.publish()
+    desk.at(2, 23)
+    assert of_metric(desk, Kind.OVERDUE) == []
+    desk.at(3)
+    assert len(of_metric(desk, Kind.OVERDUE)) == 1
+
+
+def test_more_restatements_than_usual(settings: Settings) -> None:
+    desk = Desk(settings, metric(alerts={"restatements": {"needs": 1}}))
+    desk.at(1, 6)
+    for number in (1, 2, 3):
+        desk.say(number, 1)
+    desk.publish()
+    for number in (3, 10, 17, 24, 31):  # one a week
+        desk.at(number)
+        desk.say(1, number)
+        desk.publish(1)
+    desk.at(36, 7)
+    assert of_metric(desk, Kind.RESTATEMENTS) == [], "one a week is what is usual"
+    for number in (2, 3):
+        desk.at(36, 7 + number)
+        desk.say(number, 7)
+        desk.publish(number)
+    [alert] = of_metric(desk, Kind.RESTATEMENTS)
+    assert alert.numbers == {"restatements": 3, "weeks_before": [1, 1, 1, 1], "mean": 1.0, "bound": 1.0}
+    assert alert.since == at(day(36), 9), "the second was one too many"
+    assert "2024-01-01, 2024-01-02, 2024-01-03" in alert.text
+    desk.at(44)
+    assert of_metric(desk, Kind.RESTATEMENTS) == [], "a week later it is over"
+
+
+def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> None:
+    desk = Desk(settings, metric(grain=["store"], alerts={"restatements": {"needs": 1}}))
+    desk.at(1)
+    desk.say(1, {"a": 1, "b": 1})
+    desk.publish()
+    desk.at(40)
+    desk.say(1, {"a": 2, "b": 2})
+    desk.publish()
+    assert of_metric(desk, Kind.RESTATEMENTS)[0].numbers["restatements"] == 1
+
+
+def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: Settings) -> None:
+    desk = Desk(settings, metric(alerts={"restatements": {"needs": 1}}))
+    desk.at(1)
+    desk.say(1, 1)
+    desk.publish()
+    desk.at(40)
+    for value in (1, 2):
+        desk.say(40, value)
+        desk.publish(40)
+    desk.at(41)
+    desk.close()
+    assert desk.history(40)[-1] == ("r3", 2, "preliminary", True)
+    assert of_metric(desk, Kind.RESTATEMENTS)[0].numbers["restatements"] == 1
+
+
+def test_adjustments_restate_too(settings: Settings) -> None:
+    desk = Desk(settings, metric(publication={"after_close": "adjust"}, alerts={"restatements": {"needs": 1}}))
+    desk.at(1)
+    desk.say(1, 1)
+    desk.publish()
+    desk.at(40)
+    desk.close()
+    assert of_metric(desk, Kind.RESTATEMENTS) == [], "a change of state restates nothing"
+    desk.say(1, 2)
+    desk.publish()
+    [alert] = of_metric(desk, Kind.RESTATEMENTS)
+    assert alert.period is None
+    assert alert.numbers["restatements"] == 1
+
+
+VALUES: dict[str, Any] = {"alerts": {"values": [{"measure": "total", "below": 100}], "restatements": None}}
+
+
+def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(settings: Settings) -> None:
+    desk = Desk(settings, metric(**VALUES, owner="ben"))
+    desk.at(1, 12)
+    desk.say(1, 90)
+    desk.publish()
+    assert of_metric(desk, Kind.VALUE) == []
+    desk.say(1, 89)
+    desk.publish()
+    [alert] = of_metric(desk, Kind.VALUE)
+    assert alert.addressed_to == ["anna", "ben"]
+    assert "The number is live (r2)" in alert.text
+    desk.say(1, 95)
+    desk.publish()
+    assert of_metric(desk, Kind.VALUE) == []
+    desk.at(8)
+    desk.close()
+    [alert] = of_metric(desk, Kind.VALUE)
+    assert alert.text == "total of total 2024-01-01 is 95: below 100. The number is final (r4)."
+    desk.at(16)
+    assert of_metric(desk, Kind.VALUE) == [], "a final number is looked at for a week"
+    desk.say(1, 94)
+    desk.publish()
+    assert "(r5)" in of_metric(desk, Kind.VALUE)[0].text, "and so is what it is restated to"
+
+
+def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
+    bound = {"measure": "total", "below": 10, "where": {"store": "b"}}
+    desk = Desk(settings, metric(grain=["store"], alerts={"values": [bound]}))
+    desk.at(1)
+    desk.say(1, {"a": 1, "b": 50})
+    desk.say(2, {"a": 50})
+    desk.publish()
+    assert of_metric(desk, Kind.VALUE) == []
+    desk.say(1, {"a": 50, "b": 1})
+    desk.publish()
+    [alert] = of_metric(desk, Kind.VALUE)
+    assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 store=b")
+    assert "is 1 for store b: below 10" in alert.text
+
+
+# What a tick looks at first -----------------------------------------------------------------------------------------
+
+
+def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Settings) -> None:
+    one = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 5}]})
+    desk = Desk(settings, one)
+    desk.at(1)
+    seen = [signals.state_of(settings, catalog(one))]
+
+    def moved() -> bool:
+        seen.append(signals.state_of(settings, catalog(one)))
+        return seen[-1] not in seen[:-1]
+
+    arrive(settings, contract(), [row(at(TODAY), HOUR)])
+    assert moved()
+    desk.say(1, 10)
+    desk.publish()
+    assert moved()
+    desk.roll()
+    assert moved()
+    desk.say(1, 100)
+    desk.publish()
+    assert moved(), "held"
+    desk.at(1, 1)
+    assert moved(), "another hour"
+    assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
+    assert not moved()
+    assert Series(one, PeriodKind.WEEK).name == "total_weekly"

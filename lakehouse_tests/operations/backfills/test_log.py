@@ -1,0 +1,81 @@
+"""Plans are kept as they were made; their events are written once, and say how far they have come."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills.log import Event, UnknownPlanError
+from lakehouse.operations.backfills.plan import Layer, Plan, Status, Wave
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
+
+
+def plan(plan_id: str = "bf-1") -> Plan:
+    return Plan(
+        plan_id=plan_id,
+        target="sales",
+        source="sales",
+        first_day=date(2024, 11, 1),
+        last_day=date(2024, 11, 3),
+        reason="a disk was lost",
+        runner_id="anna",
+        code_version="1",
+        contracts={"sales": "x"},
+        waves=(Wave(layer=Layer.BRONZE, table="bronze/sales", partitions=(date(2024, 11, 1),)),),
+        created_at=NOW,
+    )
+
+
+def event(kind: str, minutes: int, name: str = "") -> Event:
+    return Event("bf-1", name or f"{kind}:{minutes}", kind, NOW + timedelta(minutes=minutes), said={"at": minutes})
+
+
+def test_a_plan_is_kept_once_as_it_was(settings: Settings) -> None:
+    for _ in range(2):
+        backfill_log.store_plan(settings, plan())
+    assert backfill_log.plans(settings) == [plan()]
+
+
+def test_a_plan_is_found_by_the_beginning_of_its_name(settings: Settings) -> None:
+    with pytest.raises(UnknownPlanError, match="the newest are none"):
+        backfill_log.plan_named(settings, "bf")
+    for name in ("bf-1", "bf-12", "bf-2"):
+        backfill_log.store_plan(settings, plan(name))
+    assert backfill_log.plan_named(settings, "bf-1").plan_id == "bf-1"
+    assert backfill_log.plan_named(settings, "bf-2").plan_id == "bf-2"
+    assert backfill_log.plan_named(settings, "newest").plan_id == "bf-2"
+    with pytest.raises(UnknownPlanError, match="3 plans begin with bf; they are bf-1, bf-12, bf-2"):
+        backfill_log.plan_named(settings, "bf")
+    with pytest.raises(UnknownPlanError, match="no plan is called x"):
+        backfill_log.plan_named(settings, "x")
+
+
+def test_an_event_is_written_once(settings: Settings) -> None:
+    assert backfill_log.record(settings, event("wave", 1, "bronze"))
+    assert not backfill_log.record(settings, event("wave", 2, "bronze"))
+    [told] = backfill_log.events(settings, "bf-1")
+    assert told == event("wave", 1, "bronze")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "status"),
+    [
+        ([], Status.PLANNED),
+        (["started"], Status.RUNNING),
+        (["started", "wave"], Status.RUNNING),
+        (["started", "failed"], Status.FAILED),
+        (["started", "failed", "started"], Status.RUNNING),
+        (["started", "cancelled", "wave"], Status.CANCELLED),
+        (["started", "finished"], Status.FINISHED),
+        (["started", "cancelled", "finished"], Status.FINISHED),
+    ],
+)
+def test_events_say_how_far_it_has_come(kinds: list[str], status: Status) -> None:
+    assert backfill_log.status([event(kind, minutes) for minutes, kind in enumerate(kinds)]) is status

@@ -1,0 +1,169 @@
+"""Maintenance of published numbers and of logs: what readers see, saw and are told of stays. No Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts import Catalog
+from lakehouse.delta import commit_log, partition_writer, table_io
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.promotion import promotion_log
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import publications
+from lakehouse.operations.maintenance import maintain as maintenance_maintain
+from lakehouse.operations.maintenance.maintain import maintain
+from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.tables.looked_after import (
+    TOTAL,
+    grow_old,
+    upkeep,
+)
+from lakehouse_tests.tables.published import Desk, lawful, metric, without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _numbers_by_hand() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def published_desk(settings: Settings) -> Desk:
+    """Days that were published again and again, and their weeks."""
+    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    for number in range(1, 16):
+        desk.at(number)
+        desk.say(max(1, number - 3), 10 * number)
+        desk.say(number, number)
+        desk.publish()
+        desk.roll()
+    return desk
+
+
+def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
+    desk = published_desk(lifted)
+    week = Series(desk.metric, Kind.WEEK)
+    of = Catalog({"events": contract()}, {"total": desk.metric})
+    told = [lawful(lifted, one) for one in (desk.series, week)]
+    known = publications.of(lifted, "total"), find_due(lifted, desk.series), find_pending(lifted, week)
+    seen = {moment: as_of(lifted, desk.series, moment) for moment in moments(lifted, desk.series)}
+    done = {one.table: one for one in maintain(lifted, of)}
+    assert done["ops/publications"].files_after == 2
+    assert done["gold/total"].files_deleted > 0
+    assert all(one.problem is None for one in done.values())
+    assert [lawful(lifted, one) for one in (desk.series, week)] == told
+    assert (
+        publications.of(lifted, "total"),
+        find_due(lifted, desk.series),
+        find_pending(lifted, week),
+    ) == known
+    assert {moment: as_of(lifted, desk.series, moment) for moment in seen} == seen
+    assert len(seen) == 15
+    desk.at(16)
+    desk.say(2, 999)
+    desk.publish(2)
+    assert desk.shown(2) == 999
+
+
+def moments(settings: Settings, one: Series) -> set[datetime]:
+    return set(table_io.read(locations.gold(settings, one), ["published_at"])["published_at"].to_pylist())
+
+
+def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, ...]]:
+    """What readers saw at a moment, by the documented filter."""
+    rows = table_io.read(
+        locations.gold(settings, one), ["period", "total", "revision", "published_at", "superseded_at"]
+    ).to_pylist()
+    shown = [
+        row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)
+    ]
+    return sorted((row["period"], row["total"], row["revision"]) for row in shown)
+
+
+def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the 32nd column too, with which Delta's own statistics end."""
+    path = locations.gold(lifted, Series(TOTAL))
+    many = {f"measure_{number}": [1] for number in range(40)}
+    for number in range(12):
+        due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
+        rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
+        partition_writer.create(path, rows.schema, "event_date")
+        write_deltalake(path, rows, mode="append")
+    before = published_table.due(lifted, Series(TOTAL), date(2024, 2, 1))
+    assert before == [date(2024, 1, 1)]
+    monkeypatch.setattr(maintenance_maintain, "_SMALL_FILES", 5)
+    upkeep(lifted, "gold/total")
+    assert len(DeltaTable(path).file_uris()) == 2
+    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+    DeltaTable(path).create_checkpoint()
+    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+
+
+def test_transactions_are_remembered_behind_checkpoint_and_clean_log(lifted: Settings) -> None:
+    path = lifted.table("ops", "events_keys")
+    for number in range(25):
+        table_io.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
+    assert upkeep(lifted, "ops/events_keys").checkpointed
+    grow_old(Path(path, "_delta_log"))
+    newest = DeltaTable(path).version()
+    done = upkeep(lifted, "ops/events_keys")
+    assert done.log_files_deleted == newest
+    assert [commit["version"] for commit in commit_log.history(DeltaTable(path), -1)] == [newest]
+    assert not table_io.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
+    assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
+
+
+def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(publications, "follow", lambda *_: 0)  # runs that were stopped right behind their commits
+        desk = Desk(lifted)
+        for number in range(1, 7):
+            desk.at(number)
+            desk.say(number, number)
+            desk.publish()
+    assert publications.of(lifted, "total") == []
+    assert upkeep(lifted, "gold/total").checkpointed
+    grow_old(Path(locations.gold(lifted, desk.series), "_delta_log"))
+    assert upkeep(lifted, "gold/total").log_files_deleted == 6
+    assert len(publications.of(lifted, "total")) == 6
+    assert promotion_log.of(lifted, "total") == []
+
+
+def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
+    desk = Desk(lifted, metric(publication={"rollups": ["week"]}))
+    of = Catalog({"events": contract()}, {"total": desk.metric})
+    week = Series(desk.metric, Kind.WEEK)
+    desk.at(1)
+    desk.say(1, 1)
+    desk.publish()
+    desk.roll()
+    ours = {"delta.logRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
+    DeltaTable(locations.gold(lifted, desk.series)).alter.set_table_properties(ours)
+    for number in range(2, 8):
+        desk.at(number)
+        desk.say(number, number)
+        desk.publish(number)
+    waiting = find_pending(lifted, week)
+    assert upkeep(lifted, "gold/total", of).checkpointed
+    done = upkeep(lifted, "gold/total", of)
+    assert done.log_files_deleted == 0
+    assert any(why.startswith("gold/total_weekly has yet to follow it from version 2 of") for why in done.kept)
+    assert find_pending(lifted, week).starts == waiting.starts
+    desk.roll()
+    assert upkeep(lifted, "gold/total", of).log_files_deleted > 5
+    assert find_pending(lifted, week).starts == frozenset()

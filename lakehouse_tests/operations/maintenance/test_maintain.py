@@ -1,0 +1,171 @@
+"""Maintenance on real tables: compaction is no change, removed files go in time, and nothing harms anybody at work. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.delta import commit_log, table_io
+from lakehouse.delta.storage import Storage
+from lakehouse.operations.maintenance import maintain as maintenance_maintain
+from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.tables.looked_after import (
+    CATALOG,
+    changing_silver,
+    correct_in_silver,
+    files_of,
+    follow,
+    grow_old,
+    pending,
+    upkeep,
+)
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+
+def test_compaction_changes_no_row_and_is_no_change_to_anybody(lifted: Settings) -> None:
+    changing_silver(lifted)
+    follow(lifted, 11)
+    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
+    done = upkeep(lifted, "silver/events")
+    assert (done.files_before, done.files_after, done.partitions_compacted) == (10, 1, 1)
+    assert done.bytes_freed > 0
+    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+    assert len(files_of(lifted, "silver/events")) == 1
+    assert pending(lifted) == ({}, frozenset())
+    assert [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lifted, "events")), 11)] == [
+        "OPTIMIZE"
+    ]
+    again = upkeep(lifted, "silver/events")
+    assert again == Upkeep("silver/events", 1, 1)
+
+
+def test_a_dry_run_says_what_would_be_done_and_touches_nothing(lifted: Settings) -> None:
+    changing_silver(lifted)
+    follow(lifted, 11)
+    for _ in range(30):
+        append_to_silver(lifted, ("late", 2, 1))
+    follow(lifted, 41)
+    everything = {path: path.stat().st_mtime_ns for path in Path(lifted.root).rglob("*")}
+    said = upkeep(lifted, "silver/events", dry_run=True)
+    assert {path: path.stat().st_mtime_ns for path in Path(lifted.root).rglob("*")} == everything
+    done = upkeep(lifted, "silver/events")
+    assert (said.files_before, said.files_after, said.checkpointed) == (done.files_before, done.files_after, done.checkpointed)
+    assert said.partitions_compacted == done.partitions_compacted == 2
+    assert 0 < said.files_deleted < done.files_deleted, "what compaction will leave behind is not known before"
+
+
+def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> None:
+    changing_silver(settings)
+    follow(settings, 11)
+    reader = DeltaTable(locations.silver(settings, "events"))
+    done = upkeep(settings, "silver/events")
+    assert done.files_deleted == 0
+    assert done.kept == ("14 unused files stay: for readers and writers at work (168 h)",)
+    assert len(table_io.read_version(reader)) == 10
+    grow_old(locations.silver(settings, "events"))  # files that were written long ago, and left the table just now
+    orphan = Path(locations.silver(settings, "events"), "event_date=2024-02-01", "orphan.parquet")
+    orphan.write_bytes(b"what a killed writer left")
+    upkeep(settings, "silver/events")
+    assert len(table_io.read_version(reader)) == 10
+    assert orphan.exists()
+    grow_old(orphan.parent)
+    assert upkeep(settings, "silver/events").files_deleted == 1
+    assert not orphan.exists()
+
+
+def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
+    lifted: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing_silver(lifted)
+    follow(lifted, 11)
+    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    for step in ("_checkpoint", "_clean_log", "_vacuum"):
+        with monkeypatch.context() as patched:
+            patched.setattr(maintenance_maintain._Work, step, killed)
+            with pytest.raises(Killed):
+                upkeep(lifted, "silver/events")
+        assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+        assert pending(lifted) == ({}, frozenset())
+    with monkeypatch.context() as patched:  # in the middle of it
+        patched.setattr(
+            Storage, "delete", lambda self, paths: [self._system.delete_file(path) for path in paths[:5]] and killed()
+        )
+        with pytest.raises(Killed):
+            upkeep(lifted, "silver/events")
+    done = upkeep(lifted, "silver/events")
+    assert (done.files_after, done.files_deleted) == (1, 14 - 5)
+    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+
+
+def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    changing_silver(lifted)
+    follow(lifted, 11)
+    opened = maintenance_maintain._Work._opened
+    disturbed = []
+
+    def opened_too_late(work: Any) -> DeltaTable:
+        table = opened(work)
+        if len(disturbed) < 3:
+            disturbed.append(table.version())
+            correct_in_silver(lifted, "k3", 1000 + len(disturbed))
+        return table
+
+    with monkeypatch.context() as patched:
+        patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
+        done = upkeep(lifted, "silver/events")
+    assert done.kept[0] == "somebody else was writing to it: compacted the next time"
+    assert done.partitions_compacted == 0
+    amounts = dict(zip(*table_io.read(locations.silver(lifted, "events"), ["record_key", "amount"]).to_pydict().values()))
+    assert amounts["k3"] == 1003
+    disturbed[:] = [0, 0]  # once more only
+    with monkeypatch.context() as patched:
+        patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
+        done = upkeep(lifted, "silver/events")
+    assert (done.partitions_compacted, done.files_after) == (1, 1)
+    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
+
+
+def test_two_at_once_do_each_other_no_harm(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    changing_silver(lifted)
+    follow(lifted, 11)
+    delete = Storage.delete
+
+    def twice(storage: Storage, paths: list[str]) -> None:
+        delete(Storage(storage.address, storage.options), paths)
+        delete(storage, paths)
+
+    monkeypatch.setattr(Storage, "delete", twice)
+    assert upkeep(lifted, "silver/events").files_deleted == 14
+    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
+
+
+def test_a_broken_table_keeps_no_other_from_being_looked_after(lifted: Settings) -> None:
+    changing_silver(lifted)
+    for number in range(12):
+        table_io.append(lifted.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+    Path(locations.silver(lifted, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
+    done = {one.table: one for one in maintain(lifted, CATALOG)}
+    assert done["silver/events"].problem
+    assert done["ops/events_keys"].files_after == 1
+
+
+def test_less_than_the_guard_allows_is_refused(settings: Settings) -> None:
+    with pytest.raises(MaintenanceError, match=r"24 hours are less than the 168 .* set LAKEHOUSE_RETENTION_HOURS"):
+        maintain(settings, CATALOG, retention_hours=24)
+    with pytest.raises(MaintenanceError, match="no contract describes silver/evnets; known are bronze/events, "):
+        maintain(settings, CATALOG, ["silver/evnets"])

@@ -1,0 +1,228 @@
+"""Consumers are told over HTTP, once; a target that fails, or a process that is killed anywhere, loses nothing."""
+
+from __future__ import annotations
+
+from datetime import date
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.contracts import Catalog
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.operations.channels import Webhook, targets
+from lakehouse.operations.notices import log as ledger
+from lakehouse.operations.notices.log import Status
+from lakehouse.orchestration import notifying
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.silver import audit_log as log
+from lakehouse.silver import update as silver_update
+from lakehouse_tests.orchestration.receiver import receiving
+from lakehouse_tests.silver.test_interruption import Killed, behind_each_commit
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.tables.shop import Box, Shop, added_up, metric, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lakehouse.operations.channels import Message
+    from lakehouse.settings import Settings
+    from lakehouse_tests.orchestration.receiver import Receiver
+
+TWO = [("late 1", 1, 5), ("late 2", 2, 7)]
+
+
+@pytest.fixture(name="receiver")
+def _receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+def keys(receiver: Receiver) -> list[str]:
+    """The ``Idempotency-Key`` of every post."""
+    return [headers["Idempotency-Key"] for _, headers, _ in receiver.requests]
+
+
+def restated(settings: Settings) -> Shop:
+    """Two publications that nobody has been told of: of one consumer's metric each a late row."""
+    shop = opened(settings, metric("total", "board"))
+    for said in TWO:
+        shop.sell(said)
+        shop.publish()
+    return shop
+
+
+def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: Receiver) -> None:
+    settings.alert_targets = ["log", receiver.url]
+    with added_up():
+        shop = restated(settings)
+        assert shop.tell(*targets(settings)).delivered == 4
+        assert shop.tell(*targets(settings)).delivered == 0
+    assert [body["subject"][-21:] for body in receiver.taken] == ["2024-02-01: late_data", "2024-02-02: late_data"]
+    assert [(key, ["board"]) for key in keys(receiver)] == [(one["message_id"], one["addressed_to"]) for one in receiver.taken]
+    assert len(set(keys(receiver))) == 2
+    assert receiver.taken[0]["data"]["restated"][0]["measures"][0]["difference"] == 5
+    by = [(one.consumer, one.target.partition(":")[0]) for one in ledger.of(settings)]
+    assert by == [("board", "log"), ("board", "webhook")] * 2
+    assert not any("/hook" in one.target for one in ledger.of(settings))
+
+
+def test_a_target_that_fails_is_tried_again_and_keeps_no_other_from_being_told(settings, receiver: Receiver) -> None:
+    receiver.answers = [400]
+    hook, box = Webhook(receiver.url), Box()
+    with added_up():
+        shop = restated(settings)
+        told = shop.tell(hook, box)
+        assert (told.delivered, told.waiting, told.audited) == (3, 1, 1), "one message that is refused stops no other"
+        assert "it answered 400" in told.problems[0]
+        assert shop.notified() == {"late 1": [False], "late 2": [True]}
+        again = shop.tell(hook, box)
+        assert (again.delivered, again.waiting, again.audited, again.problems) == (1, 0, 1, [])
+        assert shop.tell(hook, box).delivered == 0
+        assert shop.notified() == {"late 1": [True], "late 2": [True]}
+    first, second = dict.fromkeys(keys(receiver))
+    assert keys(receiver) == [first, second, first], "the same key, so that a receiver can tell"
+    assert len(box.messages) == 2
+
+
+def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
+    box = Box()
+    with added_up():
+        shop = restated(settings)
+        assert notifying.tell(settings, shop.catalog, [box], seconds=0).waiting == 2
+        assert shop.tell(box).delivered == 2
+
+
+def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(settings, receiver: Receiver) -> None:
+    hook = Webhook(receiver.url)
+    with added_up():
+        shop = restated(settings)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ledger, "delivered", _killed)
+            with pytest.raises(Killed):
+                shop.tell(hook)
+        assert shop.tell(hook).delivered == 2
+        assert shop.tell(hook).delivered == 0
+    assert receiver.taken[0] == receiver.taken[1], "word for word"
+    assert (len(receiver.taken), len(set(keys(receiver)))) == (3, 2)
+
+
+def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a killed process leaves are the files, and what was sent: behind each commit and each message."""
+    stops: list[tuple[Path, list[Message]]] = []
+    box = Box()
+
+    def stop() -> None:
+        root = tmp_path_factory.mktemp("stopped") / "lake"
+        copytree(settings.root, root)
+        stops.append((root, [*box.messages]))
+
+    with added_up():
+        shop = restated(settings)
+        stop()
+        with pytest.MonkeyPatch.context() as patched:
+            behind_each_commit(patched, stop)
+            patched.setattr(Box, "send", _and_then(Box.send, stop))
+            shop.tell(box)
+        expected = outcome(shop)
+        assert expected[1] == {"late 1": [True], "late 2": [True]}
+        for number, (root, sent) in enumerate(stops):
+            again = Shop(settings.model_copy(update={"root": str(root)}), shop.metrics)
+            other = Box(messages=[*sent])
+            again.tell(other)
+            assert outcome(again) == expected, f"stopped behind step {number}"
+            assert _by_id(other.messages) == _by_id(box.messages)
+            assert len(other.messages) <= len(box.messages) + 1, "one at most is sent twice"
+            assert again.tell(other).delivered == 0
+    # Found, two times sent and recorded, the audit's rows, the notices that it says so of.
+    assert len(stops) == 1 + 1 + 2 * 2 + 2
+
+
+def outcome(shop: Shop) -> tuple[Any, ...]:
+    rows = [{**vars(entry), "found_at": None} for entry in ledger.of(shop.settings)]
+    assert {row["status"] for row in rows} == {Status.AUDITED}
+    return sorted(rows, key=str), shop.notified(), ledger.reached(shop.settings, "total")
+
+
+def _by_id(messages: list[Message]) -> dict[str, Message]:
+    return {message.message_id: message for message in messages}
+
+
+def _killed(*_: object) -> None:
+    raise Killed
+
+
+def _and_then(do: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
+    def both(*said: Any) -> None:
+        do(*said)
+        then()
+
+    return both
+
+
+def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> None:
+    settings.alert_targets = [receiver.url]
+    with added_up():
+        shop = restated(settings)
+        with dg.DagsterInstance.ephemeral() as instance:
+            definitions = build_definitions(settings, shop.catalog)
+            sensor = notifying.notices_sensor(settings, shop.catalog)
+            assert sensor.name in {one.name for one in definitions.sensors or ()}
+            assert sensor.minimum_interval_seconds == 60
+            receiver.answers = [400]
+
+            def tick() -> str | None:
+                return sensor.evaluate_tick(dg.build_sensor_context(instance, definitions=definitions)).skip_message
+
+            said = tick()
+            assert said is not None
+            assert said.startswith("notices delivered: 1, waiting: 1; audit rows that say so now: 1; webhook:127.0.0.1:")
+            assert tick() == "notices delivered: 1, waiting: 0; audit rows that say so now: 1"
+            assert tick() == "every consumer has been told"
+    assert len(set(keys(receiver))) == 2
+
+
+@pytest.mark.spark
+def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark, receiver: Receiver) -> None:
+    """From the file to the receiver: through bronze, silver, its audit, and gold."""
+    metrics = [metric("total", "board", "forecast"), metric("unread")]
+    catalog = Catalog({"events": contract()}, {one.name: one for one in metrics})
+    lake, hook = Lake(settings, contract(lateness={"expected": "P1D"}), spark), Webhook(receiver.url)
+
+    def arrive(day: int, *lines: str) -> notifying.Told:
+        settings.now = settings.clock().replace(month=2, day=day, hour=23)
+        rows = [
+            f"{key},{amount},2024-02-{int(on):02}T12:00:00Z,2024-02-{day:02}T18:00:00Z,insert,,0"
+            for key, amount, on in map(str.split, lines)
+        ]
+        lake.deliver(date(2024, 2, day), csv_file(rows))
+        lake.ingest(date(2024, 2, day))
+        silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
+        for one in metrics:
+            pending = find_pending(settings, Series(one))
+            restatement_days.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
+        return notifying.tell(settings, catalog, [hook])
+
+    def notified() -> dict[str, bool]:
+        return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
+
+    arrive(4, "a 10 4", "b 20 4")
+    arrive(5, "c 30 5", "early 1 3")
+    assert (receiver.taken, notified()) == ([], {"early": False}), "nobody had seen a number of that day"
+    told = arrive(6, "late 5 4", "d 40 6")
+    assert (told.delivered, told.audited) == (2, 1)
+    assert sorted(body["addressed_to"][0] for body in receiver.taken) == ["board", "forecast"]
+    for body in receiver.taken:
+        assert body["subject"] == "total restated for 2024-02-04: late_data"
+        (one,) = body["data"]["restated"]
+        assert (one["changed_rows"], one["state"], one["after"]) == (1, "preliminary", "total_v2024-02-04.r2")
+        (measure,) = one["measures"]
+        assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
+    assert notified() == {"early": False, "late": True}
+    assert notifying.tell(settings, catalog, [hook]).delivered == 0
+    assert len(receiver.taken) == 2

@@ -1,0 +1,124 @@
+"""``ops/notices`` and what the audit says of them, on real tables: once each, whoever writes and however often."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.operations.notices import log as notice_log
+from lakehouse.operations.notices.log import Entry, Status
+from lakehouse.silver import audit_log as log
+from lakehouse_tests.silver.test_audit_log import append_to_silver, follow, rows
+
+AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
+
+
+def entry(name: str = "m1", target: str = "log", **said: Any) -> Entry:
+    told = {
+        "message_id": name,
+        "series": "total",
+        "publication_id": "p1",
+        "gold_version": 4,
+        "consumer": "board",
+        "target": target,
+    }
+    told |= {"subject": "total restated", "text": "a\nb", "data": {"window": {"count": 1}}, "answers": {"2024-03-01": (3, 5)}}
+    return Entry(**{**told, "published_at": AT, "found_at": AT, **said})
+
+
+def states(settings: Any, **asked: Any) -> list[tuple[str, str, Status]]:
+    return [(one.message_id, one.target, one.status) for one in notice_log.of(settings, **asked)]
+
+
+def test_what_is_added_is_read_as_it_was(settings) -> None:
+    assert notice_log.of(settings) == []
+    assert (notice_log.reached(settings, "total"), notice_log.has_begun(settings)) == (None, False)
+    later = entry("m2", published_at=AT + timedelta(hours=1), series="other", answers={})
+    assert notice_log.add(settings, "total", [later, entry()], 5, None)
+    assert notice_log.of(settings) == [entry(), later]
+    assert (notice_log.reached(settings, "total"), notice_log.reached(settings, "other")) == (5, None)
+
+
+def test_a_look_that_another_one_overtook_writes_nothing(settings) -> None:
+    assert notice_log.add(settings, "total", [], 0, None), "beginning is remembered, too"
+    assert notice_log.reached(settings, "total") == 0
+    assert not notice_log.add(settings, "total", [entry()], 4, None), "somebody else has begun"
+    assert notice_log.add(settings, "total", [entry()], 4, 0)
+    assert not notice_log.add(settings, "total", [entry("again")], 5, 0), "somebody else has looked at 4"
+    assert not notice_log.add(settings, "total", [entry("again")], 4, 4)
+    assert states(settings) == [("m1", "log", Status.WAITING)]
+
+
+def test_a_delivery_is_of_one_target(settings) -> None:
+    notice_log.add(settings, "total", [entry(), entry(target="hook"), entry("m2")], 5, None)
+    now = AT + timedelta(minutes=1)
+    notice_log.delivered(settings, entry(), now)
+    version = DeltaTable(locations.notices(settings)).version()
+    notice_log.delivered(settings, entry(), now)
+    assert DeltaTable(locations.notices(settings)).version() == version
+    assert states(settings, statuses=[Status.WAITING]) == [("m1", "hook", Status.WAITING), ("m2", "log", Status.WAITING)]
+    (told,) = notice_log.of(settings, statuses=[Status.DELIVERED])
+    assert told == entry(status=Status.DELIVERED, delivered_at=now)
+    notice_log.audited(settings, [told])
+    assert notice_log.of(settings, statuses=[Status.AUDITED]) == [entry(status=Status.AUDITED, delivered_at=now)]
+    notice_log.audited(settings, [])
+
+
+def test_notices_are_found_by_series_and_time_across_months(settings) -> None:
+    april = entry("m2", published_at=AT + timedelta(hours=1))
+    notice_log.add(settings, "total", [april, entry(), entry("m0", published_at=AT - timedelta(days=40))], 5, None)
+    assert [one for one, *_ in states(settings)] == ["m0", "m1", "m2"]
+    assert [one for one, *_ in states(settings, since=AT)] == ["m1", "m2"]
+    elsewhere = AT.astimezone(timezone(timedelta(hours=5)))
+    assert [one for one, *_ in states(settings, since=elsewhere)] == ["m1", "m2"], "there it is April already"
+    assert states(settings, series=["other"]) == []
+    assert len(states(settings, series=["total"])) == 3
+
+
+@pytest.mark.parametrize("redacted", ["before", "between"])
+def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, redacted: str) -> None:
+    for key in ("a", "b"):
+        append_to_silver(settings, (key, 1, 4711))
+    follow(settings)
+    if redacted == "before":
+        assert log.redact(settings, "events", "a", ["amount"]) == 1
+    found = log.untold(settings, "events", [0, 7])
+    assert found["silver_version"].to_pylist() == [0]
+    if redacted == "between":
+        assert log.redact(settings, "events", "a", ["amount"]) == 1
+    assert log.notified(settings, found) == 1
+    version = DeltaTable(locations.audit_log(settings)).version()
+    log.notified(settings, found)
+    assert DeltaTable(locations.audit_log(settings)).version() == version, "once is enough"
+    told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in rows(settings)}
+    assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}
+    assert len(log.untold(settings, "events", [0])) == 0
+    assert len(log.untold(settings, "events", [])) == 0
+
+
+def test_masking_a_row_does_not_undo_what_was_said_of_it_meanwhile(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_to_silver(settings, ("a", 1, 4711))
+    follow(settings)
+    masked = log.masked
+
+    def told_meanwhile(*said: Any) -> dict[str, Any]:
+        log.notified(settings, log.untold(settings, "events", [0]))
+        return masked(*said)
+
+    monkeypatch.setattr(log, "masked", told_meanwhile)
+    log.redact(settings, "events", "a", ["amount"])
+    (row,) = rows(settings)
+    assert (row["notification_sent"], row["new_value"]["amount"]) == (True, "[redacted]")
+
+
+def test_nothing_to_say_writes_nothing(settings) -> None:
+    assert len(log.untold(settings, "events", [1])) == 0
+    append_to_silver(settings, ("a", 1, 1))
+    follow(settings)
+    version = DeltaTable(locations.audit_log(settings)).version()
+    assert log.notified(settings, log.untold(settings, "events", [9])) == 0
+    assert DeltaTable(locations.audit_log(settings)).version() == version

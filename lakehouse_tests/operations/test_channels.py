@@ -1,0 +1,130 @@
+"""What a message becomes in the log, in a file and at a real HTTP server, and what is said where it does not arrive."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.operations.channels import DeliveryError, File, Log, Message, Webhook, targets
+from lakehouse.settings import Settings
+from lakehouse_tests.orchestration.receiver import Receiver, receiving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MESSAGE = Message("a1:opened", "Alert: München", "One line.\nAnother.", ["anna", "ben"], {"day": date(2024, 11, 5), "rows": 3})
+AS_JSON = {
+    "message_id": "a1:opened",
+    "subject": "Alert: München",
+    "text": "One line.\nAnother.",
+    "addressed_to": ["anna", "ben"],
+    "data": {"day": "2024-11-05", "rows": 3},
+}
+
+
+@pytest.fixture(name="receiver")
+def _receiver(monkeypatch) -> Iterator[Receiver]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with receiving() as found:
+        yield found
+
+
+def hook(receiver: Receiver) -> Webhook:
+    return Webhook(receiver.url, pause=0.001)
+
+
+def test_the_log_has_subject_addressees_and_text(caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        Log().send(MESSAGE)
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("lakehouse.alerts", logging.WARNING)
+    assert record.getMessage() == "Alert: München (to anna, ben)\nOne line.\nAnother."
+
+
+def test_a_file_gets_a_line_a_message(tmp_path: Path) -> None:
+    file = File(str(tmp_path / "new" / "alerts.jsonl"))
+    file.send(MESSAGE)
+    file.send(MESSAGE)
+    lines = (tmp_path / "new" / "alerts.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [AS_JSON, AS_JSON]
+
+
+def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "alerts.jsonl"
+    path.write_text('{"message_id": "a0')
+    File(str(path)).send(MESSAGE)
+    torn, whole = path.read_text().splitlines()
+    assert torn == '{"message_id": "a0'
+    assert json.loads(whole) == AS_JSON
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DeliveryError, match=r"file:.* did not take message a1:opened: .*Is a directory"):
+        File(str(tmp_path)).send(MESSAGE)
+
+
+def test_a_webhook_receives_the_message_and_its_id(receiver: Receiver) -> None:
+    hook(receiver).send(MESSAGE)
+    [(path, headers, body)] = receiver.requests
+    assert path == "/hook"
+    assert headers["Idempotency-Key"] == "a1:opened"
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    assert json.loads(body) == AS_JSON
+
+
+@pytest.mark.parametrize("answers", [[500], [503, 429], [None], [None, 502]])
+def test_what_fails_first_is_sent_again_under_the_same_id(receiver: Receiver, answers: list[int | None]) -> None:
+    receiver.answers = [*answers]
+    hook(receiver).send(MESSAGE)
+    assert receiver.taken == [AS_JSON]
+    assert {headers["Idempotency-Key"] for _, headers, _ in receiver.requests} == {"a1:opened"}
+    assert len(receiver.requests) == len(answers) + 1
+
+
+def test_it_is_not_sent_for_ever(receiver: Receiver) -> None:
+    receiver.answers = [500] * 9
+    with pytest.raises(DeliveryError, match=r"did not take message a1:opened in 3 attempts: it answered 500"):
+        hook(receiver).send(MESSAGE)
+    assert len(receiver.requests) == 3
+
+
+@pytest.mark.parametrize("answer", [400, 401, 404, 302, 307])
+def test_a_refusal_is_not_argued_with_and_a_redirection_is_one(receiver: Receiver, answer: int) -> None:
+    receiver.answers = [answer]
+    with pytest.raises(DeliveryError, match=rf"refused message a1:opened: it answered {answer} .*LAKEHOUSE_ALERT_TARGETS"):
+        hook(receiver).send(MESSAGE)
+    assert len(receiver.requests) == 1, "nothing followed"
+
+
+def test_nobody_there_and_no_answer_in_time(monkeypatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/hook"
+        with pytest.raises(DeliveryError, match=r"in 3 attempts: no answer \(.*refused"):
+            Webhook(url, timeout=1, pause=0.001).send(MESSAGE)
+        deaf.listen()
+        with pytest.raises(DeliveryError, match=r"in 3 attempts: no answer \(.*timed out"):
+            Webhook(url, timeout=0.05, pause=0.001).send(MESSAGE)
+
+
+def test_names_tell_targets_apart_and_no_secrets() -> None:
+    one, other = Webhook("https://hooks.example.com/T1/secret"), Webhook("https://hooks.example.com/T2/secret")
+    assert one.name != other.name
+    assert one.name.startswith("webhook:hooks.example.com:")
+    assert "secret" not in one.name
+
+
+def test_the_setting_names_the_targets_each_once() -> None:
+    found = targets(Settings(alert_targets=["log", "file:/a/b.jsonl", "https://example.com/x", "log"]))
+    assert [type(one) for one in found] == [Log, File, Webhook]
+    assert found[1].name == "file:/a/b.jsonl"
+    logger = logging.getLogger("mine")
+    assert targets(Settings(alert_targets=["log"]), logger) == [Log(logger)]
+    assert targets(Settings(alert_targets=[])) == []

@@ -1,0 +1,212 @@
+"""The laws with people in between: whatever is delivered, decided and hidden, in any order, silver is what the rules say.
+
+Judged by ``lakehouse_tests.model``: who is admitted is worked out here from the rules, not by the code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import Phase, given
+from hypothesis import strategies as st
+
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.stewardship.redact import redact_fields
+from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.model import Record, live_rows, resent_days
+from lakehouse_tests.silver.test_audit import replayed
+from lakehouse_tests.silver.test_laws import DAYS, KEYS, cheap, records
+from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse_tests.tables.lake import Row
+
+pytestmark = pytest.mark.spark
+
+WATERMARK = timedelta(days=30)  # of records on the four days some are beyond it, by days or by hours
+ARRIVAL = date(2024, 2, 1)
+
+
+@dataclass(frozen=True)
+class Deliver:
+    file: int
+
+
+@dataclass(frozen=True)
+class Decide:
+    """On the n-th record that was delivered, counted round."""
+
+    record: int
+    verdict: Literal["accept", "reject", "duplicate"]
+
+
+@dataclass(frozen=True)
+class Redact:
+    key: str
+
+
+@dataclass(frozen=True)
+class Update:
+    days: frozenset[date]
+
+
+@dataclass(frozen=True)
+class History:
+    files: list[list[Record]]
+    actions: list[Any]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, plain: bool = False) -> History:
+    """:param plain: only inserts on a day, as the policies that overwrite want them."""
+    one = records()
+    if plain:
+        one = one.map(lambda record: replace(record, op="insert", day=record.day or DAYS[0], corrects=None))
+    pool = draw(st.lists(one, min_size=5, max_size=8))
+    files = draw(st.lists(st.lists(st.sampled_from(pool), min_size=1, max_size=5), min_size=3, max_size=3, unique_by=tuple))
+    actions: list[Any] = []
+    number = st.integers(0, 30)
+    decide = st.builds(Decide, number, st.sampled_from(["accept", "accept", "reject", "duplicate"]))
+    update = st.builds(Update, st.frozensets(st.sampled_from(DAYS), max_size=3))
+    redact = st.builds(Redact, st.sampled_from(KEYS))
+    for file in draw(st.permutations(range(len(files)))):
+        actions.append(Deliver(file))
+        actions += draw(st.lists(st.one_of(decide, decide, update, redact), max_size=3))
+    return History([[*file] for file in files], actions)
+
+
+def is_beyond(record: Record) -> bool:
+    if record.day is None:
+        return False
+    return record.arrival - datetime(record.day.year, record.day.month, record.day.day, 12, tzinfo=timezone.utc) > WATERMARK
+
+
+class People:
+    """What was said so far, and who is admitted by it."""
+
+    def __init__(self, *, beyond: str) -> None:
+        self._beyond = beyond
+        self.known: list[Record] = []
+        self.decided: dict[tuple[str, int], str] = {}
+        self.files: set[tuple[date, str]] = set()  # accepted although they shrink the day
+        self.redacted: set[str] = set()
+        self._about_files: dict[tuple[str, int], bool] = {}
+
+    def admitted(self) -> list[Record]:
+        def admits(record: Record) -> bool:
+            word = self.decided.get((record.file, record.line))
+            return word == "accept" if word else not (is_beyond(record) and self._beyond != "restate")
+
+        return [record for record in self.known if admits(record)]
+
+    def resent(self) -> tuple[list[Record], set[tuple[date, str]]]:
+        words = {(one.file, one.line): one.day for one in self.known if one.day}
+        barred = Counter((day, row[0]) for row, day in words.items() if self.decided.get(row) in {"reject", "duplicate"})
+        return resent_days(self.admitted(), 0.5, self.files, barred)
+
+    def decide(self, record: Record, verdict: str, *, plain: bool) -> None:
+        # Each row's newest word counts, and an earlier word about its file counts only while it is the newest.
+        about_file = plain and record in self.admitted() and (record.day, record.file) in self.resent()[1]
+        self.decided[record.file, record.line] = verdict
+        self._about_files[record.file, record.line] = about_file and verdict == "accept"
+        self.files = {(one.day, one.file) for one in self.known if one.day and self._about_files.get((one.file, one.line))}
+
+
+def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
+    people = People(beyond=beyond)
+    known, redacted = people.known, people.redacted
+    for number, action in enumerate(history.actions):
+        if isinstance(action, Deliver):
+            lines = history.files[action.file]
+            data = csv_file(map(csv_line, lines))
+            lake.deliver(ARRIVAL, data, f".{action.file}.csv")
+            lake.ingest(ARRIVAL)
+            known += [replace(record, file=content_id(data), line=line) for line, record in enumerate(lines, 2)]
+        elif isinstance(action, Decide):
+            record = known[action.record % len(known)]
+            row = (record.file, record.line)
+            stewardship_decide.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            people.decide(record, action.verdict, plain=plain)
+        elif isinstance(action, Redact):
+            if any(action.key in {record.key, record.corrects} for record in known):
+                redact_fields(lake.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redacted.add(action.key)
+        elif days := action.days & set(lake.pending()):
+            lake.update(days)
+    if lake.pending():
+        lake.update()
+
+    alive = people.resent()[0] if plain else list(live_rows(people.admitted(), by_sequence=False).values())
+    expected = {shown(record, redacted) for record in alive}
+    assert lake.silver() == expected, "as the rules say"
+    assert lake.rebuilt(DAYS) == expected, "rebuilt as the rules say (R3)"
+    account = dispositions_account.rows(lake.settings, lake.contract)
+    assert sorted((row.ingestion_id, row.line_number) for row in account) == sorted((one.file, one.line) for one in known)
+    living = {(row.ingestion_id, row.line_number) for row in account if row.lives}
+    assert living == {(record.file, record.line) for record in alive}, "dispositions add up (R4)"
+    told = {(key, day, said["amount"]) for (key, day), said in replayed(lake).items()}
+    shown_amounts = {(row[0], f"{row[1]}", "[redacted]" if row[0] in redacted else row[2]) for row in expected}
+    assert told == shown_amounts, "the audit, replayed from nothing, gives what silver holds"
+
+
+def shown(record: Record, redacted: set[str]) -> Row:
+    row = row_of(record)
+    return (*row[:2], None if record.key in redacted else row[2], *row[3:])
+
+
+def lake_of(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, **said: Any) -> Lake:
+    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**said), spark)
+
+
+def by_merge(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History, beyond: str) -> None:
+    history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
+    lateness = {"expected": "PT0S", "watermark": "P30D", "beyond": beyond}  # every row is late, and so in the audit
+    lake = lake_of(tmp_path_factory, spark, lateness=lateness)
+    run(lake, history, beyond=beyond, plain=False)
+
+
+def by_arrival(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History) -> None:
+    history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
+    policy = {"reprocess_policy": "overwrite_partition_safe"}
+    lateness = {"expected": "PT0S", "watermark": "P30D", "beyond": "quarantine"}
+    run(
+        lake_of(tmp_path_factory, spark, materialization=policy, lateness=lateness, changes={}),
+        history,
+        beyond="quarantine",
+        plain=True,
+    )
+
+
+@cheap(4)
+@given(history=histories(), beyond=st.sampled_from(["quarantine", "drop"]))
+def test_silver_is_a_function_of_bronze_and_of_what_people_said(tmp_path_factory, spark, history: History, beyond: str) -> None:
+    by_merge(tmp_path_factory, spark, history, beyond)
+
+
+@cheap(4)
+@given(history=histories(plain=True))
+def test_so_it_is_where_a_resent_day_replaces_the_day(tmp_path_factory, spark, history: History) -> None:
+    by_arrival(tmp_path_factory, spark, history)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@cheap(40, Phase.shrink)
+@given(history=histories(), beyond=st.sampled_from(["restate", "quarantine", "drop"]))
+def test_with_people_in_between_at_length(tmp_path_factory, spark, history: History, beyond: str) -> None:
+    by_merge(tmp_path_factory, spark, history, beyond)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+@cheap(25, Phase.shrink)
+@given(history=histories(plain=True))
+def test_with_resent_days_at_length(tmp_path_factory, spark, history: History) -> None:
+    by_arrival(tmp_path_factory, spark, history)

@@ -1,0 +1,89 @@
+"""A redacted value is in no published number any more: in no revision, old or new, of a day or a roll-up, nor in what is held."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+
+import pytest
+
+from lakehouse import locations
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.published_table import Series, digest
+from lakehouse.gold.publication import write_audit_publish
+from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.stewardship.redact import redact_fields
+from lakehouse_tests.tables.lake import Lake, contract, csv_file
+
+pytestmark = pytest.mark.spark
+
+PEOPLE = contract(
+    model={"fields": [{"name": "id", "type": "string"}, {"name": "amount", "type": "int"}, {"name": "person", "type": "string"}]}
+)
+SPENT = MetricContract.model_validate(
+    {
+        "metric": "spent",
+        "source": "events",
+        "grain": ["person"],
+        "measures": [{"name": "amount", "sql": "sum(amount)", "type": "long", "additive": True}],
+        "publication": {"rollups": ["month"]},
+        "checks": {"change": [{"measure": "amount", "percent": 500}]},
+    }
+)
+DAY = date(2024, 1, 1)
+
+
+def line(key: str, amount: int, person: str, hour: int) -> str:
+    return f"{key},{amount},{DAY}T12:00:00Z,2024-01-02T{hour:02}:00:00Z,correct,,0,{person}"
+
+
+def shown(lake: Lake, one: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
+    path = locations.candidates(lake.settings, one) if of_candidates else locations.gold(lake.settings, one)
+    rows = table_io.read(path, ["revision", "person", "amount"])
+    return {tuple(row.values()) for row in rows.to_pylist()}
+
+
+def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(settings, spark) -> None:
+    lake = Lake(settings, PEOPLE, spark)
+    one = Series(SPENT)
+    (month,) = one.rollups
+
+    def arrive(number: int, *lines: str) -> None:
+        settings.now = datetime(2024, 1, 2, number, tzinfo=timezone.utc)
+        lake.deliver(date(2024, 1, 2), csv_file(lines).replace(b"seq\n", b"seq,person\n"), f".{number}.csv")
+        lake.ingest(date(2024, 1, 2))
+        follow()
+
+    def follow() -> None:
+        lake.update()
+        pending = find_pending(settings, one)
+        restatement_days.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        longer = find_pending(settings, month)
+        rollups.restate(settings, lake.contract, one, month, lambda: spark, longer.starts, Run("run"), longer)
+
+    arrive(1, line("a", 1, "ann", 1), line("b", 2, "bob", 1), line("c", 3, "ann", 1), line("d", 4, "dan", 1))
+    arrive(2, line("b", 5, "bob", 2))
+    arrive(3, line("b", 500, "bob", 3))
+    assert shown(lake, one) == {(1, "ann", 4), (1, "bob", 2), (1, "dan", 4), (2, "ann", 4), (2, "bob", 5), (2, "dan", 4)}
+    assert (3, "bob", 500) in shown(lake, one, of_candidates=True), "that much more is held"
+
+    def redact(key: str) -> None:
+        redact_fields(settings, lake.contract, key, ["person"], by="dora", reason="asked to", metrics=[SPENT])
+
+    redact("a")
+    assert (2, "ann", 4) in shown(lake, one), "another sale of hers is not redacted"
+    redact("b")
+    for _ in range(2):
+        assert {person for _, person, _ in shown(lake, one)} == {"ann", "dan", None}
+        assert {person for _, person, _ in shown(lake, month)} == {"ann", "dan", None}
+        assert {person for _, person, _ in shown(lake, one, of_candidates=True)} == {"ann", "dan", None}
+        redact("b")
+    before = write_audit_publish.read(settings, one, [DAY])
+    assert before.standings[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
+
+    settings.now = datetime(2024, 1, 2, 9, tzinfo=timezone.utc)
+    follow()
+    assert "bob" not in {person for _, person, _ in shown(lake, one)}
