@@ -28,7 +28,7 @@ from measure import Meter
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.orchestration.replay import Replay
+from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 
 WARM_UP = 10

@@ -25,7 +25,7 @@ from handwritten import session
 from measure import Meter, Work
 
 from lakehouse.contracts import load_catalog
-from lakehouse.orchestration.replay import Replay
+from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 
 FIRST = date(2027, 8, 1)  # the bundled contract begins on 2024-11-01: a thousand event days fit in between

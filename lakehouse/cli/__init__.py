@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from lakehouse.cli import (
-    account,
+from lakehouse.cli.commands import account as commands_account
+from lakehouse.cli.commands import (
     alerts,
     audit,
     backfill,
@@ -21,7 +21,6 @@ from lakehouse.cli import (
     notices,
     promote,
     quarantine,
-    rebuild,
     redact,
     replay,
     reproduce,
@@ -32,6 +31,7 @@ from lakehouse.cli import (
     trace,
     view,
 )
+from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
 
@@ -43,7 +43,7 @@ app.add_typer(spark.app, name="spark")
 app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
-app.command("account")(account.account)
+app.command("account")(commands_account.account)
 app.command("trace")(trace.trace)
 app.command("audit")(audit.audit)
 app.command("impact")(impact.impact)
@@ -57,7 +57,7 @@ gold.app.command("drop")(held.drop)
 app.add_typer(gold.app, name="gold")
 app.add_typer(lateness.app, name="lateness")
 app.command("redact")(redact.redact)
-app.command("rebuild")(rebuild.rebuild)
+app.command("rebuild")(commands_rebuild.rebuild)
 app.command("reproduce")(reproduce.reproduce)
 app.command("promote")(promote.promote)
 app.command("rollback")(promote.rollback)

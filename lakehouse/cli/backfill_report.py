@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.backfills.log import Event
     from lakehouse.operations.backfills.plan import Plan, Wave
     from lakehouse.operations.backfills.verification import Verdict
-    from lakehouse.orchestration.costs import Cost
+    from lakehouse.orchestration.execution.cost_estimate import Cost
 
 _WORDS = {
     "published": "new",

@@ -69,10 +69,10 @@ def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a co
     from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
     from lakehouse.operations.backfills.log import UnknownPlanError  # noqa: PLC0415
     from lakehouse.operations.backfills.planner import PlanProblemError  # noqa: PLC0415
-    from lakehouse.orchestration.at_work import AtWorkError  # noqa: PLC0415
-    from lakehouse.orchestration.backfilling import CancelledError  # noqa: PLC0415
-    from lakehouse.orchestration.in_process import RunFailedError  # noqa: PLC0415
-    from lakehouse.orchestration.webserver import WebserverError  # noqa: PLC0415
+    from lakehouse.orchestration.common.backfill_lock import AtWorkError  # noqa: PLC0415
+    from lakehouse.orchestration.execution.backfill_runner import CancelledError  # noqa: PLC0415
+    from lakehouse.orchestration.execution.in_process import RunFailedError  # noqa: PLC0415
+    from lakehouse.orchestration.execution.webserver import WebserverError  # noqa: PLC0415
     from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
     from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
     from lakehouse.stewardship.decide import StewardError  # noqa: PLC0415

@@ -1,6 +1,6 @@
 """What came out of a simulation of late data, as plain values.
 
-Running one is not here; writing the report is ``serving.simulations``.
+Running one is not here; writing the report is ``serving.reports.simulation_report``.
 """
 
 from __future__ import annotations

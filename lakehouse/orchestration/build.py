@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.gold.numbers.published_table import Series
-from lakehouse.orchestration import (
-    alerting,
-    bronze_sensors,
-    check_assets,
-    closing,
-    metric_assets,
-    notifying,
-    schedules,
-    sensors,
-    source_assets,
-    upkeep,
+from lakehouse.orchestration.assets import checks as assets_checks
+from lakehouse.orchestration.assets import metric_assets, source_assets
+from lakehouse.orchestration.automation import (
+    alert_sensor,
+    close_schedules,
+    follow_sensors,
+    landing_sensor,
+    maintenance_job,
+    notice_sensor,
+    source_schedules,
 )
-from lakehouse.orchestration.resources import LakeSpark, readers
+from lakehouse.orchestration.common.resources import LakeSpark, readers
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -41,29 +40,29 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             bronze = source_assets.bronze_asset(settings, catalog, contract)
             silver = source_assets.silver_asset(settings, catalog, contract)
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
-            all_checks += check_assets.source_checks(settings, contract, bronze, silver)
+            all_checks += assets_checks.source_checks(settings, contract, bronze, silver)
             all_sensors += [
-                bronze_sensors.landing_sensor(settings, contract),
-                bronze_sensors.reconciling_sensor(settings, contract),
+                landing_sensor.landing_sensor(settings, contract),
+                landing_sensor.reconciling_sensor(settings, contract),
             ]
-            all_sensors.append(sensors.steward_sensor(settings, contract))
-            all_schedules += schedules.of_source(settings, contract)
+            all_sensors.append(follow_sensors.steward_sensor(settings, contract))
+            all_schedules += source_schedules.of_source(settings, contract)
         for metric in catalog.metrics.values():
             gold = metric_assets.gold_asset(settings, catalog, metric)
             assets.append(gold)
-            all_checks.append(check_assets.metric_checks(settings, catalog, metric, gold))
-            all_sensors.append(sensors.restatement_sensor(settings, catalog, metric))
-            all_schedules.append(closing.daily_close(settings, catalog, metric))
+            all_checks.append(assets_checks.metric_checks(settings, catalog, metric, gold))
+            all_sensors.append(follow_sensors.restatement_sensor(settings, catalog, metric))
+            all_schedules.append(close_schedules.daily_close(settings, catalog, metric))
             for rollup in Series(metric).rollups:
                 longer = metric_assets.rollup_asset(settings, catalog, metric, rollup)
                 assets.append(longer)
-                all_checks.append(check_assets.rollup_checks(settings, catalog, metric, rollup, longer))
-                all_sensors.append(sensors.rollup_sensor(settings, catalog, metric, rollup))
-                all_schedules.append(closing.period_close(settings, rollup))
+                all_checks.append(assets_checks.rollup_checks(settings, catalog, metric, rollup, longer))
+                all_sensors.append(follow_sensors.rollup_sensor(settings, catalog, metric, rollup))
+                all_schedules.append(close_schedules.period_close(settings, rollup))
         if catalog.sources:
-            all_sensors += [sensors.automation(settings, catalog), notifying.notices_sensor(settings, catalog)]
-        all_sensors.append(alerting.alerts_sensor(settings, catalog))
-        all_schedules.append(upkeep.schedule(settings, catalog))
+            all_sensors += [follow_sensors.automation(settings, catalog), notice_sensor.notices_sensor(settings, catalog)]
+        all_sensors.append(alert_sensor.alerts_sensor(settings, catalog))
+        all_schedules.append(maintenance_job.schedule(settings, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
         return dg.Definitions(

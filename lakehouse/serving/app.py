@@ -16,12 +16,13 @@ from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
-from lakehouse.serving.api import comparing, health, lineage, metrics, problems, quality, quality_models, quarantine
-from lakehouse.serving.api.callers import Callers
-from lakehouse.serving.api.examples import ANSWERS
-from lakehouse.serving.api.guard import Guard
-from lakehouse.serving.api.lake import Lake
-from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, quality_models, quarantine
+from lakehouse.serving.api.openapi_examples import ANSWERS
+from lakehouse.serving.http import problems
+from lakehouse.serving.http.authentication import Callers
+from lakehouse.serving.http.problems import Problem
+from lakehouse.serving.http.published_cache import Lake
+from lakehouse.serving.http.request_guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -89,7 +90,7 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     reading = [Depends(callers.reader)] if terms.reading_needs_token else []
     errors = _documented(_ERRORS | ({401: _WRITING[401]} if terms.reading_needs_token else {}))
-    for resource in (comparing, metrics, quality, lineage):
+    for resource in (comparison, metrics, data_quality, lineage):
         app.include_router(resource.routes(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.deciding(lake, callers.steward), responses=_documented(_ERRORS | _WRITING))

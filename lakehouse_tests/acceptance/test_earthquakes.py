@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.replay import Replay
+from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests

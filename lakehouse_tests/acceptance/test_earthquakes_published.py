@@ -17,7 +17,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.reproduction import reproduce
-from lakehouse.orchestration.replay import Replay
+from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, true_daily
 from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published

@@ -19,7 +19,7 @@ from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger.row_ids import Delivery
-from lakehouse.orchestration.source_assets import bronze_asset
+from lakehouse.orchestration.assets.source_assets import bronze_asset
 from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
 
 DAY = date(2024, 1, 5)

@@ -23,7 +23,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.operations.channels import DeliveryError
-from lakehouse.orchestration import notifying
+from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.silver.test_audit_log import append_to_silver
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.write_audit_publish import Published
     from lakehouse.operations.channels import Message
     from lakehouse.operations.notices.log import Entry
-    from lakehouse.orchestration.notifying import Told
+    from lakehouse.orchestration.automation.notice_sensor import Told
     from lakehouse.settings import Settings
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
@@ -140,7 +140,7 @@ class Shop:
 
     def tell(self, *boxes: Any) -> Told:
         """One tick."""
-        return notifying.tell(self.settings, self.catalog, boxes)
+        return notice_sensor.tell(self.settings, self.catalog, boxes)
 
     def notified(self) -> dict[str, list[bool]]:
         """What the audit says of each key, in the order of its changes."""

@@ -1,6 +1,6 @@
 """What differs between two versions of a metric, as plain values and exact arithmetic.
 
-Finding the two versions is the ledger's work, writing the comparison down that of ``serving.reports``.
+Finding the two versions is the ledger's work, writing the comparison down that of ``serving.reports.comparison_report``.
 """
 
 from __future__ import annotations

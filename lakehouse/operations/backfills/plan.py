@@ -1,7 +1,7 @@
 """A backfill as it is planned: what is to be made, in which order, from which files, under which code; and what was expected.
 
 Plain data and the rules on it. Making a plan from tables is in ``operations.backfills.planner``, carrying it out in
-``orchestration.backfilling``, its memory in ``operations.backfills.log``.
+``orchestration.execution.backfill_runner``, its memory in ``operations.backfills.log``.
 """
 
 from __future__ import annotations

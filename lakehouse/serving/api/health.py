@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from lakehouse.serving.api import answers, quality_models
-from lakehouse.serving.api.asked import NoParameters
+from lakehouse.serving.api import quality_models
+from lakehouse.serving.http import responses
+from lakehouse.serving.http.parameters import NoParameters
 
 if TYPE_CHECKING:
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.published_cache import Lake
 
 
 def routes(lake: Lake, *, tells: bool) -> APIRouter:
@@ -30,6 +31,6 @@ def routes(lake: Lake, *, tells: bool) -> APIRouter:
             for name, one in zip(sorted(lake.catalog.metrics), shown)
         ]
         body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if tells else []}
-        return answers.respond(request, body, {"now": lake.settings.clock()})
+        return responses.respond(request, body, {"now": lake.settings.clock()})
 
     return router

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.ledger import publications
-from lakehouse.serving.api import answers, asked, quality_models
-from lakehouse.serving.api.asked import MetricName, Parameters, WindowName
+from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.metrics import window
+from lakehouse.serving.http import parameters, responses
+from lakehouse.serving.http.parameters import MetricName, Parameters, WindowName
 
 if TYPE_CHECKING:
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.published_cache import Lake
     from lakehouse.settings import Settings
 
 _SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
@@ -23,7 +24,7 @@ _COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger
 class ForLineage(Parameters):
     """Of which version."""
 
-    version: asked.Version = "latest"
+    version: parameters.Version = "latest"
 
 
 def routes(lake: Lake) -> APIRouter:
@@ -36,17 +37,17 @@ def routes(lake: Lake) -> APIRouter:
     ) -> Response:
         """The inputs that its revision names, the commit that published it, and what that concerns downstream."""
         metric = lake.metric(name)
-        period = asked.period_of(metric, window_name)
+        period = parameters.period_of(metric, window_name)
         shown = await lake.shown(metric, period.kind)
         kept = shown.kept(period)
-        head, _ = asked.chosen(shown, period, kept, asked.version_of(wanted.version))
+        head, _ = parameters.chosen(shown, period, kept, parameters.version_of(wanted.version))
         version = kept.version(shown.series, head)
         body = window(shown, period) | {"version": version.label, "version_name": version.name, "state": version.state.value}
         body |= {name: version.said[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
         body |= {"source": shown.series.metric.source, "made_from": version.made_from}
         publication_id = version.said["publication_id"]
         body["publication"] = await run_in_threadpool(_publication, lake.settings, shown.series.name, publication_id)
-        return answers.respond(request, body)
+        return responses.respond(request, body)
 
     return router
 

@@ -11,16 +11,17 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers.version_selector import Asked, choose
-from lakehouse.serving.api import answers, asked, models
-from lakehouse.serving.api.asked import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
-from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.api import models
+from lakehouse.serving.http import parameters, responses
+from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
+from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.serving.api.lake import Lake, Shown
-    from lakehouse.serving.api.snapshot import Head, Kept
+    from lakehouse.serving.http.published_cache import Lake, Shown
+    from lakehouse.serving.http.snapshot import Head, Kept
 
 #: So many versions are told beside a number; all are in its history. Numbers of more rows are told beside the event loop.
 _HISTORY, _FEW_ROWS = 100, 100
@@ -29,8 +30,8 @@ _HISTORY, _FEW_ROWS = 100, 100
 class ForNumber(Parameters):
     """Which number, and how much of it."""
 
-    window: asked.Window
-    version: asked.Version = "latest"
+    window: parameters.Window
+    version: parameters.Version = "latest"
     include_history: Flag = False
     row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="So many rows of the grain are left out first.")] = 0
 
@@ -38,7 +39,7 @@ class ForNumber(Parameters):
 class ForHistory(Parameters):
     """Whose history."""
 
-    window: asked.Window
+    window: parameters.Window
     limit: Limit = 100
     offset: Offset = 0
 
@@ -48,7 +49,7 @@ class ForSeries(Parameters):
 
     start: Day
     end: Day
-    version: asked.Version = "latest"
+    version: parameters.Version = "latest"
     by: Annotated[Kind, Query(description="The length of period.")] = Kind.DAY
     limit: Limit = 400
 
@@ -60,7 +61,7 @@ def routes(lake: Lake) -> APIRouter:
     @router.get("", response_model=models.Metrics, summary="Every metric that is published")
     async def catalogue(request: Request, _: NoParameters) -> Response:
         listed = [await _described(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
-        return answers.respond(request, {"metrics": listed, "total": len(listed)})
+        return responses.respond(request, {"metrics": listed, "total": len(listed)})
 
     @router.get("/{name}", response_model=models.Number, summary="A published number")
     async def number(request: Request, name: MetricName, wanted: Annotated[ForNumber, Query()]) -> Response:
@@ -70,57 +71,57 @@ def routes(lake: Lake) -> APIRouter:
         version's name: ask with `If-None-Match` and an unchanged number costs nothing.
         """
         metric = lake.metric(name)
-        period = asked.period_of(metric, wanted.window)
+        period = parameters.period_of(metric, wanted.window)
         shown = await lake.shown(metric, period.kind)
         kept = shown.kept(period)
-        version = asked.version_of(wanted.version)
-        head, note = asked.chosen(shown, period, kept, version)
+        version = parameters.version_of(wanted.version)
+        head, note = parameters.chosen(shown, period, kept, version)
 
         def told() -> tuple[Version, dict[str, Any]]:
             version = kept.version(shown.series, head)
-            return version, window(shown, period) | answers.version(version, wanted.row_offset)
+            return version, window(shown, period) | responses.version(version, wanted.row_offset)
 
         found, body = told() if head.rows <= _FEW_ROWS else await run_in_threadpool(told)
-        more = wanted.row_offset + answers.MOST_ROWS
+        more = wanted.row_offset + responses.MOST_ROWS
         behind = await lake.behind(shown, found, period)
-        body["completeness"] = answers.completeness(await lake.complete(shown.series, period, found, behind=behind))
+        body["completeness"] = responses.completeness(await lake.complete(shown.series, period, found, behind=behind))
         body |= {"adjustments": _adjustments(kept, head, version), "note": note, "history": None}
         body["next_row_offset"] = more if more < head.rows else None
         if wanted.include_history:
-            fit = answers.fitting(head.rows for head in kept.heads[: -_HISTORY - 1 : -1])
+            fit = responses.fitting(head.rows for head in kept.heads[: -_HISTORY - 1 : -1])
             last = len(kept.heads)
             body["history"] = await run_in_threadpool(_history, shown, kept, last - fit, last)
         arrivals = await lake.arrivals(metric.source)
         staleness: dict[str, Any] = {"behind": behind, "newest_arrival": arrivals.newest if arrivals else None}
         seconds = max(int((lake.settings.clock() - found.published_at).total_seconds()), 0)
         body["staleness"] = staleness
-        return answers.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
+        return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
 
     @router.get("/{name}/history", response_model=models.History, summary="How a number came to be")
     async def history(request: Request, name: MetricName, wanted: Annotated[ForHistory, Query()]) -> Response:
         """Every revision and adjustment, oldest first: what it moved, by how much, and why."""
         metric = lake.metric(name)
-        period = asked.period_of(metric, wanted.window)
+        period = parameters.period_of(metric, wanted.window)
         shown = await lake.shown(metric, period.kind)
         kept, first = shown.kept(period), wanted.offset
-        more = first + answers.fitting(head.rows for head in kept.heads[first : first + wanted.limit])
+        more = first + responses.fitting(head.rows for head in kept.heads[first : first + wanted.limit])
         page = await run_in_threadpool(_history, shown, kept, first, more) if more > first else []
         following = {"total": len(kept.heads), "next_offset": more if more < len(kept.heads) else None}
-        return answers.respond(request, window(shown, period) | {"versions": page} | following)
+        return responses.respond(request, window(shown, period) | {"versions": page} | following)
 
     @router.get("/{name}/series", response_model=models.Points, summary="A number of many periods in a row")
     async def series(request: Request, name: MetricName, wanted: Annotated[ForSeries, Query()]) -> Response:
         """The version asked for of each period from one day through another; all as of one moment."""
         metric = lake.metric(name)
-        start, end = asked.span(wanted.start, wanted.end)
-        version = asked.version_of(wanted.version)
+        start, end = parameters.span(wanted.start, wanted.end)
+        version = parameters.version_of(wanted.version)
         shown = await lake.shown(metric, wanted.by)
         if version.series not in (None, shown.series.name):
             detail = f"{version.text} is a version of {version.series}, and not of {shown.series.name}"
             raise Problem(404, "unknown-version", detail)
         points, more = await run_in_threadpool(_points, shown, (start, end), version, wanted.limit)
         body = {"metric": shown.series.metric.metric, "series": shown.series.name, "version": wanted.version}
-        return answers.respond(request, body | {"points": points, "next_start": more})
+        return responses.respond(request, body | {"points": points, "next_start": more})
 
     return router
 
@@ -140,7 +141,7 @@ def _adjustments(kept: Kept, head: Head, version: Asked) -> list[str]:
 
 def _history(shown: Shown, kept: Kept, first: int, behind: int) -> list[dict[str, Any]]:
     found = kept.moved(shown.series, first, behind)
-    return [answers.version(one) | {"moved": answers.moves(told)} for one, told in found]
+    return [responses.version(one) | {"moved": responses.moves(told)} for one, told in found]
 
 
 def _points(shown: Shown, span: tuple[date, date], version: Asked, limit: int) -> tuple[list[dict[str, Any]], date | None]:
@@ -150,10 +151,10 @@ def _points(shown: Shown, span: tuple[date, date], version: Asked, limit: int) -
     asked_for = [start for start in starts[:limit] if version.period in (None, one.period(start).name)]
     known = {start: choose(shown.numbers.periods[start].heads, version) for start in asked_for}
     heads = {start: chosen[0] for start, chosen in known.items() if chosen is not None}
-    fit = answers.fitting(head.rows for head in heads.values())
+    fit = responses.fitting(head.rows for head in heads.values())
     points = []
     for start, head in list(heads.items())[:fit]:
-        said, period = answers.version(shown.numbers.periods[start].version(one, head)), one.period(start)
+        said, period = responses.version(shown.numbers.periods[start].version(one, head)), one.period(start)
         days = {"window": period.name, "first_day": start, "last_day": period.last}
         points.append(days | {name: said[name] for name in _OF_POINT})
     following = [*list(heads)[fit:], *starts[limit:]]
@@ -173,7 +174,7 @@ async def _described(lake: Lake, metric: MetricContract) -> dict[str, Any]:
         "owner": made.owner,
         "source": made.source,
         "grain": made.grain,
-        "measures": answers.measures(shown.series),
+        "measures": responses.measures(shown.series),
         "windows": ["day", *metric.publication.rollups],
         "terms": {
             "start_delay": terms.start_delay,

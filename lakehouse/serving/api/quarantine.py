@@ -13,10 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.serving.api import answers, asked, quality_models
-from lakehouse.serving.api.asked import Limit, NoParameters, Offset, Parameters
-from lakehouse.serving.api.callers import holder
-from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.api import quality_models
+from lakehouse.serving.http import parameters, responses
+from lakehouse.serving.http.authentication import holder
+from lakehouse.serving.http.parameters import Limit, NoParameters, Offset, Parameters
+from lakehouse.serving.http.problems import Problem
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import Wanted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.ledger.row_ids import RowId
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.published_cache import Lake
 
 _LOG = logging.getLogger(__name__)
 #: So many lists are remembered, each as of a version of its table.
@@ -44,7 +45,7 @@ Cause = Literal["beyond_watermark", "rule_failed", "shrunken_partition"]
 class ForQuarantine(Parameters):
     """Which rows."""
 
-    source: Annotated[str | None, Field(pattern=asked.NAME, description="One source; default: all.")] = None
+    source: Annotated[str | None, Field(pattern=parameters.NAME, description="One source; default: all.")] = None
     status: Status = "open"
     cause: Cause | None = None
     limit: Limit = 100
@@ -74,7 +75,7 @@ def reading(lake: Lake) -> APIRouter:
         now, page = lake.settings.clock(), found[wanted.offset : wanted.offset + wanted.limit]
         more = wanted.offset + len(page)
         following = {"total": len(found), "next_offset": more if more < len(found) else None}
-        return answers.respond(request, {"rows": [_told(name, row, now) for name, row in page]} | following)
+        return responses.respond(request, {"rows": [_told(name, row, now) for name, row in page]} | following)
 
     return router
 
@@ -112,7 +113,7 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
         taken = await run_in_threadpool(decide, lake, source, row, decision, token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
         body = {"id": row_id, "decision": decision.decision, "by": token.name}
-        return answers.respond(request, body | {"repeated": taken.rows == 0, "waiting_days": taken.days})
+        return responses.respond(request, body | {"repeated": taken.rows == 0, "waiting_days": taken.days})
 
     return router
 

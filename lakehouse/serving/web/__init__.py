@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends
 
-from lakehouse.serving.web import door, lateness, metric, overview, quarantine, restated, story
+from lakehouse.serving.web import lateness, metric, overview, quarantine, restated, sign_in, story
 from lakehouse.serving.web.page import PageRoute, owns, told
 from lakehouse.serving.web.sessions import Sessions
 
 if TYPE_CHECKING:
-    from lakehouse.serving.api.callers import Callers
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.authentication import Callers
+    from lakehouse.serving.http.published_cache import Lake
 
 __all__ = ["owns", "routes", "told"]
 
@@ -34,6 +34,6 @@ def routes(lake: Lake, callers: Callers, *, reading_needs_token: bool) -> APIRou
         one.add(pages, lake)
         router.include_router(pages)
     open_to_all = APIRouter(route_class=PageRoute, dependencies=[Depends(sessions.anybody)])
-    door.add(open_to_all, sessions)
+    sign_in.add(open_to_all, sessions)
     router.include_router(open_to_all)
     return router

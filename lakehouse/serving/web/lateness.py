@@ -14,8 +14,8 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
-from lakehouse.serving.api import asked
-from lakehouse.serving.api.asked import Day, Parameters
+from lakehouse.serving.http import parameters
+from lakehouse.serving.http.parameters import Day, Parameters
 from lakehouse.serving.web import charts
 from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import Measured, OfType
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.published_cache import Lake
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
@@ -35,7 +35,7 @@ _SHARES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 class ForLateness(Parameters):
     """Of which source, and which arrival days: so many ``through`` a day, by default the newest."""
 
-    source: Annotated[str | None, Field(pattern=asked.NAME)] = None
+    source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     through: Day | None = None
     days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 28
 
@@ -58,7 +58,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         last = None if source is None else newest[source]
         if source is None or last is None:
             return about | {"found": None, "first": None, "last": None}
-        _, through = asked.span(wanted.through or last, wanted.through or last)
+        _, through = parameters.span(wanted.through or last, wanted.through or last)
         first, last = measurement.window(through, wanted.days)
         version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         found = measured(source, first, last, version)

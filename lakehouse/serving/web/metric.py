@@ -9,15 +9,15 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.serving.api.asked import Day, MetricName, Parameters
-from lakehouse.serving.web import charts, numbers
+from lakehouse.serving.http.parameters import Day, MetricName, Parameters
+from lakehouse.serving.web import charts, number_views
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from lakehouse.serving.api.lake import Lake, Shown
-    from lakehouse.serving.drawing import Chart
+    from lakehouse.serving.http.published_cache import Lake, Shown
+    from lakehouse.serving.reports.svg import Chart
 
 #: Periods on a page, and measures that are drawn.
 _SHOWN, _DRAWN = 60, 4
@@ -47,8 +47,8 @@ def _told(shown: Shown, through: date | None) -> dict[str, Any]:
     starts = shown.numbers.starts
     within = [start for start in starts if through is None or start <= through]
     later = [start for start in starts if through is not None and start > through]
-    found = numbers.glances(shown, within[-_SHOWN:])
-    names = numbers.drawn(shown.series, _DRAWN)
+    found = number_views.glances(shown, within[-_SHOWN:])
+    names = number_views.drawn(shown.series, _DRAWN)
     measures = list(dict.fromkeys(name for one in found for name in one.sides))
     return {
         "points": found,
@@ -60,7 +60,7 @@ def _told(shown: Shown, through: date | None) -> dict[str, Any]:
     }
 
 
-def _chart(found: list[numbers.Glance], names: list[str]) -> Chart:
+def _chart(found: list[number_views.Glance], names: list[str]) -> Chart:
     lines = tuple(
         charts.Line(
             name,

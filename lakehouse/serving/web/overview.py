@@ -10,17 +10,17 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.serving.api import quarantine
-from lakehouse.serving.api.asked import NoParameters
-from lakehouse.serving.api.problems import Problem
-from lakehouse.serving.api.quality import restatements
-from lakehouse.serving.web import charts, numbers
+from lakehouse.serving.api.data_quality import restatements
+from lakehouse.serving.http.parameters import NoParameters
+from lakehouse.serving.http.problems import Problem
+from lakehouse.serving.web import charts, number_views
 from lakehouse.serving.web.page import respond
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import MetricContract
-    from lakehouse.serving.api.lake import Lake, Shown
+    from lakehouse.serving.http.published_cache import Lake, Shown
 
 #: Periods in the small drawing, and days that count as this week.
 _DRAWN, _WEEK = 14, 7
@@ -45,13 +45,13 @@ async def _card(lake: Lake, metric: MetricContract) -> dict[str, Any]:
     found = await run_in_threadpool(_told, shown)
     newest = found["newest"]
     if newest is not None:
-        found |= await numbers.doubts(lake, shown, newest.period, newest.version)
+        found |= await number_views.doubts(lake, shown, newest.period, newest.version)
     return {"name": metric.name, "contract": shown.series.metric, "shown": shown} | found
 
 
 def _told(shown: Shown) -> dict[str, Any]:
-    recent = numbers.glances(shown, shown.numbers.starts[-_DRAWN:])
-    names = numbers.drawn(shown.series, 1)
+    recent = number_views.glances(shown, shown.numbers.starts[-_DRAWN:])
+    names = number_views.drawn(shown.series, 1)
     spark = None
     if names and len(recent) > 1:
         now = tuple(one.sides[names[0]].after if names[0] in one.sides else None for one in recent)

@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
-from lakehouse.serving import pages
-from lakehouse.serving.api.problems import TITLES, Problem
+from lakehouse.serving.http.problems import TITLES, Problem
+from lakehouse.serving.reports import templates
 from lakehouse.serving.web.sessions import session
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def respond(request: Request, template: str, here: str, values: Mapping[str, Any
 
     :param here: which entry of the navigation it belongs to.
     """
-    body = pages.page(f"web/{template}", here=here, session=session(request), **values)
+    body = templates.page(f"web/{template}", here=here, session=session(request), **values)
     return HTMLResponse(body, status, HEADERS)
 
 
@@ -53,7 +53,7 @@ def told(problem: Problem, scope: Scope | None = None) -> Response:
     """A problem as a page."""
     sentence = problem.detail.partition("; GET ")[0]  # how a program goes on is no word for people
     who = None if scope is None else scope.get("state", {}).get("session")
-    body = pages.page(
+    body = templates.page(
         "web/problem",
         here="",
         session=who,
@@ -100,7 +100,7 @@ def _misread(error: RequestValidationError) -> Problem:
 @cache
 def style() -> str:
     """The style sheet: that of the reports, and what only these pages need."""
-    return f"{pages.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
+    return f"{templates.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
 
 
 @cache

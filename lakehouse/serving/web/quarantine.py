@@ -13,11 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions
-from lakehouse.serving.api import asked, waiting
-from lakehouse.serving.api.asked import NoParameters, Offset, Parameters
-from lakehouse.serving.api.problems import Problem
 from lakehouse.serving.api.quarantine import ID, Decision, Status, decide, listed
-from lakehouse.serving.web import numbers, sessions
+from lakehouse.serving.http import parameters, pending_changes
+from lakehouse.serving.http.parameters import NoParameters, Offset, Parameters
+from lakehouse.serving.http.problems import Problem
+from lakehouse.serving.web import number_views, sessions
 from lakehouse.serving.web.page import PREFIX, goto, respond
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import STATUSES, Wanted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.ledger.decisions import Decision as Said
     from lakehouse.ledger.row_ids import RowId
-    from lakehouse.serving.api.lake import Lake
+    from lakehouse.serving.http.published_cache import Lake
 
 _LOG = logging.getLogger(__name__)
 #: Rows on a page, and numbers that are named behind a decision.
@@ -39,7 +39,7 @@ Row = Annotated[str, Path(pattern=ID)]
 class ForQuarantine(Parameters):
     """Which rows."""
 
-    source: Annotated[str | None, Field(pattern=asked.NAME)] = None
+    source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     status: Status = "open"
     offset: Offset = 0
 
@@ -94,7 +94,7 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
 async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
-    waits = await run_in_threadpool(waiting.read, lake.settings, lake.catalog, source, table_io.Reused(), None)
+    waits = await run_in_threadpool(pending_changes.read, lake.settings, lake.catalog, source, table_io.Reused(), None)
     metrics = lake.catalog.metrics_of(source)
     found, behind = [], []
     for metric in metrics:
@@ -102,7 +102,7 @@ async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said)
         starts = sorted(reach_ahead(days, shown.series.metric.window))
         if waits.concerns(shown.series.name, starts):
             behind.append(metric.name)
-        found += [(metric.name, one) for one in await run_in_threadpool(numbers.glances, shown, starts[:_NUMBERS])]
+        found += [(metric.name, one) for one in await run_in_threadpool(number_views.glances, shown, starts[:_NUMBERS])]
     command = ["lakehouse", "quarantine", said.verdict, source, quarantine.written(row), "--by", said.by, "--reason", said.reason]
     told = {"days": sorted(days), "command": shlex.join(command)}
     return told | {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS]}

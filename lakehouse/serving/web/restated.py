@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.serving.api import asked
-from lakehouse.serving.api.asked import Day, Parameters
-from lakehouse.serving.api.quality import restatements
-from lakehouse.serving.figures import LABELS
+from lakehouse.serving.api.data_quality import restatements
+from lakehouse.serving.http import parameters
+from lakehouse.serving.http.parameters import Day, Parameters
+from lakehouse.serving.reports.wording import LABELS
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from lakehouse.serving.api.lake import Lake, Shown
-    from lakehouse.serving.api.snapshot import Head
+    from lakehouse.serving.http.published_cache import Lake, Shown
+    from lakehouse.serving.http.snapshot import Head
 
 _WEEK, _MOST = timedelta(days=7), 200
 
@@ -36,7 +36,7 @@ def add(router: APIRouter, lake: Lake) -> None:
     @router.get(PREFIX + "/restated")
     async def restated(request: Request, wanted: Annotated[ForRestated, Query()]) -> Response:
         today = lake.settings.clock().date()
-        _, end = asked.span(wanted.through or today, wanted.through or today)
+        _, end = parameters.span(wanted.through or today, wanted.through or today)
         shown = await lake.every(sorted(lake.catalog.metrics))
         told = await run_in_threadpool(_told, shown, end - _WEEK + timedelta(days=1), end)
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}

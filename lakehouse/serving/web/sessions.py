@@ -17,13 +17,13 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 
-from lakehouse.ledger.tokens import Role, Token
-from lakehouse.serving.api.problems import Problem
+from lakehouse.serving.http.problems import Problem
+from lakehouse.serving.http.tokens import Role, Token
 
 if TYPE_CHECKING:
     from fastapi.responses import Response
 
-    from lakehouse.serving.api.callers import Callers
+    from lakehouse.serving.http.authentication import Callers
 
 COOKIE = "lakehouse_session"
 #: Seconds that a session lasts, and how many there are at once.

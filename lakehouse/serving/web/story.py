@@ -15,11 +15,11 @@ from lakehouse.gold.numbers.version_selector import Asked, By
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
-from lakehouse.serving.api import asked
-from lakehouse.serving.api.asked import MetricName, NoParameters, WindowName
-from lakehouse.serving.api.lake import days_behind
-from lakehouse.serving.figures import LABELS
-from lakehouse.serving.web import charts, numbers
+from lakehouse.serving.http import parameters
+from lakehouse.serving.http.parameters import MetricName, NoParameters, WindowName
+from lakehouse.serving.http.published_cache import days_behind
+from lakehouse.serving.reports.wording import LABELS
+from lakehouse.serving.web import charts, number_views
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.serving.api.lake import Lake, Shown
-    from lakehouse.serving.drawing import Chart
+    from lakehouse.serving.http.published_cache import Lake, Shown
+    from lakehouse.serving.reports.svg import Chart
 
 #: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
 _SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
@@ -64,14 +64,14 @@ def add(router: APIRouter, lake: Lake) -> None:
         shown, period = await _found(lake, name, window)
         told = await run_in_threadpool(_told, lake, shown, period)
         newest: Version = told["newest"].version
-        told |= await numbers.doubts(lake, shown, period, newest)
+        told |= await number_views.doubts(lake, shown, period, newest)
         return respond(request, "story", "metrics", _about(name, period) | told)
 
     @router.get(PREFIX + "/metrics/{name}/{window}/{label}")
     async def version(request: Request, name: MetricName, window: WindowName, label: Label, _: NoParameters) -> Response:
         shown, period = await _found(lake, name, window)
         kept = shown.kept(period)
-        head, _note = asked.chosen(shown, period, kept, asked.version_of(label))
+        head, _note = parameters.chosen(shown, period, kept, parameters.version_of(label))
         at = kept.heads.index(head)
         step = await run_in_threadpool(_one, lake, shown, period, at)
         told = await run_in_threadpool(
@@ -89,7 +89,7 @@ def add(router: APIRouter, lake: Lake) -> None:
 
 async def _found(lake: Lake, name: str, window: str) -> tuple[Shown, Period]:
     metric = lake.metric(name)
-    period = asked.period_of(metric, window)
+    period = parameters.period_of(metric, window)
     return await lake.shown(metric, period.kind), period
 
 
@@ -103,8 +103,8 @@ def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
     restating = [step for step in steps if step.restates][-_MOVES:]
     with table_io.reusing_tables():
         steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
-    newest = numbers.glance(shown, period.start)
-    names = numbers.drawn(shown.series, _DRAWN)
+    newest = number_views.glance(shown, period.start)
+    names = number_views.drawn(shown.series, _DRAWN)
     return {
         "steps": steps[::-1],
         "left": left,

@@ -16,7 +16,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.delta import table_io
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
-from lakehouse.orchestration.alerting import alerts_sensor, look
+from lakehouse.orchestration.automation.alert_sensor import alerts_sensor, look
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.orchestration.receiver import Receiver, receiving
 from lakehouse_tests.tables.arrivals import arrive, at, every
@@ -235,7 +235,7 @@ class Slow:
 
 def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("lakehouse.orchestration.alerting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lakehouse.orchestration.automation.alert_sensor.monotonic", lambda: clock[0])
     desk = Desk(settings, TOTAL)
     desk.at(1)
     for number in (1, 2, 3, 4):

@@ -17,7 +17,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.operations.channels import Webhook, targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.log import Status
-from lakehouse.orchestration import notifying
+from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
@@ -94,7 +94,7 @@ def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
     box = Box()
     with added_up():
         shop = restated(settings)
-        assert notifying.tell(settings, shop.catalog, [box], seconds=0).waiting == 2
+        assert notice_sensor.tell(settings, shop.catalog, [box], seconds=0).waiting == 2
         assert shop.tell(box).delivered == 2
 
 
@@ -171,7 +171,7 @@ def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> 
         shop = restated(settings)
         with dg.DagsterInstance.ephemeral() as instance:
             definitions = build_definitions(settings, shop.catalog)
-            sensor = notifying.notices_sensor(settings, shop.catalog)
+            sensor = notice_sensor.notices_sensor(settings, shop.catalog)
             assert sensor.name in {one.name for one in definitions.sensors or ()}
             assert sensor.minimum_interval_seconds == 60
             receiver.answers = [400]
@@ -194,7 +194,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
     catalog = Catalog({"events": contract()}, {one.name: one for one in metrics})
     lake, hook = Lake(settings, contract(lateness={"expected": "P1D"}), spark), Webhook(receiver.url)
 
-    def arrive(day: int, *lines: str) -> notifying.Told:
+    def arrive(day: int, *lines: str) -> notice_sensor.Told:
         settings.now = settings.clock().replace(month=2, day=day, hour=23)
         rows = [
             f"{key},{amount},2024-02-{int(on):02}T12:00:00Z,2024-02-{day:02}T18:00:00Z,insert,,0"
@@ -206,7 +206,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         for one in metrics:
             pending = find_pending(settings, Series(one))
             restatement_days.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
-        return notifying.tell(settings, catalog, [hook])
+        return notice_sensor.tell(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:
         return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
@@ -224,5 +224,5 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         (measure,) = one["measures"]
         assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
     assert notified() == {"early": False, "late": True}
-    assert notifying.tell(settings, catalog, [hook]).delivered == 0
+    assert notice_sensor.tell(settings, catalog, [hook]).delivered == 0
     assert len(receiver.taken) == 2

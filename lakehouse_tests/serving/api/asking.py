@@ -17,8 +17,8 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
 from lakehouse.serving import app
-from lakehouse.serving.api import lake
 from lakehouse.serving.app import Terms
+from lakehouse.serving.http import published_cache
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import Desk, day, metric
 
@@ -39,7 +39,7 @@ def asked(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> I
     """A client of the API; every answer looks at the tables anew."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("_NUMBERS", "_WAITING", "_ARRIVALS", "_TOKENS"):
-            patched.setattr(lake, name, (-1.0, -1.0))
+            patched.setattr(published_cache, name, (-1.0, -1.0))
         made = app.create(settings, catalog, terms or Terms(rate=1e9))
         with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
             yield client

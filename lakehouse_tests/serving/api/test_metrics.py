@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.serving.api import answers, snapshot
 from lakehouse.serving.app import Terms
+from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
 from lakehouse_tests.tables.published import Desk, without_spark
@@ -308,7 +308,7 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
 
 
 def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_ROWS", 2)
+    monkeypatch.setattr(responses, "MOST_ROWS", 2)
     told = desk(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
     for hour, value in ((1, 1), (2, 2)):
         told.at(4, hour)

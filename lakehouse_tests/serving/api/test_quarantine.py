@@ -10,9 +10,10 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.dispositions import account_tables
-from lakehouse.ledger import decisions, tokens
-from lakehouse.ledger.tokens import Role
+from lakehouse.ledger import decisions
 from lakehouse.serving.app import Terms
+from lakehouse.serving.http import tokens
+from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, got, on, problem, tell
 from lakehouse_tests.tables.lake import contract

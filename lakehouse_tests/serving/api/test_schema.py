@@ -18,11 +18,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 
-from lakehouse.ledger import tokens
-from lakehouse.ledger.tokens import Role
 from lakehouse.serving import app
-from lakehouse.serving.api import examples as examples_of
+from lakehouse.serving.api import openapi_examples as examples_of
 from lakehouse.serving.app import Terms
+from lakehouse.serving.http import tokens
+from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days

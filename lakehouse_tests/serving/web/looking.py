@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from lakehouse.dispositions import account_tables
-from lakehouse.ledger import tokens
-from lakehouse.ledger.tokens import Role
+from lakehouse.serving.http import tokens
+from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import at, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.serving.test_reports import Page
+from lakehouse_tests.serving.reports.test_comparison_report import Page
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import without_spark
 

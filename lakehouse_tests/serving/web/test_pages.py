@@ -11,12 +11,12 @@ import pytest
 
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
-from lakehouse.ledger.tokens import Role
+from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web import overview as overview_page
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.serving.test_reports import HOSTILE
+from lakehouse_tests.serving.reports.test_comparison_report import HOSTILE
 from lakehouse_tests.serving.web.looking import PAGES, ROW, SOURCE, decide, page, secret, sign_in
 from lakehouse_tests.tables.lake import contract
 from lakehouse_tests.tables.published import metric, without_spark

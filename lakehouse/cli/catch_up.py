@@ -1,0 +1,56 @@
+"""What a command does behind a decision: bring silver and gold up to date in this process, and say which days moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.days import listed
+from lakehouse.cli.console import errors, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+_SHOWN = 8
+
+
+def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
+    """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
+    from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
+
+    if applied_inputs.pending_by_hand(settings, source):
+        return True
+    metrics = catalog.metrics_of(source)
+    return any(find_pending(settings, served_version.daily(settings, catalog, metric)).starts for metric in metrics)
+
+
+def restate(settings: Settings, catalog: Catalog, source: str) -> None:
+    """Bring silver up to date on the days that wait, then gold, and print what was written."""
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
+
+    with errors.status("bringing silver and gold up to date"), local_instance() as instance:
+        after = Replay(settings, catalog, source, instance, long_lived=False).catch_up()
+    changed = sorted(after.causes)
+    out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
+    for metric, written in after.restated.items():
+        out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
+
+
+def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
+    """Tell who brings silver up to date where the command does not."""
+    if days:
+        out.print(
+            f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "
+            f"stewards_{source} starts it within {sensor_seconds} s.",
+            soft_wrap=True,
+        )
+
+
+def _listed(days: Sequence[str]) -> str:
+    return listed(days, _SHOWN, " days")

@@ -1,0 +1,221 @@
+"""``lakehouse backfill``: plan a backfill, look at it, run it, go on after a stop. Planning starts no JVM."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lakehouse import locations
+from lakehouse.cli import arguments
+from lakehouse.cli.console import confirmed, deployment, errors, out
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.backfills.plan import Layer, Plan
+    from lakehouse.orchestration.execution.backfill_runner import Layers
+    from lakehouse.settings import Settings
+
+app = typer.Typer(help="Make a range of days anew, planned, in waves, and safe to stop.", no_args_is_help=True)
+
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, how it begins, or 'newest'.")]
+
+
+@app.command("plan")
+def plan_(
+    target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
+    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First arrival day (source), event day (metric).")],
+    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="The last one.")],
+    reason: Annotated[str, typer.Option(help="Why; the trail and restated numbers carry it.")],
+    runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
+    max_parallel: Annotated[int, typer.Option(min=1, help="How many tables may be written side by side.")] = 2,
+    order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending",
+    write_mode: Annotated[
+        Literal["merge", "overwrite"],
+        typer.Option(help="Of a source. merge: what new files bring. overwrite: the range's event days again from Bronze, too."),
+    ] = "merge",
+    target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric that is filled: v2.")] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="What the sender says: file, rows, sha256, bytes (.csv, .json)."),
+    ] = None,
+    wave_size: Annotated[int, typer.Option(min=1, help="Partitions of a run.")] = 100,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Print and store what would be done: files, partitions through the layers, numbers that would be restated, the cost."""
+    if end_date < start_date:
+        msg = "--end-date lies before --start-date"
+        raise typer.BadParameter(msg)
+    if not reason.strip():
+        msg = "--reason is empty: say why, for those who will ask"
+        raise typer.BadParameter(msg)
+    from lakehouse.bronze.manifests import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
+    from lakehouse.delta import table_io  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills import planner  # noqa: PLC0415
+
+    settings, catalog = deployment()
+    wish = planner.Wish(
+        target=target,
+        first_day=start_date.date(),
+        last_day=end_date.date(),
+        reason=reason,
+        runner_id=runner_id or getpass.getuser(),
+        max_parallel=max_parallel,
+        order=order,
+        write_mode=write_mode,
+        wave_size=wave_size,
+        dataset_version=arguments.dataset_version(target_version) if target_version else None,
+        promised=promises(manifest.name, manifest.read_bytes()) if manifest else (),
+    )
+    with errors.status("reading files") as status, table_io.reusing_tables():
+
+        def read(done: int, of: int) -> None:
+            status.update(f"reading files: {done} of {of}")
+
+        made = planner.plan(settings, catalog, wish, datetime.now(timezone.utc), read)
+    backfill_log.store_plan(settings, made)
+    if as_json:
+        out.print(made.model_dump_json(), soft_wrap=True)
+        return
+    from lakehouse.cli.backfill_report import print_plan  # noqa: PLC0415
+    from lakehouse.orchestration.execution.cost_estimate import estimate  # noqa: PLC0415
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
+
+    with local_instance() as instance:
+        print_plan(made, estimate(instance, made.waves))
+
+
+@app.command("run")
+def run(
+    plan: PlanId,
+    in_process: Annotated[bool, typer.Option("--in-process", help="Here, although a webserver is running.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Do what is planned, or what is left of it. With a webserver running its UI shows the backfill."""
+    from lakehouse.cli.backfill_report import print_verdict  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    settings, catalog = deployment()
+    planned = backfill_log.plan_named(settings, plan)
+    if planned.metric is None:
+        confirmed(catalog.sources[planned.source], yes=yes)
+    with local_instance() as instance:
+        layers = None if in_process else _webserver(settings, planned)
+        if layers is None:
+            from lakehouse.orchestration.execution.in_process import InProcess  # noqa: PLC0415
+
+            settings.spark_long_lived = True
+            layers = InProcess(settings, catalog, instance)
+        verdict = _run(settings, catalog, planned, layers)
+    summary = backfill_verification.summary(settings, catalog, planned)
+    if as_json:  # without a verdict where it had been finished before
+        told = {"verdict": verdict and verdict.as_json(), "summary": summary}
+        out.print(json.dumps(told, default=str), soft_wrap=True)
+    elif verdict is None:
+        out.print(f"{planned.plan_id} is finished; there is nothing to do.")
+    else:
+        print_verdict(verdict, summary, planned)
+    if verdict is not None and verdict.problems:
+        raise typer.Exit(1)
+
+
+@app.command("status")
+def status(
+    plan: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="One plan; default: all.")] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """How far backfills have come, from their events."""
+    from lakehouse.cli.backfill_report import print_plans, print_status  # noqa: PLC0415
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, _ = deployment()
+    wanted = [backfill_log.plan_named(settings, plan)] if plan else backfill_log.plans(settings)
+    told = {one.plan_id: backfill_log.events(settings, one.plan_id) for one in wanted}
+    stands = {one.plan_id: _stands(settings, one, told[one.plan_id]) for one in wanted}
+    if as_json:
+        for one in wanted:
+            out.print(json.dumps(_as_json(one, stands[one.plan_id], told[one.plan_id]), default=str), soft_wrap=True)
+    elif plan:
+        print_status(wanted[0], stands[wanted[0].plan_id], told[wanted[0].plan_id])
+    elif wanted:
+        done = {one.plan_id: sum(entry.kind == "wave" for entry in told[one.plan_id]) for one in wanted}
+        print_plans([(one, stands[one.plan_id], done[one.plan_id]) for one in wanted])
+    else:
+        out.print("No backfill has been planned.")
+
+
+@app.command("cancel")
+def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who says so; default: the user's name.")] = "") -> None:
+    """Stop a backfill before its next wave. What it has done stays, and is right."""
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.orchestration.execution import backfill_runner  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    settings, _ = deployment()
+    planned = backfill_log.plan_named(settings, plan)
+    if not backfill_runner.cancel(settings, planned, by or getpass.getuser()):
+        out.print(f"{planned.plan_id} is {backfill_log.status(backfill_log.events(settings, planned.plan_id)).value} already.")
+        return
+    out.print(f"{planned.plan_id} is cancelled; a run of it stops before its next wave.")
+    webserver = _webserver(settings, planned)
+    for backfill in webserver.cancel(planned.plan_id) if webserver else ():
+        out.print(f"Dagster's backfill {backfill} is cancelled.")
+
+
+def _run(settings: Settings, catalog: Catalog, plan: Plan, layers: Layers) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.execution.backfill_runner import Backfill  # noqa: PLC0415
+
+    def session() -> SparkSession:
+        return LakeSpark(long_lived=True).session()
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(plan.plan_id, total=max(len(plan.waves), 1))
+
+        def told(_layer: Layer, table: str, count: int) -> None:
+            bar.update(task, description=f"{table}: {count} partitions")
+            bar.advance(task)
+
+        return Backfill(settings, catalog, plan, layers, session, told).run()
+
+
+def _webserver(settings: Settings, plan: Plan) -> Any:
+    """The webserver that serves this deployment; None where none does."""
+    from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
+    from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
+
+    webserver = Webserver(settings.webserver)
+    key, _, _ = keys(plan.source)
+    if not webserver.is_ours(key, locations.bronze(settings, plan.source)):
+        return None
+    errors.print(f"through Dagster's backfills at {webserver.url}", style="dim")
+    return webserver
+
+
+def _stands(settings: Settings, plan: Plan, told: list[Any]) -> str:
+    """How far a plan has come; one that says that it runs, with nobody at work on it, was stopped."""
+    from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
+    from lakehouse.operations.backfills.plan import Status  # noqa: PLC0415
+    from lakehouse.orchestration.common.backfill_lock import is_at_work  # noqa: PLC0415
+
+    stands = backfill_log.status(told)
+    if stands is Status.RUNNING and not is_at_work(settings, plan.source):
+        return f"stopped; 'lakehouse backfill run {plan.plan_id}' goes on"
+    return stands.value
+
+
+def _as_json(plan: Plan, stands: str, told: list[Any]) -> dict[str, Any]:
+    events = [{"event": one.event, "kind": one.kind, "at": one.recorded_at, "said": one.said} for one in told]
+    return {"plan": json.loads(plan.model_dump_json()), "status": stands, "events": events}

@@ -1,0 +1,159 @@
+"""``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
+
+Here belong the steps and their words; the sales are made in ``examples.sales_stream``, the past is read in ``gold.numbers.history``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from lakehouse import locations
+from lakehouse.cli.commands.replay import with_progress
+from lakehouse.cli.console import errors, out
+from lakehouse.examples import sales_stream as stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.gold.numbers.history import Version
+    from lakehouse.settings import Settings
+
+_LEGEND = """\
+late       arrived after the day was first published, which itself is no restatement
+corrected  the same sale on the same day, with another amount: the day's number was published wrong and is now right
+moved      the sale belongs to another day than it said first; both days change
+withdrawn  deleted, or replaced under a new number, which then counts as late"""
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="Another seed makes another fortnight; give it a LAKEHOUSE_ROOT of its own.")] = 7,
+) -> None:
+    """Make a small stream of late, corrected, moved and withdrawn sales, take it through the layers, show what changed."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
+    from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
+    from lakehouse.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()
+    if "://" in settings.root:
+        errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
+        raise typer.Exit(2)
+    settings = Settings(landing=f"{settings.root}/landing/sales")
+    files = stream.files(seed)
+    written = _write_files(Path(settings.landing_of("sales")), files)
+    errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
+    if written:
+        errors.print("Taking them through Bronze, Silver and Gold, one arrival day after another: a minute or two.", style="dim")
+    with local_instance() as instance:
+        run = Replay(settings, load_catalog(None), "sales", instance)
+        with_progress(run, run.arrival_days()[0])
+    _report(settings)
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> int:
+    """Write what is not there yet; an unchanged file keeps its time, so that nothing looks new."""
+    folder.mkdir(parents=True, exist_ok=True)
+    new = {name: text.encode() for name, text in files.items()}
+    new = {name: text for name, text in new.items() if not (folder / name).is_file() or (folder / name).read_bytes() != text}
+    for name, text in new.items():
+        (folder / name).write_bytes(text)
+    return len(new)
+
+
+def _report(settings: Settings) -> None:
+    """All of it is read from the tables, so that it is the same however often the demo runs."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
+
+    one = published_table.Series(load_catalog(None).metrics["revenue"])
+    known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
+    restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
+    out.print()
+    out.print(_revenue_table(known))
+    out.print(_LEGEND, style="dim")
+    out.print()
+    out.print(f"{len(known)} event days, restated {restatements} times in all; only the days named were written.")
+    _say_how_to_go_on(settings, _report_bronze(settings))
+
+
+def _revenue_table(known: Mapping[date, Sequence[Version]]) -> Table:
+    table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
+    for heading in ("event day", "state"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("first", "now", "change"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("restated", no_wrap=True)
+    table.add_column("because of")
+    for day, versions in sorted(known.items()):
+        first, now = _revenue(versions[0]), _revenue(versions[-1])
+        state = versions[-1].state.value
+        numbers = (f"{day}", state, f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
+        later = [version for version in versions if version.restated_on == version.published_at]
+        told = [(f"{one.published_at:%b} {one.published_at.day:2}", _why(one)) for one in later]
+        # A row for each restatement, so that a reason stays beside its date in a narrow terminal.
+        for position, (when, why) in enumerate(told or [("never", "")]):
+            said = numbers if position == 0 else ("",) * len(numbers)
+            table.add_row(*said, when, why, end_section=position >= len(told) - 1)
+    return table
+
+
+def _revenue(version: Version) -> Decimal:
+    return sum((row["revenue"] or Decimal(0) for row in version.rows), Decimal(0))
+
+
+def _why(version: Version) -> str:
+    """The rows behind a restatement; its reason where no row is."""
+    return (version.restatement_reason or "").removeprefix(f"{version.reason.value}: ")
+
+
+def _report_bronze(settings: Settings) -> str:
+    """:returns: a sale that was spoken of more often than any other."""
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415
+    from lakehouse.ledger import ingestions  # noqa: PLC0415
+
+    rows = dispositions_account.rows(settings, load_catalog(None).sources["sales"])
+    became = Counter(row.disposition.value for row in rows)
+    counts = ", ".join(f"{count:,} {what}" for what, count in became.most_common())
+    out.print(f"Bronze holds {len(rows):,} records, each once: {counts}.", soft_wrap=True)
+    for entry in ingestions.all_of(settings, "sales"):
+        if entry.status == "redelivered":
+            out.print(f"{entry.source_file} added nothing: {entry.message}.", soft_wrap=True)
+    (key, _), *_ = Counter(row.record_key or "" for row in rows).most_common(1)
+    return key
+
+
+def _say_how_to_go_on(settings: Settings, key: str) -> None:
+    gold = f"{settings.root}/gold/revenue"
+    lines = (
+        "",
+        "See it in Dagster, from this folder:",
+        '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
+        "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",
+        "Ask what became of every row, or follow one sale from its lines to the numbers it moved:",
+        "  lakehouse account sales",
+        f"  lakehouse trace sales {key}",
+        "One sale fails a rule of the contract and waits for a steward. Let it in, and see its day restated:",
+        "  lakehouse quarantine list sales",
+        "  lakehouse quarantine accept sales --all --by you --reason 'a refund'",
+        "  lakehouse audit sales --date 2024-11-09",
+        "Ask why a day's number is what it is, and what it was before:",
+        "  lakehouse gold history revenue 2024-11-07",
+        "Look at the numbers as their readers do, with the story of each; and ask for them over HTTP:",
+        "  lakehouse serve",
+        "  then open http://127.0.0.1:8321/ and http://127.0.0.1:8321/metrics/revenue?window=2024-11-07",
+        "Read the numbers, with DuckDB or with delta-rs:",
+        f"  SELECT * FROM delta_scan('{gold}') WHERE is_latest ORDER BY event_date;",  # noqa: S608 (text for a person)
+        f"  python -c \"from deltalake import DeltaTable; print(DeltaTable('{gold}').to_pandas())\"",
+    )
+    for line in lines:
+        out.print(line, soft_wrap=True)

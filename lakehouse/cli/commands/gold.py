@@ -1,0 +1,211 @@
+"""``lakehouse gold``: published numbers and how they came to be; what is held, and what becomes of it. Starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakehouse import locations
+from lakehouse.cli import arguments
+from lakehouse.cli.console import counted, errors, out
+
+if TYPE_CHECKING:
+    from lakehouse.gold.numbers.comparison import Sides
+    from lakehouse.gold.numbers.history import Version
+
+app = typer.Typer(help="Published numbers: which they are, which they were, and why.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    metric: arguments.Metric,
+    period: arguments.PeriodName,
+    version: Annotated[str, typer.Option(help="latest, final, first, r3, a time, v2, or a version name.")] = "latest",
+    known_at: Annotated[
+        str | None, typer.Option(help="What had arrived by this time says, published or not; starts Spark.")
+    ] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show one version of a period's number, with its state and where it comes from."""
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
+
+    of = arguments.about(metric, period)
+    if known_at is not None:
+        _show_known(of, arguments.moment(known_at), as_json=as_json)
+        return
+    answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    if as_json:
+        out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
+        return
+    found = answer.version
+    out.print(f"{found.name}  {found.state.value}", style="bold", soft_wrap=True)
+    if answer.note:
+        out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
+    for row in found.rows:
+        out.print(f"  {_numbers(row)}", soft_wrap=True)
+    until = f" until {found.superseded_at:%Y-%m-%d %H:%M}" if found.superseded_at else ""
+    out.print(f"  published {found.published_at:%Y-%m-%d %H:%M} UTC{until}: {found.reason.value}", soft_wrap=True)
+    if found.restated_on:
+        out.print(f"  restated {found.restated_on:%Y-%m-%d %H:%M} UTC: {found.restatement_reason}", soft_wrap=True)
+    _print_origin(found)
+
+
+@app.command()
+def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+    """Show every revision of a period: what it moved, by how much, why, and how many rows were behind it."""
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
+
+    of = arguments.about(metric, period)
+    known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
+    if not known:
+        msg = f"nothing of {of.series.name} has been published for {of.period.name}"
+        raise UnknownVersionError(msg)
+    for version, moved in zip(known, numbers_history.moved(of.series, known)):
+        if as_json:
+            told = {name: _sides(sides) for name, sides in moved.items()}
+            out.print(json.dumps(_as_json(version) | {"moved": told}, default=str), soft_wrap=True)
+            continue
+        mark = "  (latest)" if version.is_latest else ""
+        out.print(
+            f"{version.label}  {version.published_at:%Y-%m-%d %H:%M}  {version.state.value}{mark}", style="bold", soft_wrap=True
+        )
+        rows = version.said.get("changed_rows")
+        behind = f", {rows:,} changed {'row' if rows == 1 else 'rows'}" if rows else ""
+        booked = f", booked to {version.said['booked_on']}" if version.adjustment is not None else ""
+        restated = version.restated_on == version.published_at and version.restatement_reason
+        out.print(f"    {restated or version.reason.value}{behind}{booked}", soft_wrap=True)
+        if version.said.get("signed_off_by"):
+            out.print(f"    signed off by {version.said['signed_off_by']}: {version.said['sign_off_reason']}", soft_wrap=True)
+        for name, sides in moved.items():
+            out.print(f"    {name}: {_told(sides)}", soft_wrap=True)
+        if version.said.get("undecided_rows"):
+            out.print(f"    {counted(version.said['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
+
+
+@app.command()
+def compare(metric: arguments.Metric, period: arguments.PeriodName, a: str, b: str, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+    """Show two versions of a period side by side."""
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+
+    of = arguments.about(metric, period)
+    sides = [numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(text)).version for text in (a, b)]
+    before, after = ({of.period.start: side} for side in sides)
+    known = numbers_history.history(of.settings, of.series, [of.period.start])
+    found = numbers_history.comparison(of.series, before, after, (sides[0].name, sides[1].name), of.settings.clock(), known=known)
+    out.print(comparison_report.as_json(found) if as_json else comparison_report.as_terminal(found), soft_wrap=as_json)
+
+
+@app.command()
+def diff(
+    metric: arguments.Metric,
+    from_version: Annotated[str, typer.Option("--from", help="first, final, a time, v1, ...")] = "first",
+    to_version: Annotated[str, typer.Option("--to", help="The other version.")] = "latest",
+    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The first day; default: all.")] = None,
+    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The last day; default: all.")] = None,
+    by: Annotated[str, typer.Option(help="day, or a roll-up of the metric such as month.")] = "day",
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Report how two versions of many periods differ."""
+    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
+    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+
+    settings, catalog, contract = arguments.metric_named(metric)
+    if by not in [kind.value for kind in Kind]:
+        msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
+        raise typer.BadParameter(msg)
+    one = arguments.series_of(settings, catalog, contract, Kind(by))
+    known = published_table.partitions(settings, locations.gold(settings, one), one.by)
+    if not known:
+        errors.print(f"Nothing of {one.name} has been published.", style="yellow")
+        raise typer.Exit(1)
+    first = start_date.date() if start_date else min(known)
+    last = end_date.date() if end_date else one.period(max(known)).last
+    wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
+    history_ = numbers_history.history_between(settings, one, first, last)
+    before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
+    found = numbers_history.comparison(one, before, after, (from_version, to_version), settings.clock(), known=history_)
+    for file, text in ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html)):
+        if file is not None:
+            file.write_text(text(found), encoding="utf-8")
+            errors.print(f"written: {file}", style="dim", soft_wrap=True)
+    if as_json:
+        out.print(comparison_report.as_json(found), soft_wrap=True)
+    elif markdown is None and html is None:
+        out.print(comparison_report.as_terminal(found))
+
+
+def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
+    """What arrivals up to a time say about a day, made again from Bronze."""
+    from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    period = of.period
+    if period.last != period.start:
+        msg = "--known-at is answered for days; add them up, or ask for a longer period as it was published (--version)"
+        raise typer.BadParameter(msg)
+    with errors.status("making it again from Bronze"):
+        found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [period.start], when, LakeSpark().session)
+    rows = found[period.start].to_pylist() if period.start in found else []
+    if as_json:
+        out.print(json.dumps({"period": period.name, "known_at": when, "rows": rows}, default=str), soft_wrap=True)
+        return
+    out.print(f"{of.series.name} {period.name}, as known at {when:%Y-%m-%d %H:%M} UTC", style="bold", soft_wrap=True)
+    for row in rows:
+        out.print(f"  {_numbers(row)}", soft_wrap=True)
+    if not rows:
+        out.print("  no row had arrived")
+
+
+def _numbers(row: dict[str, Any]) -> str:
+    return "  ".join(f"{name} {_shown(value)}" for name, value in row.items())
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int | float) or hasattr(value, "quantize") else f"{value}"
+
+
+def _told(sides: Sides) -> str:
+    if not sides.changed:
+        return _shown(sides.after)
+    if sides.before is None:
+        return f"{_shown(sides.after)} (new)"
+    difference, percent = sides.difference, sides.percent
+    by = f" ({difference:+,}{f', {percent:+} %' if percent is not None else ''})" if difference is not None else ""
+    return f"{_shown(sides.before)} -> {_shown(sides.after)}{by}"
+
+
+def _print_origin(found: Version) -> None:
+    said = found.said
+    if said.get("inputs"):
+        out.print(
+            f"  from silver version {said['silver_version']}, arrivals through {said['known_through']}, inputs {said['inputs']}"
+        )
+    if found.made_from:
+        named = ", ".join(f"{day} {label}" for day, label in found.made_from.items() if day != "adjustments")
+        booked = ", ".join(found.made_from.get("adjustments", []))
+        out.print(f"  made from {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
+    out.print(f"  by run {said['run_id']}, code {said['code_version']}, contract {said['contract_version']}", soft_wrap=True)
+    if said.get("undecided_rows"):
+        out.print(f"  {counted(said['undecided_rows'])} undecided", style="yellow")
+    if said.get("signed_off_by"):
+        out.print(f"  signed off by {said['signed_off_by']}: {said['sign_off_reason']}", soft_wrap=True)
+
+
+def _sides(sides: Sides) -> dict[str, object]:
+    return {"before": sides.before, "after": sides.after, "difference": sides.difference, "percent": sides.percent}
+
+
+def _as_json(version: Version) -> dict[str, Any]:
+    return {name: value for name, value in version.said.items() if value is not None} | {"rows": version.rows}

@@ -1,0 +1,88 @@
+"""``lakehouse gold held``, ``publish`` and ``drop``: numbers that failed a check, and what people do with them. No JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.console import deployment, out
+
+if TYPE_CHECKING:
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.candidates import Held
+
+Revision = Annotated[
+    int,
+    typer.Option(
+        parser=arguments.revision_number,
+        metavar="REVISION",
+        help="The revision that it would be, as 'gold held' shows it: r3, or 3.",
+    ),
+]
+By = Annotated[str, typer.Option(help="Who says so.")]
+Reason = Annotated[str, typer.Option(help="Why.")]
+
+
+def held(
+    metric: Annotated[str | None, typer.Argument(help="One metric; default: all.")] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """List the numbers that failed a check: readers do not see them until somebody signs them off."""
+    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
+    from lakehouse.gold.publication import candidates  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
+    count = 0
+    for one_metric in [catalog.metrics[metric]] if metric else catalog.metrics.values():
+        daily = arguments.series_of(settings, catalog, one_metric, Kind.DAY)
+        for one in (daily, *daily.rollups):
+            for waiting in candidates.held(settings, one):
+                count += 1
+                _print(one, waiting, as_json=as_json)
+    if not count and not as_json:
+        out.print("Nothing is held.")
+
+
+def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+    """Sign a held number off: readers see it from now on, with your name and reason."""
+    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
+
+    of = arguments.about(metric, period)
+    run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
+    done = sign_off.sign_off(of.settings, of.series, of.period, revision, run, reason)
+    if done is None:
+        out.print(f"{of.series.name} says so already for {of.period.name}; nothing was published.", soft_wrap=True)
+    else:
+        out.print(f"{done.name} is published, {done.state.value}, signed off by {by}.", soft_wrap=True)
+
+
+def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
+    """Refuse a held number: the published one stands, and the same number is not proposed again."""
+    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
+
+    of = arguments.about(metric, period)
+    sign_off.drop(of.settings, of.series, of.period, revision, by, reason)
+    out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
+
+
+def _print(one: Series, waiting: Held, *, as_json: bool) -> None:
+    name = one.period(waiting.start).name
+    if as_json:
+        told = {"series": one.name, "period": name, "revision": waiting.revision, "reason": waiting.draft.reason.value}
+        told |= {"failed": dict(waiting.failed), "since": waiting.proposed_at, "rows": waiting.draft.rows.to_pylist()}
+        out.print(json.dumps(told, default=str), soft_wrap=True)
+        return
+    since = f"{waiting.proposed_at:%Y-%m-%d %H:%M} UTC"
+    out.print(
+        f"{one.name} {name} r{waiting.revision}  {waiting.draft.explanation}, held since {since}", style="bold", soft_wrap=True
+    )
+    for row in waiting.draft.rows.to_pylist():
+        out.print("    " + "  ".join(f"{key} {value}" for key, value in row.items()), soft_wrap=True)
+    for check, explanation in waiting.failed.items():
+        out.print(f"    {check}: {explanation}", style="yellow", soft_wrap=True)
+    if not waiting.failed:
+        out.print("    its run was stopped before its checks were through; materialize the period again", style="yellow")

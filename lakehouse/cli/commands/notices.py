@@ -1,0 +1,93 @@
+"""``lakehouse notices``: what consumers were told of restated numbers, and sending what waits. Starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.console import deployment, errors, out
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.notices.log import Entry
+    from lakehouse.settings import Settings
+
+_SHOWN = 50
+#: So long each target is given messages.
+_SECONDS = 60.0
+
+
+def notices(
+    metric: Annotated[str | None, typer.Option(help="Notices about this metric, its longer periods among them.")] = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Only those that no target has taken yet.")] = False,  # noqa: FBT002
+    send: Annotated[bool, typer.Option("--send", help="First look for news and send what waits, of all metrics.")] = False,  # noqa: FBT002
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """List what consumers were told of restated numbers: who, by which target, and when."""
+    from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
+    failed = _send(settings, catalog) if send else False
+    statuses = [ledger.Status.WAITING] if pending else [*ledger.Status]
+    found = ledger.of(settings, _series(settings, catalog, metric) if metric else None, statuses=statuses)
+    if as_json:
+        for entry in found:
+            out.print(json.dumps(_plain(entry), ensure_ascii=False), soft_wrap=True)
+    else:
+        _print(settings, found)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _send(settings: Settings, catalog: Catalog) -> bool:
+    """Tell what is to be told, as the sensor does; whether anything went wrong."""
+    from lakehouse.operations.channels import targets  # noqa: PLC0415
+    from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
+    from lakehouse.orchestration.automation import notice_sensor  # noqa: PLC0415 (Dagster loads in a second)
+
+    begun = ledger.has_begun(settings)
+    told = notice_sensor.tell(settings, catalog, targets(settings), _SECONDS)
+    for problem in told.problems:
+        errors.print(problem, style="red", highlight=False, soft_wrap=True)
+    if not ledger.has_begun(settings):
+        errors.print("No metric's contract names 'consumers:'; there is nobody to tell.", highlight=False, soft_wrap=True)
+    elif not begun:
+        errors.print("Consumers are told of what is published from now on.", highlight=False, soft_wrap=True)
+    else:
+        errors.print(f"{told}.", highlight=False, soft_wrap=True)
+    return bool(told.problems)
+
+
+def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
+    """The tables that readers of a metric see."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+
+    daily = served_version.daily(settings, catalog, catalog.metrics[metric])
+    return [one.name for one in (daily, *daily.rollups)]
+
+
+def _print(settings: Settings, found: list[Entry]) -> None:
+    """The newest ones, each with a line per consumer and target."""
+    from lakehouse.operations.notices.pending import NEWS  # noqa: PLC0415
+
+    shown: str | None = None
+    for entry in found[-_SHOWN:]:
+        if entry.publication_id != shown:
+            shown = entry.publication_id
+            out.print(f"{entry.published_at:%Y-%m-%d %H:%M}  {entry.subject}", style="bold", soft_wrap=True)
+        when = "waits" if entry.published_at >= settings.clock() - NEWS else f"not told: no news after {NEWS.days} days"
+        if entry.delivered_at is not None:
+            when = f"told {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
+        out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
+    left = len(found) - _SHOWN
+    count = f"{len(found):,} {'notice' if len(found) == 1 else 'notices'}"
+    out.print(f"{count}{f', {left:,} older ones not shown (--json has all)' if left > 0 else ''}.")
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    told = {name: value for name, value in vars(entry).items() if name != "answers"}
+    times = {name: value.isoformat() if value else None for name, value in told.items() if name.endswith("_at")}
+    return told | times | {"status": entry.status.value}

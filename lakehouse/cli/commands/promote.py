@@ -1,0 +1,252 @@
+"""``lakehouse promote``, ``rollback`` and ``moves``: which dataset version of a metric its readers see. Starts no JVM."""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from lakehouse import locations
+from lakehouse.cli import arguments
+from lakehouse.cli.console import deployment, errors, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.gold.numbers.comparison import Comparison, Threshold
+    from lakehouse.gold.promotion.plan import Plan
+    from lakehouse.gold.promotion.promotion import Moved
+    from lakehouse.gold.promotion.promotion_log import Move
+    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.settings import Settings
+
+_Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
+_By = Annotated[str, typer.Option(help="Who wants it; default: the user's name.")]
+_Why = Annotated[str, typer.Option(help="Why, as readers are to be told.")]
+_Restate = Annotated[bool, typer.Option("--restate", help="Bring numbers and roll-ups up to date now (starts Spark).")]
+
+
+def promote(
+    metric: _Metric,
+    version: Annotated[str, typer.Argument(help="The dataset version to show, such as v2.")],
+    reason: _Why,
+    by: _By = "",
+    threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
+    accept_differences: Annotated[bool, typer.Option(help="Go on beyond a threshold, and where a measure ends.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option(help="Only say what would change; exit code 1 where it cannot be done.")] = False,  # noqa: FBT002
+    html: Annotated[Path | None, typer.Option(help="Write the comparison there, as a page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison there, as Markdown.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the release notes there.")] = None,
+    restate: _Restate = False,  # noqa: FBT002
+) -> None:
+    """Show readers another dataset version of a metric: all its numbers at once, as new revisions with your reason."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415
+    from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+
+    settings, catalog, contract = _found(metric)
+    number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
+
+    def written(comparison: Comparison | None) -> None:
+        if comparison is not None and html is not None:
+            html.write_text(comparison_report.as_html(comparison), encoding="utf-8")
+        if comparison is not None and markdown is not None:
+            markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
+
+    def notes(plan: Plan) -> str:
+        return _release_notes(settings, catalog, plan, who, reason)
+
+    try:
+        if dry_run:
+            plan = promotion_plan.forward(settings, catalog, contract, number, limits)
+            written(plan.comparison)
+            raise typer.Exit(_explained(plan, accepted=accept_differences))
+        run = _run(who, "lakehouse promote")
+        done = promotion.promote(settings, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+    written(done.plan.comparison if done.plan else None)
+    for move in moves_of(settings, contract.metric):
+        _keep_notes(settings, move)
+    if output is not None:
+        output.write_text(done.move.release_notes, encoding="utf-8")
+    elif done.plan is not None:
+        out.print(done.move.release_notes, soft_wrap=True)
+    _say(done)
+    _afterwards(settings, catalog, contract, restate=restate)
+
+
+def rollback(
+    metric: _Metric,
+    reason: _Why,
+    by: _By = "",
+    to: Annotated[
+        str | None, typer.Option(help="The version to go back to; default: the one before the newest promotion.")
+    ] = None,
+    restate: _Restate = False,  # noqa: FBT002
+) -> None:
+    """Show readers again what an earlier dataset version said: all its numbers at once. The later ones are kept."""
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog, contract = _found(metric)
+    number = None if to is None else arguments.dataset_version(to)
+    run = _run(by or getpass.getuser(), "lakehouse rollback")
+    try:
+        done = promotion.rollback(settings, catalog, contract, number, run, reason)
+    except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+    _say(done)
+    _afterwards(settings, catalog, contract, restate=restate)
+
+
+def moves(metric: _Metric) -> None:
+    """Every move of a metric's readers to another dataset version, oldest first: when, by whom, and why."""
+    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
+    from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
+
+    settings, _, contract = _found(metric)
+    log.follow(settings, contract.metric, locations.gold(settings, Series(contract, called=contract.metric)))
+    for move in log.of(settings, contract.metric):
+        out.print(
+            f"{move.moved_at:%Y-%m-%d %H:%M} UTC  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
+            style="bold",
+            soft_wrap=True,
+        )
+        out.print(f"    {move.reason} ({_periods(move.periods)}, gold version {move.gold_version})", soft_wrap=True)
+        for accepted in move.accepted:
+            out.print(f"    accepted: {accepted}", soft_wrap=True)
+    out.print(f"gold/{contract.metric} shows v{shown_version(settings, contract)}.")
+
+
+def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
+    """The settings, the contracts, and the first version of a metric.
+
+    :raises typer.Exit: for a metric that no contract describes.
+    """
+    settings, catalog = deployment()
+    found = sorted((one for one in catalog.metrics.values() if one.metric == metric), key=lambda one: one.dataset_version)
+    if not found:
+        known = ", ".join(sorted({one.metric for one in catalog.metrics.values()})) or "none"
+        errors.print(f"No contract has 'metric: {metric}'; known are {known}.", style="red", highlight=False, soft_wrap=True)
+        raise typer.Exit(2)
+    return settings, catalog, found[0]
+
+
+def _thresholds(texts: Sequence[str]) -> list[Threshold]:
+    from lakehouse.gold.numbers.comparison import Threshold  # noqa: PLC0415
+
+    found = []
+    for text in texts:
+        measure, _, percent = text.partition("=")
+        try:
+            limit = Decimal(percent.strip().removesuffix("%"))
+        except InvalidOperation:
+            limit = Decimal(-1)
+        if not measure or not limit.is_finite() or limit < 0:
+            msg = f"{text!r} is no threshold; name a measure and percent, as in revenue=5"
+            raise typer.BadParameter(msg)
+        found.append(Threshold(measure.strip(), limit))
+    return found
+
+
+def _run(who: str, job: str) -> Run:
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
+
+    return Run(uuid.uuid4().hex, job, by=who)
+
+
+def _explained(plan: Plan, *, accepted: bool) -> int:
+    """Print what a promotion would do; the exit code."""
+    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+
+    if plan.comparison is not None:
+        out.print(comparison_report.as_terminal(plan.comparison))
+    for problem in plan.problems:
+        errors.print(problem, style="red", highlight=False, soft_wrap=True)
+    for objection in plan.objections:
+        errors.print(f"{objection} ({'accepted' if accepted else '--accept-differences'})", highlight=False, soft_wrap=True)
+    forbidden = bool(plan.problems or (plan.objections and not accepted))
+    does = "cannot be promoted" if forbidden else f"can be promoted; it would publish {_periods(len(plan.drafts))}"
+    out.print(f"v{plan.to.metric.dataset_version} {does}. Nothing was changed.", soft_wrap=True)
+    return int(forbidden)
+
+
+def _release_notes(settings: Settings, catalog: Catalog, plan: Plan, who: str, reason: str) -> str:
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
+    from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
+
+    if plan.comparison is None:
+        return ""
+    old, new = served_version.version(catalog, plan.to.metric, plan.shown).metric, plan.to.metric
+    return comparison_report.release_notes(
+        plan.comparison,
+        by=who,
+        reason=reason,
+        moved_from=f"v{old.dataset_version}",
+        moved_to=f"v{new.dataset_version}",
+        moved_at=settings.clock(),
+        deprecated_on=old.deprecated_on,
+        description_changes=compatibility.changed_logic(old, new),
+    )
+
+
+def _keep_notes(settings: Settings, move: Move) -> None:
+    """Put the release notes beside the table, where that is a folder."""
+    if not move.release_notes or "://" in settings.root:
+        return
+    folder = Path(settings.table("gold", f"{move.metric}_release_notes"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"v{move.to_version}-{move.moved_at:%Y-%m-%d}.md").write_text(move.release_notes, encoding="utf-8")
+
+
+def _say(done: Moved) -> None:
+    move = done.move
+    if done.plan is None:
+        out.print(f"gold/{move.metric} shows v{move.to_version} since {move.moved_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)
+        return
+    out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {_periods(move.periods)}.")
+    if done.plan.left:
+        from lakehouse.gold.promotion.compatibility import listed  # noqa: PLC0415
+
+        stays = f"v{move.to_version} never had a number of {listed(done.plan.left)}: what readers see there stays until it has."
+        out.print(stays, soft_wrap=True)
+
+
+def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
+    """Say what follows the move, or do it."""
+    from lakehouse.cli import catch_up  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
+
+    one = served_version.daily(settings, catalog, metric)
+    if restate:
+        catch_up.restate(settings, catalog, one.metric.source)
+        return
+    waiting = {series.name: len(find_pending(settings, series).starts) for series in (one, *one.rollups)}
+    for name, count in waiting.items():
+        if count:
+            out.print(
+                f"gold/{name}: {_periods(count)} to follow, by the sensor restate_{name} or with --restate.", soft_wrap=True
+            )
+
+
+def _periods(count: int) -> str:
+    return f"{count:,} {'period' if count == 1 else 'periods'}"
+
+
+def _stop(title: str, problem: Exception) -> NoReturn:
+    errors.print(title, style="red", highlight=False, soft_wrap=True)
+    for line in f"{problem}".splitlines():
+        errors.print(f"    {line}", style="red", highlight=False, soft_wrap=True)
+    raise typer.Exit(1)

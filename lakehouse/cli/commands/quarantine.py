@@ -1,0 +1,213 @@
+"""``lakehouse quarantine``: the rows that wait for a steward, and what is decided about them. Deciding starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
+
+if TYPE_CHECKING:
+    from lakehouse.ledger.decisions import Decided
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.stewardship.quarantine import Wanted
+
+app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
+
+_LISTED = [f"quarantine_{name}" for name in ("reason", "detail", "status", "decided_by", "decision")]
+_LISTED += ["record_key", "event_date"]
+
+Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
+Rows = Annotated[list[str] | None, typer.Argument(help="Rows, as 'list' shows them: <ingestion>:<line>.")]
+Ids = Annotated[Path | None, typer.Option(help="File with a row on each line; what follows the id is ignored.")]
+Cause = Annotated[str | None, typer.Option(help="Rows barred for this: beyond_watermark, rule_failed, shrunken_partition.")]
+ArrivalDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows that arrived on this day.")]
+EventDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows of this event day.")]
+Key = Annotated[str | None, typer.Option(help="Rows of this key.")]
+Overdue = Annotated[bool, typer.Option(help="Rows past their review deadline.")]
+All = Annotated[bool, typer.Option("--all", help="All rows that wait.")]
+By = Annotated[str, typer.Option(help="Who decides.")]
+Reason = Annotated[str, typer.Option(help="Why.")]
+Yes = Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")]
+Restate = Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to Dagster's daemon.")]
+
+
+@app.command("list")
+def list_(
+    source: Source,
+    status: Annotated[str, typer.Option(help="open, accepted, rejected, duplicate, released, or any.")] = "open",
+    cause: Cause = None,
+    arrival_date: ArrivalDate = None,
+    event_date: EventDate = None,
+    key: Key = None,
+    overdue: Overdue = False,  # noqa: FBT002
+    limit: Annotated[int, typer.Option(help="Show at most so many.", min=1)] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row, all of them.")] = False,  # noqa: FBT002
+) -> None:
+    """The rows that wait, each with its id, why it waits, and until when a steward should have looked."""
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
+
+    settings, catalog = catalog_with(source)
+    if status not in {"any", *quarantine.STATUSES}:
+        msg = f"--status is one of {', '.join(quarantine.STATUSES)}, any"
+        raise typer.BadParameter(msg)
+    wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=None if status == "any" else status)
+    found = quarantine.entries(settings, catalog.sources[source], wanted, None if as_json else [*quarantine.PLACE, *_LISTED])
+    if as_json:
+        for entry in found:
+            out.print(json.dumps({"row": quarantine.written(quarantine.row_id(entry)), **entry}, default=str), soft_wrap=True)
+        return
+    for entry in found[:limit]:
+        _print_line(entry)
+    left = len(found) - limit
+    out.print(f"{counted(len(found))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
+
+
+@app.command()
+def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'list' shows it.")]) -> None:
+    """One row, whole."""
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    wanted = quarantine.Wanted(status=None, rows=_parsed([row], None))
+    found = quarantine.entries(settings, catalog.sources[source], wanted)
+    if not found:
+        errors.print(f"{row} neither waits nor has waited; see 'lakehouse quarantine list {source}'.", style="yellow")
+        raise typer.Exit(1)
+    for name, value in found[0].items():
+        if value is not None:
+            out.print(f"{name:>18}  {value}", soft_wrap=True)
+
+
+def _register(verdict: Decided, says: str) -> None:
+    """The three words take the same options."""
+
+    @app.command(verdict, help=says)
+    def decide(
+        source: Source,
+        rows: Rows = None,
+        *,
+        by: By,
+        reason: Reason,
+        ids: Ids = None,
+        cause: Cause = None,
+        arrival_date: ArrivalDate = None,
+        event_date: EventDate = None,
+        key: Key = None,
+        overdue: Overdue = False,
+        all_: All = False,
+        restate: Restate = True,
+        yes: Yes = False,
+    ) -> None:
+        wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue)
+        _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate, yes=yes)
+
+
+_register("accept", "Let rows into silver, and restate exactly their days.")
+_register("reject", "Keep rows out of silver, with the reason; one that was accepted before leaves it.")
+_register("duplicate", "Keep rows out of silver because they tell of an event that is there already.")
+
+
+def _decide(
+    source: str,
+    verdict: Decided,
+    named: list[RowId] | None,
+    wanted: Wanted,
+    *,
+    by: str,
+    reason: str,
+    everything: bool,
+    restate: bool,
+    yes: bool,
+) -> None:
+    from lakehouse.cli.catch_up import is_behind, say_waiting  # noqa: PLC0415
+    from lakehouse.cli.catch_up import restate as restate_days  # noqa: PLC0415
+    from lakehouse.ledger import applied_inputs  # noqa: PLC0415
+    from lakehouse.stewardship import decide as stewardship_decide  # noqa: PLC0415
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    contract = catalog.sources[source]
+    if (named is not None) + wanted.narrows + everything > 1:
+        raise typer.BadParameter("name rows, or a filter, or --all: one of the three")
+    if named is None and not wanted.narrows and not everything:
+        raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
+    rows = (
+        [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.PLACE)]
+        if named is None
+        else named
+    )
+    confirmed(contract, yes=yes)
+    if rows:
+        taken = stewardship_decide.decide(settings, contract, rows, verdict, by=by, reason=reason)
+        done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]
+        again = f" {taken.repeated:,} had been already." if taken.repeated else ""
+        out.print(f"{counted(taken.rows)} {done} by {by}.{again}")
+    else:
+        out.print("No row waits that is meant; nothing was decided.")
+    # Also what an earlier command decided, and was stopped before silver or gold followed.
+    if not restate:
+        say_waiting(source, sorted(applied_inputs.pending_by_hand(settings, source)), settings.sensor_seconds)
+    elif is_behind(settings, catalog, source):
+        restate_days(settings, catalog, source)
+
+
+def _print_line(entry: dict[str, Any]) -> None:
+    from lakehouse.stewardship import quarantine  # noqa: PLC0415
+
+    out.print(quarantine.written(quarantine.row_id(entry)), style="bold")
+    what = f"{entry['record_key']} for {entry['event_date']}" if entry["event_date"] else f"{entry['record_key']}"
+    out.print(f"  {what}, {entry['source_file']}:{entry['line_number']}, arrived {entry['arrival_date']}", soft_wrap=True)
+    fate = f"review by {entry['quarantine_review_by']:%Y-%m-%d}"
+    if entry["quarantine_status"] != "open":
+        fate = (
+            f"{entry['quarantine_status']} by {entry['quarantine_decided_by']}: {entry['quarantine_decision']}"
+            if entry["quarantine_decided_by"]
+            else entry["quarantine_status"]
+        )
+    out.print(f"  {entry['quarantine_reason']}: {entry['quarantine_detail']}; {fate}", soft_wrap=True)
+
+
+def _wanted(
+    cause: str | None,
+    arrival_date: datetime | None,
+    event_date: datetime | None,
+    key: str | None,
+    *,
+    overdue: bool,
+    status: str | None = "open",
+) -> Wanted:
+    from lakehouse.stewardship.quarantine import CAUSES, Wanted  # noqa: PLC0415
+
+    if cause is not None and cause not in CAUSES:
+        msg = f"--cause is one of {', '.join(CAUSES)}"
+        raise typer.BadParameter(msg)
+    return Wanted(
+        status,
+        cause,
+        arrival_date.date() if arrival_date else None,
+        event_date.date() if event_date else None,
+        key,
+        overdue=overdue,
+    )
+
+
+def _named(rows: list[str] | None, ids: Path | None) -> list[RowId] | None:
+    """The rows that were named one by one; None where none was."""
+    return _parsed(rows or [], ids) if rows or ids else None
+
+
+def _parsed(rows: list[str], ids: Path | None) -> list[RowId]:
+    from lakehouse.stewardship.quarantine import parsed  # noqa: PLC0415
+
+    texts = list(rows)
+    try:
+        if ids is not None:
+            texts += [line.split()[0] for line in ids.read_text().splitlines() if line.strip()]
+        return [parsed(text) for text in texts]
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
+        raise typer.BadParameter(f"{problem}") from None

@@ -1,0 +1,56 @@
+"""``lakehouse rebuild``: make a range of event days again from Bronze, under the code and the contract as they are now."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakehouse.cli.console import catalog_with, confirmed, out
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def rebuild(
+    source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
+    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First event day.")],
+    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last event day.")],
+    reason: Annotated[str, typer.Option(help="Why, for instance the bug that was mended.")],
+    runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+) -> None:
+    """Judge the rows of these event days anew and rebuild silver; days that come out equal make no restatement."""
+    from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.delta import provenance  # noqa: PLC0415
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    contract = catalog.sources[source]
+    if end_date < start_date:
+        raise typer.BadParameter("--end-date lies before --start-date")
+    confirmed(contract, yes=yes)
+
+    def session() -> SparkSession:
+        return LakeSpark().session()
+
+    planned = silver_rebuild.plan(
+        settings,
+        contract,
+        session,
+        start_date.date(),
+        end_date.date(),
+        reason=reason,
+        runner_id=runner_id or getpass.getuser(),
+    )
+    if not planned.days:
+        out.print(f"bronze/{source} names no event day from {start_date:%Y-%m-%d} through {end_date:%Y-%m-%d}; nothing to do.")
+        return
+    now = provenance.stamp(contract)
+    out.print(f"{len(planned.days)} event days are made again, {planned.rows_judged_otherwise:,} rows are judged otherwise.")
+    out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
+    out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
+    restate(settings, catalog, source)

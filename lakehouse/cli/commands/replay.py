@@ -1,0 +1,82 @@
+"""``lakehouse replay``: a source's arrival days in order, each as if it were today."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from lakehouse.cli.console import catalog_with, confirmed, errors, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from lakehouse.orchestration.execution.replay import DayResult, Replay
+
+
+def replay(
+    source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
+    landing: Annotated[Path | None, typer.Option(help="Folder with the source's files; default: the deployment's.")] = None,
+    first: Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First arrival day.")] = None,
+    last: Annotated[datetime | None, typer.Option("--through", formats=["%Y-%m-%d"], help="Last arrival day.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+) -> None:
+    """Take every arrival day in order as if it were today. It can be stopped and run again."""
+    settings, catalog = catalog_with(source, landing)
+    confirmed(catalog.sources[source], yes=yes)
+    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
+
+    with local_instance() as instance:
+        run = Replay(settings, catalog, source, instance)
+        days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)
+        for complaint in complaints:
+            errors.print(f"left out: {complaint}", style="yellow", soft_wrap=True)
+        if not days:
+            errors.print(
+                f"No file in {settings.landing_of(source)} matches {catalog.sources[source].source.landing}.", style="yellow"
+            )
+            return
+        results = with_progress(run, days, as_json=as_json)
+    if not as_json:
+        restated = {metric: sum(len(result.restated.get(metric, [])) for result in results) for metric in _metrics(results)}
+        out.print(f"{len(results)} arrival days, {sum(result.rows for result in results):,} rows in Bronze.")
+        for metric, count in restated.items():
+            out.print(f"  gold/{metric}: {count:,} days published or restated.")
+        causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())
+        out.print(f"  keys in silver: {causes or 'nothing new'}.")
+
+
+def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:
+    """Replay the days with a bar on standard error (none where that is no terminal)."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    results = []
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(f"{days[0]}", total=len(days))
+        for day in days:
+            bar.update(task, description=f"arrivals of {day}")
+            for result in run.days([day]):
+                results.append(result)
+                for message in result.held:
+                    errors.print(f"held: {message}", style="yellow", soft_wrap=True)
+                if as_json:
+                    out.print(json.dumps(result.as_json(), default=str), soft_wrap=True)
+            bar.advance(task)
+    return results
+
+
+def _metrics(results: Sequence[DayResult]) -> list[str]:
+    return sorted({metric for result in results for metric in result.restated})

@@ -1,0 +1,114 @@
+"""``lakehouse reproduce``: make a published number again from the inputs that its revision names, and compare the two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from lakehouse.cli import arguments
+from lakehouse.cli.console import counted, deployment, errors, out
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.reproduction.reproduce import Reproduced
+
+#: What the command ends with where nothing could be compared; 1 says that the numbers differ.
+_NOT_COMPARED = 2
+_SHOWN = 50
+
+
+def reproduce(
+    metric: Annotated[str, typer.Argument(help="A metric, or a version by name, such as revenue_v2024-11-07.r2.")],
+    period: Annotated[str | None, typer.Argument(help="A day, or a longer period: 2024-11-07, 2024-W45, 2024-11.")] = None,
+    revision: Annotated[
+        int | None, typer.Option(parser=arguments.revision_number, metavar="REVISION", help="The revision: r2, or 2.")
+    ] = None,
+    adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
+) -> None:
+    """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
+    from lakehouse.calendar.periods import UnknownPeriodError, parse  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers.lifecycle import parse_version_name  # noqa: PLC0415
+
+    name = parse_version_name(metric)
+    if name is not None and (period is not None or revision is not None or adjustment is not None):
+        _stop(f"{metric} names period and revision already; say only that, or a metric with a period and --revision.")
+    if name is not None:
+        period, revision, adjustment = name.period, name.revision, name.adjustment
+    if period is None or revision is None:
+        _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
+    from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
+    from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
+    from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415
+    from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
+    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+
+    settings, catalog = deployment()
+    try:
+        series = _series(catalog, metric if name is None else name.series, period)
+        start = parse(period, series.metric.publication.fiscal_year_starts).start
+        with errors.status("making the number again"):
+            found = tables.reproduce(settings, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
+    except (UnknownPeriodError, UnknownInputsError, ForgottenContractError, ReproduceError) as problem:
+        _stop(f"{problem}.")
+    _print(found)
+    raise typer.Exit(0 if found.equal else 1)
+
+
+def _series(catalog: Catalog, name: str, period: str) -> Series:
+    """The series of a table's or a metric's name that has periods such as this one.
+
+    :raises UnknownPeriodError: for a text that names no period.
+    """
+    from lakehouse.calendar.periods import parse  # noqa: PLC0415
+    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
+
+    kind = parse(period).kind
+    found: dict[str, Series] = {}
+    for metric in sorted(catalog.metrics.values(), key=lambda metric: metric.dataset_version):
+        for called in (metric.metric, metric.name):
+            one = Series(metric, kind, called)
+            found.setdefault(one.name, one)
+            found.setdefault(called, one)
+    if name not in found:
+        known = ", ".join(sorted({metric.name for metric in catalog.metrics.values()})) or "none"
+        _stop(f"No contract has 'metric: {name}'; known are {known}.")
+    return found[name]
+
+
+def _print(found: Reproduced) -> None:
+    out.print(f"{found.name}, made again from Bronze, {_verdict(found)}.", style="bold", soft_wrap=True)
+    _say(f"compared: {', '.join(found.compared)} ({counted(len(found.rows))})")
+    _say(f"code: {found.code_then} then, {found.code_now} now")
+    _say(f"contract: {found.contract_then} then, {found.contract_now} now")
+    if not found.certain:
+        _say("the source's contract of then is not kept: silver was made again under the one of now")
+    for key, fields in sorted(found.hidden.items()):
+        _say(f"redacted since: {', '.join(fields)} of {key}")
+    if found.close:
+        _say(f"the last digits of {', '.join(found.close)} depend on the order of rows: give it a decimal type")
+    for one in found.differences[:_SHOWN]:
+        where = ", ".join(f"{name} {_shown(value)}" for name, value in one.grain.items())
+        _say(f"{f'{where}: ' if where else ''}{one.column}: {_shown(one.stored)} published, {_shown(one.again)} made again")
+    if len(found.differences) > _SHOWN:
+        _say(f"and {len(found.differences) - _SHOWN:,} cells more")
+
+
+def _verdict(found: Reproduced) -> str:
+    if not found.equal:
+        return "differs"
+    return "is equal in all that is not redacted" if found.hidden else "is equal"
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else f"{value}"
+
+
+def _say(text: str) -> None:
+    out.print(f"    {text}", soft_wrap=True)
+
+
+def _stop(text: str) -> NoReturn:
+    errors.print(text, style="red", highlight=False, soft_wrap=True)
+    raise typer.Exit(_NOT_COMPARED)

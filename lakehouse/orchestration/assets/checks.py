@@ -1,0 +1,134 @@
+"""Checks as Dagster shows and re-runs them. The layer's own runs evaluate the same functions (see ``events``)."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import date
+
+import dagster as dg
+
+from lakehouse.bronze import checks as bronze_checks
+from lakehouse.contracts import Catalog, MetricContract, SourceContract
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import gate
+from lakehouse.orchestration.assets.source_assets import keys as source_keys
+from lakehouse.orchestration.common import run_events
+from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.quality.check_result import Outcome
+from lakehouse.settings import Settings
+from lakehouse.silver import checks as silver_checks
+from lakehouse.silver import reconciliation
+
+#: What some days say to the wanted checks; it may judge others as well.
+Judge = Callable[[Collection[date], Collection[str], LakeSpark], list[Outcome]]
+
+_NEWEST_WITHOUT_PARTITION = 31
+
+
+def source_checks(
+    settings: Settings, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
+) -> list[dg.AssetChecksDefinition]:
+    """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
+
+    def judge_bronze(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+        return silver_checks.check_bronze(settings, contract, days)
+
+    def judge_silver(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+        return silver_checks.check_silver(settings, contract, days)
+
+    return [
+        _checks_of(bronze, silver_checks.bronze_checks(contract), judge_bronze),
+        _checks_of(silver, silver_checks.silver_checks(contract), judge_silver),
+        _checks_of_source(settings, contract),
+    ]
+
+
+def metric_checks(
+    settings: Settings, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition
+) -> dg.AssetChecksDefinition:
+    """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
+
+    def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+        one = served_version.daily(settings, catalog, metric)
+        found = silver_checks.check_published(settings, one, days)
+        if not reconciliation.GOLD.keys() >= set(names):  # only these are told without computing the number anew
+            found += silver_checks.check_gold(settings, one, spark.session, days)
+        return found
+
+    return _checks_of(gold, silver_checks.gold_checks(Series(metric)), judge)
+
+
+def rollup_checks(
+    settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series, gold: dg.AssetsDefinition
+) -> dg.AssetChecksDefinition:
+    """The checks of a longer period's numbers."""
+
+    def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+        daily = served_version.daily(settings, catalog, metric)
+        one = Series(daily.metric, rollup.kind, daily.called)
+        return silver_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
+
+    names = gate.names(rollup.checks)
+    del names["totals_equal_silver"]  # it is made from published days
+    return _checks_of(gold, names, judge)
+
+
+def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
+    key = asset.key
+    specs = [
+        dg.AssetCheckSpec(name, asset=key, description=description, partitions_def=asset.partitions_def)
+        for name, description in names.items()
+    ]
+
+    @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext, spark: LakeSpark) -> Iterator[dg.AssetCheckResult]:
+        op_context = context.op_execution_context
+        one_day = op_context.has_partition_key
+        if one_day or op_context.has_partition_key_range:
+            days = [date.fromisoformat(partition) for partition in op_context.partition_keys]
+        else:
+            known = sorted(context.instance.get_materialized_partitions(key))
+            days = [date.fromisoformat(partition) for partition in known[-_NEWEST_WITHOUT_PARTITION:]]
+        wanted = {check_key.name for check_key in context.selected_asset_check_keys}
+        outcomes = [outcome for outcome in judge(days, wanted, spark) if outcome.check in wanted] if days else []
+        if not one_day:  # what is yielded below is then about no partition
+            run_events.checked(context, key, outcomes)
+        for name in sorted(wanted):
+            own = [outcome for outcome in outcomes if outcome.check == name]
+            failed = [outcome for outcome in own if not outcome.passed]
+            metadata = dict(own[0].numbers) if len(own) == 1 else {"days": len(own), "days_failed": len(failed)}
+            what = "; ".join(f"{outcome.day}: {outcome.explanation or 'failed'}" for outcome in failed[:10])
+            warns = all(outcome.warns for outcome in failed or own)
+            yield dg.AssetCheckResult(
+                passed=not failed,
+                asset_key=key,
+                check_name=name,
+                metadata=metadata,
+                description=what or None,
+                severity=run_events.severity(warns=warns),
+            )
+
+    return check
+
+
+def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetChecksDefinition:
+    """The checks that are about now and about no partition; no JVM."""
+    key = source_keys(contract.dataset)[1]
+    specs = [
+        dg.AssetCheckSpec(name, asset=key, description=description) for name, description in bronze_checks.names(contract).items()
+    ]
+
+    @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        wanted = {check_key.name for check_key in context.selected_asset_check_keys}
+        for outcome in silver_checks.check_source(settings, contract):
+            if outcome.check in wanted:
+                yield dg.AssetCheckResult(
+                    passed=outcome.passed,
+                    asset_key=key,
+                    check_name=outcome.check,
+                    metadata=dict(outcome.numbers),
+                    description=outcome.explanation,
+                    severity=run_events.severity(warns=outcome.warns),
+                )
+
+    return check

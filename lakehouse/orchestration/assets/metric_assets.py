@@ -1,0 +1,126 @@
+"""The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog, MetricContract
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication.write_audit_publish import Published, Run
+from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import rollups
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.orchestration.common import backfill_tags, run_events
+from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
+from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.settings import Settings
+from lakehouse.silver import checks as silver_checks
+
+#: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
+FOLLOWS_TAG = "lakehouse/follows_silver"
+#: Set by Dagster on the runs of a backfill.
+_BACKFILL_TAG = "dagster/backfill"
+#: What a partition's page shows of a publication; ``ops/publications`` has the rest.
+_LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
+
+
+def gold_key(name: str) -> dg.AssetKey:
+    """The asset key of a series."""
+    return dg.AssetKey(["gold", name])
+
+
+def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
+    """Gold by event day; a day whose number and state are the same gets no revision."""
+    key = gold_key(metric.name)
+    contract = catalog.sources[metric.source]
+    mapping = (
+        dg.TimeWindowPartitionMapping(start_offset=1 - metric.window, end_offset=0, allow_nonexistent_upstream_partitions=True)
+        if metric.window > 1
+        else dg.IdentityPartitionMapping()
+    )
+
+    @dg.asset(
+        key=key,
+        deps=[dg.AssetDep(["silver", metric.source], partition_mapping=mapping)],
+        partitions_def=event_days(contract),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        output_required=False,
+        pool=f"gold_{metric.name}",
+        group_name=metric.source,
+        kinds={"pyspark", "deltalake", "gold"},
+        description=metric.description or f"{metric.name} per event day.",
+        metadata={"dagster/uri": locations.gold(settings, Series(metric))},
+    )
+    def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        days = days_of_run(context)
+        one = served_version.daily(settings, catalog, metric)
+        follows = find_pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
+        if FOLLOWS_TAG in context.run.tags:
+            days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
+        contract_history.remember(settings, one.metric, contract)
+        done = restatement_days.restate(settings, one, spark.session, days, _run(context), follows)
+        outcomes = [*done.outcomes, *silver_checks.check_published(settings, one, days)]
+        yield from run_events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
+
+    return gold_of_metric
+
+
+def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.AssetsDefinition:
+    """A longer period's numbers; its partitions are named by their first day."""
+    key = gold_key(rollup.name)
+    contract = catalog.sources[metric.source]
+
+    @dg.asset(
+        key=key,
+        # The first week or year begins before the first day.
+        deps=[dg.AssetDep(gold_key(metric.name), partition_mapping=_covered_days())],
+        partitions_def=periods(contract, rollup),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        output_required=False,
+        pool=f"gold_{rollup.name}",
+        group_name=metric.source,
+        kinds={"deltalake", "gold"},
+        description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from its published days.",
+        metadata={"dagster/uri": locations.gold(settings, rollup)},
+    )
+    def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        daily = served_version.daily(settings, catalog, metric)
+        one = Series(daily.metric, rollup.kind, daily.called)
+        wanted = {one.period(day).start for day in days_of_run(context)}
+        follows = find_pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
+        if follows is not None:
+            wanted |= follows.starts
+        contract_history.remember(settings, one.metric, contract)
+        done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
+        yield from run_events.report(context, key, {start: _told(done, start) for start in wanted}, done.outcomes)
+
+    return rollup_of_metric
+
+
+def _covered_days() -> dg.TimeWindowPartitionMapping:
+    return dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
+
+
+def _run(context: dg.AssetExecutionContext) -> Run:
+    tags = context.run.tags
+    planned = tags.get(backfill_tags.PLAN_TAG)
+    said = Reason.BACKFILL if planned or _BACKFILL_TAG in tags else None
+    why = f"{Reason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
+    return Run(context.run.run_id, context.job_name, said, tags.get("user") or tags.get("dagster/user"), why, planned)
+
+
+def _told(done: Published, start: object) -> dict[str, object]:
+    """What Dagster shows of one period: its revision, and the lineage's names."""
+    told: dict[str, object] = {"restated": False, "held": start in done.held}
+    for revision in done.revisions:
+        if revision.start == start:
+            told["restated"] = revision.step is not Step.STATE_CHANGE
+            told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
+            told |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
+    return told

@@ -1,0 +1,156 @@
+"""The assets of a source: bronze by arrival day, arrivals (which event days were touched), silver by event day."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse import locations
+from lakehouse.bronze.ingest import DayReport, Ingest
+from lakehouse.calendar.days import listed
+from lakehouse.contracts import Catalog, SourceContract
+from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.common import backfill_tags, run_events
+from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
+from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.settings import Settings
+from lakehouse.silver import checks as silver_checks
+from lakehouse.silver.update import SilverUpdate, update
+
+_SHOWN = 5
+_ARRIVED = dg.AutomationCondition.any_deps_updated()
+#: Dagster sees a request one look late. What arrived between the two came behind the request, and is not answered by it.
+_ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
+#: Silver follows exactly the event days that arrivals touched, however old, also when one arrives during a run.
+FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
+
+
+class SettledFiles(dg.Config):
+    """What a sensor says of the files that its run is about; somebody who starts a run need not."""
+
+    files: dict[str, str] | None = Field(
+        None, description="The landing files that may be taken, each with its state; by default all of the day that are ready."
+    )
+
+
+def keys(source: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
+    """The asset keys of a source: bronze, arrivals, silver."""
+    return dg.AssetKey(["bronze", source]), dg.AssetKey(["arrivals", source]), dg.AssetKey(["silver", source])
+
+
+def arrivals_spec(contract: SourceContract) -> dg.AssetSpec:
+    """The bridge from arrival days to event days: bronze logs a materialization on it for each event day it touched."""
+    bronze_key, arrivals_key, _ = keys(contract.dataset)
+    return dg.AssetSpec(
+        arrivals_key,
+        deps=[dg.AssetDep(bronze_key, partition_mapping=dg.AllPartitionMapping())],
+        partitions_def=event_days(contract),
+        group_name=contract.dataset,
+        description=f"The event days that each arrival of {contract.dataset} touched.",
+    )
+
+
+def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
+    """Bronze by arrival day."""
+    source = contract.dataset
+    key, arrivals_key, _ = keys(source)
+
+    @dg.asset(
+        key=key,
+        partitions_def=arrival_days(contract),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        output_required=False,
+        pool=f"bronze_{source}",
+        group_name=source,
+        kinds={"pyspark", "deltalake", "bronze"},
+        description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
+        metadata={"dagster/uri": locations.bronze(settings, source)},
+    )
+    def bronze_of_source(
+        context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        days = days_of_run(context)
+        ingest = Ingest(settings, contract, spark.session, context.run.run_id)
+        reports = {day: ingest.day(day, config.files) for day in days}
+        for report in reports.values():
+            for entry in report.held:
+                context.log.error("held: %s", entry.message)
+            for left in report.waiting:
+                context.log.warning("left for now: %s", left)
+        if not backfill_tags.belongs(context.run.tags):  # a planned backfill brings silver up to date itself
+            # Also what an earlier, killed run brought in and did not announce.
+            run_events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
+        metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
+        yield from run_events.report(context, key, metadata, silver_checks.check_bronze(settings, contract, days))
+
+    return bronze_of_source
+
+
+def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
+    """Silver by event day."""
+    source = contract.dataset
+    _, arrivals_key, key = keys(source)
+
+    @dg.asset(
+        key=key,
+        deps=[arrivals_key],
+        partitions_def=event_days(contract),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        automation_condition=FOLLOW_ARRIVALS,
+        output_required=False,
+        pool=f"silver_{source}",
+        group_name=source,
+        kinds={"pyspark", "deltalake", "silver"},
+        description=f"The current row of each key of {source}, on its own event day.",
+        metadata={"dagster/uri": locations.silver(settings, source)},
+    )
+    def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        days = days_of_run(context)
+        result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
+        outcomes = silver_checks.check_silver(settings, contract, days)
+        rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
+        yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
+
+    return silver_of_source
+
+
+def _bronze_metadata(report: DayReport) -> dict[str, Any]:
+    return {
+        "files_ingested": len(report.ingested),
+        "files_known_already": len(report.redelivered),
+        "files_held": len(report.held),
+        **({"left_for_now": listed(report.waiting, _SHOWN, " files")} if report.waiting else {}),
+        "dagster/row_count": sum(entry.rows for entry in report.ingested),
+        "malformed_rows": sum(entry.malformed for entry in report.ingested),
+        "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),
+    }
+
+
+def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
+    """Per event day that waits for silver because of these arrival days: how many rows of how many files."""
+    waiting = applied_inputs.pending_entries(settings, source)
+    return {
+        day: {
+            "rows": sum(entry.rows_by_day.get(day, 0) for entry in entries),
+            "files": len(entries),
+            "arrival_days": ", ".join(sorted({entry.arrival_date.isoformat() for entry in entries})),
+        }
+        for day, entries in waiting.items()
+        if any(entry.arrival_date in arrival for entry in entries)
+    }
+
+
+def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, Any]:
+    what = result.changes.get(day, Counter())
+    return {
+        "method": "merge" if day in result.merged else "rebuild",
+        "dagster/row_count": rows,
+        "content_changed": bool(what),
+        **{f"rows_{kind}": count for kind, count in sorted(what.items())},
+        "silver_version": result.version,
+    }

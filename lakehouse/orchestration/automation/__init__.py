@@ -1,0 +1,1 @@
+"""Dagster sensors, schedules and jobs that start runs."""

@@ -1,0 +1,63 @@
+"""The daily close: numbers whose state is to change by now are computed again and published in their next state.
+
+What is due is read from the tables, so that a tick that was missed is made up for by the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement.pending import find_due
+from lakehouse.orchestration.assets.metric_assets import gold_key
+from lakehouse.orchestration.common.partitions import tags_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.settings import Settings
+
+
+def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
+    """Publishes days as preliminary and as final when the contract says so."""
+
+    def due() -> list[date]:
+        return find_due(settings, served_version.daily(settings, catalog, metric))
+
+    return _close(settings, metric.name, due)
+
+
+def period_close(settings: Settings, rollup: Series) -> dg.ScheduleDefinition:
+    """Publishes longer periods as preliminary and as final when the contract says so."""
+
+    def due() -> list[date]:
+        return find_due(settings, rollup)
+
+    return _close(settings, rollup.name, due)
+
+
+def _close(settings: Settings, name: str, due: Callable[[], list[date]]) -> dg.ScheduleDefinition:
+    key = gold_key(name)
+
+    @dg.schedule(
+        name=f"close_{name}",
+        cron_schedule=settings.close_cron,
+        execution_timezone="UTC",
+        target=dg.AssetSelection.assets(key),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Publishes what is due of gold/{name} in its next state: live, preliminary, final.",
+    )
+    def close() -> dg.RunRequest | dg.SkipReason:
+        with table_io.reusing_tables():
+            starts = due()
+        if not starts:
+            return dg.SkipReason(f"no number of {name} changes its state by now")
+        return dg.RunRequest(asset_selection=[key], tags=tags_for(starts))
+
+    return close

@@ -1,0 +1,172 @@
+"""What starts silver and gold by itself: decisions silver, changed silver gold, published days roll-ups.
+
+What starts bronze is in ``bronze_sensors``, what is due by the calendar is started in ``closing``. All read through delta-rs
+and start no JVM; what they remember is told in ``cursors``. For files silver needs no sensor: its policy follows
+``arrivals`` (see ``source_assets``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.storage.tags import SENSOR_NAME_TAG
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
+from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
+from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import date
+
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
+    from lakehouse.settings import Settings
+
+#: Set on runs that follow decisions and redactions: the source and which.
+DECIDED_TAG = "lakehouse/decided"
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """What one run has to be about: the first days of its partitions, the tag that tells what it answers."""
+
+    starts: Collection[date]
+    tag: dict[str, str]
+
+
+def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+    """Runs silver for exactly the days that a decision or a redaction concerns."""
+    source = contract.dataset
+
+    def look() -> _Waiting:
+        waiting = applied_inputs.pending_by_hand(settings, source)
+        return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
+
+    said = [locations.decisions(settings, source), locations.redactions(settings, source)]
+    return _sensor_of_one_run(
+        settings,
+        source,
+        f"stewards_{source}",
+        dg.AssetKey(["silver", source]),
+        f"Decisions and redactions start silver/{source} for the days they concern.",
+        look,
+        lambda: state_of(settings, [*said, locations.rebuild_requests(settings), locations.applied_inputs(settings)], [contract]),
+        nothing="no decision waits for silver",
+        what="decisions",
+    )
+
+
+def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
+    """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
+
+    def look() -> _Waiting:
+        pending = find_pending(settings, served_version.daily(settings, catalog, metric))
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
+
+    read = [locations.silver(settings, metric.source), locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    return _sensor_of_one_run(
+        settings,
+        metric.source,
+        f"restate_{metric.name}",
+        gold_key(metric.name),
+        f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
+        look,
+        lambda: state_of(settings, read, list(catalog.metrics.values())),
+        nothing="gold follows silver",
+        what="days",
+    )
+
+
+def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
+    """Runs a roll-up for exactly the periods whose days were published anew."""
+
+    def look() -> _Waiting:
+        pending = find_pending(settings, rollup)
+        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
+
+    read = [locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    return _sensor_of_one_run(
+        settings,
+        metric.source,
+        f"restate_{rollup.name}",
+        gold_key(rollup.name),
+        f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
+        look,
+        lambda: state_of(settings, read, list(catalog.metrics.values())),
+        nothing=f"{rollup.name} follows its days",
+        what="periods",
+    )
+
+
+def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
+    """Evaluates the policies of late partitions."""
+    targets = [dg.AssetKey(["silver", source]) for source in catalog.sources]
+    return dg.AutomationConditionSensorDefinition(
+        "late_partitions",
+        target=dg.AssetSelection.assets(*targets),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        # Not more often: bronze announces the days of a large file one after another, and each look makes a run of those so far.
+        minimum_interval_seconds=max(15, settings.sensor_seconds),
+    )
+
+
+def _sensor_of_one_run(
+    settings: Settings,
+    source: str,
+    name: str,
+    key: dg.AssetKey,
+    description: str,
+    look: Callable[[], _Waiting],
+    state: Callable[[], str],
+    *,
+    nothing: str,
+    what: str,
+) -> dg.SensorDefinition:
+    """A sensor that asks for one run of an asset about all that waits, however scattered, and for the next when that has ended.
+
+    What comes in meanwhile waits for the next: a run beside the first would have to make the first one's days again, as nobody
+    knows yet what that leaves.
+
+    :param state: tells of everything that ``look`` depends on; where it is as it was when nothing waited, nothing waits.
+    :param nothing: what it says where nothing waits.
+    :param what: a word for what the runs are about.
+    """
+
+    @dg.sensor(
+        name=name,
+        target=dg.AssetSelection.assets(key),
+        minimum_interval_seconds=settings.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=description,
+    )
+    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if is_at_work(settings, source):
+            return dg.SkipReason(BACKFILL_AT_WORK)
+        with table_io.reusing_tables():
+            now = state()  # before the look: what is written in between makes the next tick look again
+            waiting = None if Cursor.read(context.cursor).nothing_at == now else look()
+        if waiting is None or not waiting.starts:
+            context.update_cursor(f"{Cursor(now)}")
+            return dg.SkipReason(nothing)
+        if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: name}, statuses=RUNNING)):
+            return dg.SkipReason(f"a run for {what} is on its way; the next follows when it has ended")
+        (cause,) = waiting.tag.values()
+        asked = plan(context.instance, next(iter(waiting.tag)), [cause])
+        if asked.on_their_way:
+            return dg.SkipReason(f"a run for {cause} is on its way")
+        if asked.given_up:
+            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {what}; look at the newest and start it again")
+        tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
+        return dg.RunRequest(run_key=asked.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
+
+    return sense

@@ -1,0 +1,203 @@
+"""What starts bronze by itself: files that have settled in landing, and arrivals that silver was left waiting for.
+
+Read through delta-rs, without a JVM; what the sensors remember is told in ``cursors``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator  # noqa: TC003 (Dagster reads the annotations of a sensor)
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+
+from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze import pending_files
+from lakehouse.calendar.days import listed
+from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.common import run_events
+from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
+from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
+from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_SHOWN = 5
+#: Set on runs for new files: the source, arrival day and the files' state.
+LANDS_TAG = "lakehouse/lands"
+#: Set on runs that pick up what was left behind: the source, arrival day and ingestions.
+RECONCILES_TAG = "lakehouse/reconciles"
+
+
+def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+    """Runs bronze for each arrival day with a new or changed file that has settled and may be taken."""
+    source = contract.dataset
+    key = dg.AssetKey(["bronze", source])
+
+    @dg.sensor(
+        name=f"landing_{source}",
+        target=dg.AssetSelection.assets(key),
+        minimum_interval_seconds=settings.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"New or changed files of {source} start bronze for their arrival days.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        if is_at_work(settings, source):
+            yield dg.SkipReason(BACKFILL_AT_WORK)
+            return
+        before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
+        infos = bronze_landing.look(settings, contract)
+        state = state_of(settings, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
+        if before.nothing_at == state:
+            yield dg.SkipReason(before.because)
+            return
+        found = pending_files.look(settings, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        reasons = list(found.remarks)
+        if found.unsettled:
+            reasons.append(f"left until settled: {listed(found.unsettled, _SHOWN, ' files')}")
+        if found.nothing:
+            because = listed(reasons, _SHOWN, " remarks") or "no new file"
+            context.update_cursor(f"{Cursor(state, because)}")
+            yield dg.SkipReason(because)
+            return
+        context.update_cursor(f"{Cursor(seen=found.seen)}")
+        causes = {wish.cause: day for day, wish in found.wishes.items()}
+        known = {wish.cause for wish in found.wishes.values() if wish.known}
+        asked = plan(context.instance, LANDS_TAG, list(causes), known)
+        requests = [
+            _bronze_run(key, day, LANDS_TAG, wish.cause, asked, wish.files)
+            for day, wish in found.wishes.items()
+            if wish.cause in asked.run_keys
+        ]
+        yield from _requests_or_reasons(context, requests, reasons + _why_not(asked, causes, "take the files of"))
+
+    return sense
+
+
+def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+    """Runs bronze again for arrival days whose event days wait for silver while nobody works on them.
+
+    Bronze then announces them anew: a run that was killed between its commit and its events loses nothing (R11).
+    """
+    source = contract.dataset
+    bronze_key, arrivals_key, silver_key = keys(source)
+
+    @dg.sensor(
+        name=f"reconcile_{source}",
+        target=dg.AssetSelection.assets(bronze_key),
+        minimum_interval_seconds=max(60, settings.sensor_seconds),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Days of {source} that were left waiting for silver are announced again.",
+    )
+    def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        state = state_of(settings, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
+        waiting = {} if Cursor.read(context.cursor).nothing_at == state else applied_inputs.pending_entries(settings, source)
+        if not waiting:
+            context.update_cursor(f"{Cursor(state)}")
+            yield dg.SkipReason("nothing waits for silver")
+            return
+        if is_at_work(settings, source):
+            yield dg.SkipReason(BACKFILL_AT_WORK)
+            return
+        if _at_work(context.instance, {bronze_key, silver_key}):
+            yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is at work")
+            return
+        left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=settings.reconcile_seconds))
+        first = contract.source.start_date
+        causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
+        asked = plan(context.instance, RECONCILES_TAG, list(causes))
+        # Files are the landing sensor's: such a run takes none.
+        requests = [
+            _bronze_run(bronze_key, day, RECONCILES_TAG, cause, asked, {})
+            for cause, day in causes.items()
+            if cause in asked.run_keys
+        ]
+        reasons = _why_not(asked, causes, "make silver follow the arrivals of")
+        if outside := [f"{day}" for day in left_behind if day < first]:
+            told = listed(outside, _SHOWN, " days")
+            reasons.append(f"arrivals of {told} wait for silver, and source.start_date of {source} is {first}: set it back")
+        if not left_behind:
+            reasons.append(f"{len(waiting)} days wait for silver, all announced a short while ago")
+        yield from _requests_or_reasons(context, requests, reasons)
+
+    return sense
+
+
+def _left_behind(
+    instance: dg.DagsterInstance, arrivals: dg.AssetKey, waiting: Mapping[date, Sequence[Ingestion]], patience: timedelta
+) -> dict[date, list[str]]:
+    """By arrival day the ingestions of which a waiting event day was not announced for a while."""
+    announced = run_events.newest(instance, arrivals, [day.isoformat() for day in waiting])
+    recent = (datetime.now(timezone.utc) - patience).timestamp()
+    found: dict[date, set[str]] = defaultdict(set)
+    for event_day, entries in waiting.items():
+        told = announced.get(event_day.isoformat())
+        if told is None or told.timestamp < recent:
+            for entry in entries:
+                found[entry.arrival_date].add(entry.ingestion_id)
+    return {day: sorted(ids) for day, ids in sorted(found.items())}
+
+
+def _bronze_run(key: dg.AssetKey, day: date, tag: str, cause: str, asked: Plan, files: Mapping[str, str]) -> dg.RunRequest:
+    """A run of bronze that may take these files of an arrival day, and no others that have come since."""
+    return dg.RunRequest(
+        run_key=asked.run_keys[cause],
+        partition_key=day.isoformat(),
+        asset_selection=[key],
+        tags={tag: cause, **NO_RETRIES},
+        run_config={"ops": {key.to_python_identifier(): {"config": {"files": dict(files)}}}},
+    )
+
+
+def _why_not(asked: Plan, days: Mapping[str, date], what: str) -> list[str]:
+    """Why some wishes are not asked for, to a person.
+
+    :param days: the arrival day of each cause.
+    :param what: what the runs were to do to these days.
+    """
+    reasons = []
+    if asked.on_their_way:
+        reasons.append(f"runs for {_days(asked.on_their_way, days)} are on their way")
+    if asked.given_up:
+        reasons.append(f"{ATTEMPTS} runs did not {what} {_days(asked.given_up, days)}; look at the newest and start it again")
+    if asked.answered:
+        reasons.append(f"files of {_days(asked.answered, days)} are held: see the check no_file_held")
+    if asked.later:
+        reasons.append(f"{asked.later} more arrival days wait until these have ended")
+    return reasons
+
+
+def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
+    return listed([f"{days[cause]}" for cause in causes], _SHOWN, " days")
+
+
+def _requests_or_reasons(
+    context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Dagster takes requests or one reason, never both: beside requests the reasons go to the log."""
+    told = listed(reasons, _SHOWN, " remarks")
+    if not requests:
+        yield dg.SkipReason(told)
+        return
+    if told:
+        context.log.warning(told)
+    yield from requests
+
+
+def _at_work(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
+    """Whether a run or a backfill of one of the assets is on its way."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=RUNNING))
+    if any(run.asset_selection is None or run.asset_selection & assets for run in runs):
+        return True
+    backfills = instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED]))
+    return any(assets & set(backfill.asset_selection or []) for backfill in backfills)

@@ -1,0 +1,81 @@
+"""Table maintenance by the clock: one run a night looks after all tables, and says in its output what it did. No JVM.
+
+It is harmless beside runs of assets: what changes no row of a table meets no writer but one of the same partition, which
+makes its rows again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lakehouse.operations.maintenance import maintain
+from lakehouse.orchestration.common.run_requests import RUNNING
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.maintenance.maintain import Upkeep
+    from lakehouse.settings import Settings
+
+NAME = "maintenance"
+
+
+def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
+    """Starts the job ``maintenance``, unless a run of it is on its way."""
+
+    @dg.schedule(
+        name=NAME,
+        job=job(settings, catalog),
+        cron_schedule=settings.maintenance_cron,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Compacts tables, and deletes files and log entries that nobody needs any more.",
+    )
+    def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=RUNNING)):
+            return dg.SkipReason("a run of maintenance is on its way")
+        return dg.RunRequest()
+
+    return look
+
+
+def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
+    """Looks after every table."""
+
+    @dg.op(name="maintain_tables", pool=NAME, description="Compacts every table, and deletes what nobody needs any more.")
+    def maintain_tables() -> None:
+        context = dg.OpExecutionContext.get()
+        done = []
+        for one in maintain.maintain(settings, catalog):
+            done.append(one)
+            for sentence in one.kept:
+                context.log.info("%s: %s", one.table, sentence)
+        context.add_output_metadata(_metadata(done))
+        problems = [f"{one.table}: {one.problem}" for one in done if one.problem]
+        if problems:
+            raise dg.Failure("; ".join(problems), metadata=_metadata(done), allow_retries=False)
+
+    @dg.job(name=NAME, executor_def=dg.in_process_executor, description="Looks after the tables.")
+    def maintenance_job() -> None:
+        maintain_tables()
+
+    return maintenance_job
+
+
+def _metadata(done: list[Upkeep]) -> dict[str, Any]:
+    """What was done, for people; a table that needed nothing is counted only."""
+    lines = ["| table | files | log deleted | deleted | bytes freed | left |", "| --- | --- | --- | --- | --- | --- |"]
+    for one in done:
+        if one.kept or one.problem or one.checkpointed or one.bytes_freed or one.files_after != one.files_before:
+            files = f"{one.files_before} → {one.files_after}"
+            left = "; ".join([*one.kept, *([one.problem] if one.problem else [])])
+            lines.append(
+                f"| {one.table} | {files} | {one.log_files_deleted} | {one.files_deleted} | {one.bytes_freed} | {left} |"
+            )
+    return {
+        "tables": dg.MetadataValue.int(len(done)),
+        "bytes_freed": dg.MetadataValue.int(sum(one.bytes_freed for one in done)),
+        "partitions_compacted": dg.MetadataValue.int(sum(one.partitions_compacted for one in done)),
+        "done": dg.MetadataValue.md("\n".join(lines)),
+    }

@@ -1,0 +1,84 @@
+"""What happens to a source by the clock: its days are made again night by night, and somebody looks whether it is still sending.
+
+Both only where the source has something to say; the ticks read through delta-rs and start no JVM. What metrics do by the
+calendar is in ``closing``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from lakehouse.bronze import checks as bronze_checks
+from lakehouse.calendar.days import rolling
+from lakehouse.ledger import ingestions
+from lakehouse.orchestration.assets.source_assets import keys
+
+if TYPE_CHECKING:
+    from lakehouse.contracts import SourceContract
+    from lakehouse.contracts.schedules import RollingBackfill
+    from lakehouse.settings import Settings
+
+
+def of_source(settings: Settings, contract: SourceContract) -> list[dg.ScheduleDefinition]:
+    """The schedules of a source: the rolling backfill only where the contract asks for it."""
+    terms = contract.rolling_backfill
+    return [_freshness(settings, contract), *([_rolling(settings, contract, terms)] if terms else [])]
+
+
+def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
+    """Evaluates what changes by waiting alone: the age of the newest arrival, and the deadlines of reviews."""
+    source = contract.dataset
+    key = keys(source)[1]
+    checks = {name: dg.AssetCheckKey(key, name) for name in bronze_checks.names(contract)}
+
+    @dg.schedule(
+        name=f"freshness_{source}",
+        cron_schedule=settings.freshness_cron,
+        execution_timezone="UTC",
+        target=dg.AssetSelection.checks(*checks.values()),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Looks whether {source} is still sending, and whether rows wait too long for a steward.",
+    )
+    def look() -> dg.RunRequest | dg.SkipReason:
+        names = bronze_checks.with_something_to_say(settings, contract)
+        if not names:
+            return dg.SkipReason(f"the contract of {source} asks for no freshness, and no row has ever waited for a steward")
+        return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])
+
+    return look
+
+
+def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:
+    """Materializes the days of the window in one run: what waits is applied, the others are made again from Bronze.
+
+    Files that the ledger does not know yet are the landing sensor's. Days that come out equal are not written, and start
+    nothing below.
+    """
+    source = contract.dataset
+    key = keys(source)[2]
+
+    @dg.schedule(
+        name=f"rolling_{source}",
+        cron_schedule=terms.at,
+        execution_timezone=contract.clocks.timezone,
+        target=dg.AssetSelection.assets(key),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Makes {terms.days} event days of silver/{source} again from Bronze, the last one {terms.delay} days ago.",
+    )
+    def roll(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        now = settings.now or context.scheduled_execution_time
+        days = rolling(now.astimezone(ZoneInfo(contract.clocks.timezone)).date(), terms.days, terms.delay)
+        window = f"{days[0]} to {days[-1]}"
+        days = [day for day in days if day >= contract.first_event_day]
+        known = ingestions.ingested(ingestions.all_of(settings, source)).values()
+        if {day for entry in known for day in entry.touched_days}.isdisjoint(days):
+            return dg.SkipReason(f"nothing of {source} has arrived for {window}")
+        tags = {ASSET_PARTITION_RANGE_START_TAG: f"{days[0]}", ASSET_PARTITION_RANGE_END_TAG: f"{days[-1]}"}
+        # The daemon starts one run per tick and key, however often it evaluates the tick.
+        return dg.RunRequest(run_key=f"{source}:{days[0]}:{days[-1]}", asset_selection=[key], tags=tags)
+
+    return roll

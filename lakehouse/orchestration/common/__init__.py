@@ -1,0 +1,1 @@
+"""What Dagster assets, sensors and runs share: partitions, tags, events, cursors, resources."""

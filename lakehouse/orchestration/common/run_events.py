@@ -1,0 +1,95 @@
+"""What a run tells Dagster: one materialization and one evaluation per check for each day it was really about.
+
+A run about scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
+materialized; it logs the events of its days instead. A run about a partition or a plain range yields one, and its
+checks follow as steps of their own. Evaluations name the materialization they judge, also in runs over a range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+from lakehouse.orchestration.common.partitions import DAYS_TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import date
+
+    from lakehouse.quality.check_result import Outcome
+
+
+def report(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    days: Mapping[date, Mapping[str, Any]],
+    outcomes: Iterable[Outcome],
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Tell Dagster what a run did to ``days`` (with their metadata), and what the checks say where no step of theirs will."""
+    scattered = DAYS_TAG in context.run.tags
+    if scattered:
+        materialized(context, key, days)
+    if scattered or context.run.asset_check_selection == frozenset():
+        checked(context, key, outcomes)
+    if not scattered:
+        for day, metadata in sorted(days.items()):
+            context.add_asset_metadata(dict(metadata), asset_key=key, partition_key=day.isoformat())
+        yield dg.MaterializeResult(asset_key=key)
+
+
+def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:
+    """Log a materialization of ``key`` for each day, with its metadata."""
+    for day, metadata in sorted(days.items()):
+        context.log_event(dg.AssetMaterialization(key, partition=day.isoformat(), metadata=dict(metadata)))
+
+
+def checked(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[Outcome]
+) -> None:
+    """Log an evaluation per outcome, bound to the newest materialization of its partition."""
+    outcomes = list(outcomes)
+    partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
+    targets = newest(context.instance, key, partitions)
+    for outcome in outcomes:
+        metadata = dict(outcome.numbers)
+        if outcome.explanation:
+            metadata["what_to_do"] = outcome.explanation
+        evaluation = dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=outcome.check,
+            passed=outcome.passed,
+            metadata=metadata,
+            target_materialization_data=targets.get(outcome.day.isoformat()),
+            severity=severity(warns=outcome.warns),
+            description=outcome.explanation,
+            partition=outcome.day.isoformat(),
+        )
+        # Dagster takes evaluations here too; its annotation does not name them.
+        context.op_execution_context.log_event(evaluation)  # type: ignore[arg-type]
+
+
+def severity(*, warns: bool) -> dg.AssetCheckSeverity:
+    """How Dagster shows a check that fails."""
+    return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
+
+
+def newest(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str]
+) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
+    """The newest materialization of each of the partitions that have one."""
+    if not partitions:
+        return {}
+    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(partitions)
+    )
+    wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(storage_ids.values()))
+    records = instance.fetch_materializations(wanted, limit=max(len(storage_ids), 1)).records
+    return {
+        record.partition_key: AssetCheckEvaluationTargetMaterializationData(
+            run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
+        )
+        for record in records
+        if record.partition_key
+    }

@@ -1,0 +1,275 @@
+"""Carrying out a planned backfill: layer by layer, some partitions at a time, through Dagster; and going on after a stop.
+
+What is left to do is read from the tables, not remembered: a wave that was done before the process died is passed over, and then
+told. What is done, and by whom, is ``lakehouse backfill``'s to print; what a plan is, is in ``operations.backfills.plan``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+import dagster as dg
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills import verification as backfill_verification
+from lakehouse.operations.backfills.log import Event
+from lakehouse.operations.backfills.plan import Layer, Plan, Status, chunks
+from lakehouse.operations.backfills.planner import PlanProblemError
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.common.backfill_lock import at_work
+from lakehouse.orchestration.common.backfill_tags import tags_of
+from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.execution.webserver import WebserverError
+from lakehouse.silver import rebuild as silver_rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.operations.backfills.verification import Verdict
+    from lakehouse.settings import Settings
+
+_ATTEMPTS = 3
+
+
+class Layers(Protocol):
+    """What materializes partitions of one asset: this process, or the deployment behind a webserver."""
+
+    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
+        """Come back when they are materialized.
+
+        :raises RunFailedError: with the reason.
+        """
+
+
+class CancelledError(Exception):
+    """Somebody has cancelled the backfill. Its text says how far it had come."""
+
+
+class Backfill:
+    """One run of a plan.
+
+    :param session: gives a Spark session, where days that are overwritten have to be judged anew.
+    :param told: is told of each wave when it is done: the layer, the table and how many partitions.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        plan: Plan,
+        layers: Layers,
+        session: Callable[[], SparkSession],
+        told: Callable[[Layer, str, int], None] = lambda _layer, _table, _count: None,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._plan = plan
+        self._layers = layers
+        self._session = session
+        self._told = told
+
+    def run(self) -> Verdict | None:
+        """Do what is left to do, then look at every partition.
+
+        :returns: the checklist; None where the backfill had been finished before.
+        :raises PlanProblemError: where something is otherwise than it was planned, and nothing was done.
+        :raises AtWorkError: where another backfill works on the same source.
+        :raises RunFailedError: when a run failed three times; the same command goes on when the reason is mended.
+        :raises WebserverError: when the webserver went away for long; the same command goes on.
+        :raises CancelledError: when somebody cancelled it.
+        """
+        plan = self._plan
+        with at_work(self._settings, plan.source):
+            told = backfill_log.events(self._settings, plan.plan_id)
+            stands = backfill_log.status(told)
+            if stands is Status.FINISHED:
+                return None
+            if stands is Status.CANCELLED:
+                msg = f"{plan.plan_id} was cancelled; make a new plan"
+                raise PlanProblemError(msg)
+            planner.still_as_planned(self._settings, self._catalog, plan)
+            attempt = sum(entry.kind == "started" for entry in told) + 1
+            self._record(f"started:{attempt}", "started", {"runner": plan.runner_id})
+            try:
+                self._through_the_layers()
+            except (RunFailedError, WebserverError) as problem:
+                self._stop_if_cancelled()  # its runs end as if they had failed
+                self._record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
+                raise
+            verdict = backfill_verification.verify(self._settings, self._catalog, plan)
+            kind = "failed" if verdict.problems else "finished"
+            summary = backfill_verification.summary(self._settings, self._catalog, plan)
+            name = f"failed:{attempt}" if verdict.problems else "finished"
+            self._record(name, kind, {"verdict": verdict.as_json(), "summary": summary})
+            return verdict
+
+    def _through_the_layers(self) -> None:
+        plan = self._plan
+        if plan.metric is None:
+            self._bronze()
+            self._silver()
+            self._gold_behind_silver()
+        else:
+            self._gold_of_the_range()
+        self._rollups()
+
+    def _bronze(self) -> None:
+        key, _, _ = keys(self._plan.source)
+        for part in chunks(self._plan.arrival_days, self._plan.order, self._plan.wave_size):
+            taken = {entry.content_hash for entry in self._ingested()}
+            left = {file.arrival_date for file in self._plan.new_files if file.sha256 not in taken}
+            self._wave(Layer.BRONZE, key, part, [day for day in part if day in left])
+
+    def _silver(self) -> None:
+        settings, plan = self._settings, self._plan
+        _, _, key = keys(plan.source)
+        if plan.write_mode == "overwrite" and not self._has("asked"):
+            self._stop_if_cancelled()
+            made_again = silver_rebuild.plan(
+                settings,
+                self._catalog.sources[plan.source],
+                self._session,
+                plan.first_day,
+                plan.last_day,
+                reason=f"{plan.reason} ({plan.plan_id})",
+                runner_id=plan.runner_id,
+                operation=rebuild_requests.BACKFILL,
+            )
+            self._record("asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise})
+        for found in self._found_waiting(key, applied_inputs.pending(settings, plan.source)):
+            for part in chunks(found, plan.order, plan.wave_size):
+                waiting = applied_inputs.pending(settings, plan.source)
+                self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
+
+    def _gold_behind_silver(self) -> None:
+        def follow(daily: Series) -> None:
+            pending = find_pending(self._settings, daily)
+            self._follow(Layer.GOLD, gold_key(daily.name), pending.starts, pending.upstream_version)
+
+        self._at_once(follow, backfill_verification.series_of(self._settings, self._catalog, self._plan))
+
+    def _gold_of_the_range(self) -> None:
+        [daily] = backfill_verification.series_of(self._settings, self._catalog, self._plan)
+        for wave in self._plan.waves:
+            if wave.layer is Layer.GOLD:
+                done = self._has(_name(wave.layer, wave.table, wave.partitions))
+                anew = find_pending(self._settings, daily).starts if done else set(wave.partitions)
+                key = dg.AssetKey(wave.table.split("/"))
+                self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in anew])
+
+    def _rollups(self) -> None:
+        rollups = [
+            rollup
+            for daily in backfill_verification.series_of(self._settings, self._catalog, self._plan)
+            for rollup in daily.rollups
+        ]
+
+        def follow(rollup: Series) -> None:
+            pending = find_pending(self._settings, rollup)
+            self._follow(Layer.ROLLUPS, gold_key(rollup.name), pending.starts, pending.upstream_version)
+
+        self._at_once(follow, rollups)
+
+    def _at_once(self, what: Callable[[Any], None], about: Iterable[Any]) -> None:
+        """Different tables side by side, as many as the plan allows; the same table never."""
+        with ThreadPoolExecutor(self._plan.max_parallel) as threads:
+            for done in [threads.submit(what, one) for one in about]:
+                done.result()
+
+    def _follow(self, layer: Layer, key: dg.AssetKey, waiting: Collection[date], version: int) -> None:
+        """Make all that waits of a table in one run: only so it is known to follow the version of the layer below."""
+        # A cause of its own: the sensors count the runs of theirs, and would give up because of ours.
+        tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{key.to_user_string()}:{version}"}
+        left = sorted(waiting)
+        for found in self._found_waiting(key, waiting):
+            self._wave(layer, key, found, left, tags)
+            left = []
+
+    def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
+        """The partitions of a table that this backfill has found waiting, find by find.
+
+        What is new is kept before it is made, so that a run that goes on tells of the same waves, and makes what has come since.
+        """
+        table = key.to_user_string()
+        told = backfill_log.events(self._settings, self._plan.plan_id)
+        finds = [entry.said["partitions"] for entry in told if entry.kind == "asked" and entry.said.get("table") == table]
+        new = sorted({f"{day}" for day in waiting}.difference(*finds))
+        if new:
+            finds.append(new)
+            self._record(f"asked:{table}:{len(finds)}", "asked", {"table": table, "partitions": new})
+        return [[date.fromisoformat(day) for day in find] for find in finds]
+
+    def _stop_if_cancelled(self) -> None:
+        """:raises CancelledError: where somebody has cancelled the backfill."""
+        if self._has("cancelled"):
+            msg = f"{self._plan.plan_id} was cancelled; what it had done stays, and is right"
+            raise CancelledError(msg)
+
+    def _wave(
+        self,
+        layer: Layer,
+        key: dg.AssetKey,
+        whole: Collection[date],
+        left: Sequence[date],
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make what is left of some partitions, and tell of them as a whole.
+
+        :raises CancelledError: instead, where somebody has cancelled the backfill, also between two attempts.
+        """
+
+        def attempt() -> None:
+            self._stop_if_cancelled()
+            self._layers.run(key, left, {**tags_of(self._plan), **(tags or {})})
+
+        self._stop_if_cancelled()
+        if left:
+            again = Retrying(
+                retry=retry_if_exception_type(RunFailedError),
+                stop=stop_after_attempt(_ATTEMPTS),
+                wait=wait_random_exponential(multiplier=1, max=20),
+                reraise=True,
+            )
+            again(attempt)
+        table = key.to_user_string()
+        said = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
+        self._record(_name(layer, table, whole), "wave", said)
+        self._told(layer, table, len(whole))
+
+    def _ingested(self) -> Collection[ingestions.Ingestion]:
+        return ingestions.ingested(ingestions.all_of(self._settings, self._plan.source)).values()
+
+    def _has(self, event: str) -> bool:
+        return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
+
+    def _record(self, event: str, kind: str, said: Mapping[str, Any]) -> None:
+        entry = Event(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=said)
+        backfill_log.record(self._settings, entry)
+
+
+def cancel(settings: Settings, plan: Plan, by: str) -> bool:
+    """Ask a backfill to stop before its next wave, and never to start again.
+
+    :returns: whether there was anything to stop.
+    """
+    if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {Status.FINISHED, Status.CANCELLED}:
+        return False
+    return backfill_log.record(
+        settings, Event(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
+    )
+
+
+def _name(layer: Layer, table: str, partitions: Collection[date]) -> str:
+    """The name of a wave within its plan."""
+    return f"{layer.value}:{table}:{min(partitions)}:{max(partitions)}:{len(partitions)}"

@@ -1,0 +1,93 @@
+"""Materializing assets in this process, as Dagster's daemon would in one of its own: for replays, backfills, commands."""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import date
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.partitions import tags_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.settings import Settings
+
+#: Dagster does not remember of a run in this process which asset it was about.
+TABLE_TAG = "lakehouse/table"
+#: What a run prints goes where this process prints. To capture it Dagster would start four processes for each run, which outlive
+#: this one, and hold its output open, where it was started with interrupts ignored ('nohup lakehouse ... &' in a script).
+_OUTPUT_STAYS_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
+#: The events are in Dagster's storage; a terminal has the progress bar.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+class RunFailedError(Exception):
+    """A run failed; its text names the asset, the days and the reason."""
+
+
+class InProcess:
+    """Runs assets of a catalog, one after another: Dagster sets up logging anew for each run, and threads would block in that.
+
+    :param instance: where Dagster keeps the runs; see :func:`local_instance`.
+    """
+
+    def __init__(self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance) -> None:
+        self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
+        self._instance = instance
+        self._one_at_a_time = Lock()
+
+    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> list[date]:
+        """Materialize days of one asset.
+
+        :returns: the days whose content it wrote, where the asset says so.
+        :raises RunFailedError: with the asset, the days and the reason.
+        """
+        # The asset evaluates its checks itself: a step of theirs would be skipped for want of an output.
+        job = self._job.get_subset(asset_selection={key}, asset_check_selection=set())
+        with self._one_at_a_time:
+            result = job.execute_in_process(
+                instance=self._instance,
+                tags={**tags_for(days), TABLE_TAG: key.to_user_string(), **(tags or {})},
+                run_config=_QUIET,
+                raise_on_error=False,
+            )
+        if not result.success:
+            failure = next(event for event in result.all_events if event.is_step_failure)
+            error = failure.step_failure_data.error
+            cause = error.cause if error and error.cause else error
+            reason = (cause.message if cause else "unknown").strip().splitlines()[0]
+            about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {min(days)} to {max(days)}"
+            msg = f"{key.to_user_string()} failed for {about}: {reason}"
+            raise RunFailedError(msg)
+        return [
+            date.fromisoformat(event.partition or "")
+            for event in result.all_events
+            if event.is_step_materialization and event.asset_key == key and _says_restated(event)
+        ]
+
+
+def local_instance(home: Path | None = None) -> dg.DagsterInstance:
+    """The instance that the UI shows: DAGSTER_HOME, else ``dagster_home`` here, else one that ends with the process."""
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+    home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
+    if "DAGSTER_HOME" not in os.environ and home is not None:
+        os.environ["DAGSTER_HOME"] = str(home)
+    if "DAGSTER_HOME" not in os.environ:
+        return dg.DagsterInstance.ephemeral()
+    with dg.DagsterInstance.get() as theirs:
+        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
+
+
+def _says_restated(event: dg.DagsterEvent) -> bool:
+    restated = event.materialization.metadata.get("restated")
+    return restated is not None and bool(restated.value)

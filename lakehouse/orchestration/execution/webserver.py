@@ -1,0 +1,144 @@
+"""A running Dagster webserver, spoken to as its own UI does: backfills that it shows, started, awaited and cancelled."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import requests
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from lakehouse.orchestration.common.backfill_tags import PLAN_TAG
+from lakehouse.orchestration.execution.in_process import RunFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    import dagster as dg
+
+_TIMEOUT_SECONDS = 30
+_POLL_SECONDS = 2
+#: So long a webserver may be away while a backfill of its daemon goes on.
+_PATIENCE_SECONDS = 300
+_STEP_TAG = "lakehouse/step"
+_OVER = {"COMPLETED_SUCCESS", "COMPLETED", "COMPLETED_FAILED", "FAILED", "CANCELED"}
+_WELL = {"COMPLETED_SUCCESS", "COMPLETED"}
+
+_ABOUT = """query($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) {... on AssetNode {metadataEntries {label ... on TextMetadataEntry {text}}}}
+  instance {daemonHealth {allDaemonStatuses {daemonType healthy}}}
+}"""
+_LAUNCH = """mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message} ... on UnauthorizedError {message}}}"""
+_NEWEST = """{partitionBackfillsOrError(limit: 200) {... on PartitionBackfills {results {id status tags {key value}}}}}"""
+_STATUS = """query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {
+  status error {message}}}}"""
+_CANCEL = """mutation($id: String!) {cancelPartitionBackfill(backfillId: $id) {__typename}}"""
+
+
+class WebserverError(Exception):
+    """A webserver that does not answer, or not as expected. Its text says what to do."""
+
+
+class Webserver:
+    """Materializes partitions through Dagster's backfill API.
+
+    :param url: its address, such as http://127.0.0.1:3000.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def is_ours(self, key: dg.AssetKey, address: str) -> bool:
+        """Whether it serves this deployment, with a daemon that works: its asset has the same table.
+
+        :param address: of the table of asset ``key``.
+        """
+        try:
+            said = self._ask(_ABOUT, key={"path": list(key.path)})
+            entries = said["assetNodeOrError"].get("metadataEntries", [])
+            daemons = said["instance"]["daemonHealth"]["allDaemonStatuses"]
+        except (WebserverError, LookupError):  # nobody, or somebody else
+            return False
+        same = any(entry["label"] == "dagster/uri" and entry.get("text") == address for entry in entries)
+        healthy = {one["daemonType"] for one in daemons if one["healthy"]}
+        return same and {"BACKFILL", "QUEUED_RUN_COORDINATOR"} <= healthy
+
+    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> str:
+        """Materialize days of one asset by a backfill, or wait for the one that was launched for the same before.
+
+        :returns: the backfill's id.
+        :raises RunFailedError: with its status and address.
+        :raises WebserverError: when the webserver is away for five minutes.
+        """
+        partitions = [day.isoformat() for day in days]
+        step = hashlib.sha256(f"{key.to_user_string()}{partitions}".encode()).hexdigest()[:16]
+        wanted = {**(tags or {}), _STEP_TAG: step}
+        backfill = self._under_way(wanted) or self._launch(key, partitions, wanted)
+        while (said := self._stands(backfill))["status"] not in _OVER:
+            time.sleep(_POLL_SECONDS)
+        if said["status"] not in _WELL:
+            why = (said.get("error") or {}).get("message", "").strip().partition("\n")[0] or "look at its runs"
+            msg = f"{key.to_user_string()}: backfill {backfill} is {said['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
+            raise RunFailedError(msg)
+        return backfill
+
+    def cancel(self, plan_id: str) -> list[str]:
+        """Cancel every backfill of a plan that is under way; gives their ids."""
+        own = [one["id"] for one in self._newest() if one["tags"].get(PLAN_TAG) == plan_id and one["status"] not in _OVER]
+        for backfill in own:
+            self._ask(_CANCEL, id=backfill)
+        return own
+
+    @retry(
+        retry=retry_if_exception_type(WebserverError),
+        stop=stop_after_delay(_PATIENCE_SECONDS),
+        wait=wait_fixed(_POLL_SECONDS),
+        reraise=True,
+    )
+    def _stands(self, backfill: str) -> dict[str, Any]:
+        said: dict[str, Any] = self._ask(_STATUS, id=backfill)["partitionBackfillOrError"]
+        return said if "status" in said else {"status": "FAILED", "error": {"message": "the webserver does not know it any more"}}
+
+    def _under_way(self, tags: Mapping[str, str]) -> str | None:
+        """A backfill that the same command launched before it was stopped."""
+        for one in self._newest():
+            same = all(one["tags"].get(name) == tags[name] for name in (PLAN_TAG, _STEP_TAG) if name in tags)
+            if same and PLAN_TAG in tags and one["status"] not in _OVER:
+                return str(one["id"])
+        return None
+
+    def _launch(self, key: dg.AssetKey, partitions: Sequence[str], tags: Mapping[str, str]) -> str:
+        params = {
+            "assetSelection": [{"path": list(key.path)}],
+            "partitionNames": list(partitions),
+            "fromFailure": False,
+            "title": f"{tags.get(PLAN_TAG, 'lakehouse')}: {key.to_user_string()}",
+            "tags": [{"key": name, "value": value} for name, value in tags.items()],
+        }
+        said = self._ask(_LAUNCH, params=params)["launchPartitionBackfill"]
+        if "backfillId" not in said:
+            msg = f"{self.url} did not launch a backfill of {key.to_user_string()}: {said.get('message', said['__typename'])}"
+            raise WebserverError(msg)
+        return str(said["backfillId"])
+
+    def _newest(self) -> list[dict[str, Any]]:
+        found = self._ask(_NEWEST)["partitionBackfillsOrError"].get("results", [])
+        return [one | {"tags": {tag["key"]: tag["value"] for tag in one["tags"]}} for one in found]
+
+    def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """:raises WebserverError: where nobody answers, or not what was asked."""
+        try:
+            body: dict[str, Any] = {"query": query, "variables": variables}
+            answer = requests.post(f"{self.url}/graphql", json=body, timeout=_TIMEOUT_SECONDS)
+            said = answer.json()
+        except (requests.RequestException, ValueError) as error:
+            msg = f"no Dagster webserver answers at {self.url}: {error}"
+            raise WebserverError(msg) from None
+        data: dict[str, Any] | None = said.get("data") if isinstance(said, dict) and not said.get("errors") else None
+        if not isinstance(data, dict):
+            msg = f"the webserver at {self.url} refused, or is none of Dagster's: {said!s:.300}"
+            raise WebserverError(msg)
+        return data

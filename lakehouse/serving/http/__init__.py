@@ -1,0 +1,1 @@
+"""What the API and the pages share: cached published numbers, parameters, answers, errors, authentication, limits."""

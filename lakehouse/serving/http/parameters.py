@@ -1,0 +1,143 @@
+"""What a request means: parameters as they are documented, and the problem where they name nothing."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Path, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from lakehouse.calendar import periods
+from lakehouse.gold.numbers import version_selector
+from lakehouse.gold.numbers.version_selector import Asked, UnknownVersionError
+from lakehouse.serving.http.problems import Problem
+
+if TYPE_CHECKING:
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts import MetricContract
+    from lakehouse.serving.http.published_cache import Shown
+    from lakehouse.serving.http.snapshot import Head, Kept
+
+NAME = "^[a-z][a-z0-9_]{0,99}$"
+WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
+_TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
+_NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
+VERSION = (
+    "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME + "|" + _NAMED + ")$"
+)
+#: A plus sign in an address is read as a space.
+_EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
+#: The days that can be asked for; others mean the nearest of them.
+_FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
+
+
+def _iso_day(value: object) -> object:
+    """Only what looks like a day: pydantic would take numbers, too."""
+    if isinstance(value, str) and not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        msg = "write a day as 2024-01-31"
+        raise ValueError(msg)
+    return value
+
+
+def _iso_moment(value: object) -> object:
+    if isinstance(value, str) and not re.match("[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", value):
+        msg = "write a time as 2024-01-31T08:00:00Z"
+        raise ValueError(msg)
+    return _EATEN_PLUS.sub("+", value) if isinstance(value, str) else value
+
+
+def _yes_or_no(value: object) -> object:
+    if isinstance(value, str) and value not in ("true", "false"):
+        msg = "say true or false"
+        raise ValueError(msg)
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_iso_day)]
+Moment = Annotated[datetime, BeforeValidator(_iso_moment)]
+Flag = Annotated[bool, BeforeValidator(_yes_or_no)]
+MetricName = Annotated[str, Path(description="The name of a metric.", pattern=NAME, examples=["revenue"])]
+WindowName = Annotated[
+    str, Path(description="A day, ISO week, month, quarter, fiscal quarter or year.", pattern=WINDOW, examples=["2024-W46"])
+]
+Window = Annotated[
+    str,
+    Field(description="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.", pattern=WINDOW, examples=["2024-11-07"]),
+]
+Version = Annotated[
+    str,
+    Field(
+        description="latest, final, first, r3, v2, a version's name, or an ISO time: what readers saw then (a day: at its end).",
+        pattern=VERSION,
+        examples=["latest", "r1", "2024-11-08T06:00:00Z"],
+    ),
+]
+Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
+Offset = Annotated[int, Field(ge=0, le=1_000_000, description="So many are left out first.")]
+
+
+class Parameters(BaseModel):
+    """The parameters of one request: one that is not known is a mistake, and not passed over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Parameters):
+    """No parameters."""
+
+
+NoParameters = Annotated[Nothing, Query()]
+
+
+def period_of(metric: MetricContract, text: str) -> Period:
+    """The period of a name.
+
+    :raises Problem: for one that the calendar has not.
+    """
+    try:
+        return periods.parse(text, metric.publication.fiscal_year_starts)
+    except periods.UnknownPeriodError as problem:
+        raise Problem(404, "unknown-window", f"{problem}") from None
+
+
+def version_of(text: str) -> Asked:
+    """The version that a text asks for.
+
+    :raises Problem: for a text that names none, such as the 31st of June.
+    """
+    try:
+        return version_selector.parse(_EATEN_PLUS.sub("+", text))
+    except UnknownVersionError as problem:
+        raise Problem(404, "unknown-version", f"{problem}") from None
+
+
+def chosen(shown: Shown, period: Period, kept: Kept, wanted: Asked) -> tuple[Head, str | None]:
+    """The version that was asked for, and what a reader has to know.
+
+    :raises Problem: where the period has no such version.
+    """
+    name = shown.series.name
+    if wanted.series is not None and (wanted.series, wanted.period) != (name, period.name):
+        detail = f"{wanted.text} is a version of {wanted.series} for {wanted.period}, and not of {name} for {period.name}"
+        raise Problem(404, "unknown-version", detail)
+    found = version_selector.choose(kept.heads, wanted)
+    if found is None:
+        first, last = kept.heads[0], kept.heads[-1]
+        detail = (
+            f"{name} has no version {wanted.text} of {period.name}: it was first published "
+            f"{first.published_at:%Y-%m-%d %H:%M} UTC, and its newest revision is r{last.revision}"
+        )
+        raise Problem(404, "unknown-version", detail)
+    return found
+
+
+def span(start: date, end: date) -> tuple[date, date]:
+    """Two days in order, within what can be counted.
+
+    :raises Problem: where the second is before the first.
+    """
+    if end < start:
+        raise Problem(400, "makes-no-sense", f"the end, {end}, is before the start, {start}")
+    return min(max(start, _FIRST), _LAST), min(max(end, _FIRST), _LAST)

@@ -1,0 +1,1 @@
+"""Reports as HTML, Markdown, JSON and terminal text, with their charts."""

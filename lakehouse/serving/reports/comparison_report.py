@@ -1,0 +1,285 @@
+"""The comparison of two versions of a metric, as a page for each reader: terminal, Markdown, HTML, JSON.
+
+Only what stands where is said here: the words are in ``figures``, the drawing in ``charts``, the markup in the templates.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from lakehouse.gold.numbers.comparison import Sides, added
+from lakehouse.serving.reports import wording
+from lakehouse.serving.reports.charts import Series, before_and_after
+from lakehouse.serving.reports.markdown import escape, table
+from lakehouse.serving.reports.templates import page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date, datetime
+
+    from rich.console import RenderableType
+
+    from lakehouse.gold.numbers.comparison import Change, Comparison, Number
+
+#: Rows of one measure on a page, and in a terminal; JSON has all.
+MOST = 200
+MOST_IN_TERMINAL = 50
+#: Drawings of one measure, where its grain does not add up.
+_MOST_DRAWN = 6
+_NUMERIC = ("difference", "percent", "rows", "limit")
+
+
+def as_terminal(comparison: Comparison) -> RenderableType:
+    """For a console of any settings: no name in it is taken for markup."""
+    parts: list[RenderableType] = [Text(wording.summary(comparison), style="bold")]
+    parts += [Text(sentence, style="red") for sentence in wording.absent(comparison)]
+    for threshold in comparison.thresholds:
+        held, words = wording.verdict(comparison, threshold)
+        limit = f"{wording.plain(threshold.measure)} may change by {wording.number(threshold.percent)} %: {words}"
+        parts.append(Text(limit, style="green" if held else "red"))
+    for measure in comparison.measures:
+        heads, rows, left = _rows(comparison, measure, MOST_IN_TERMINAL)
+        if rows:
+            parts += [Text(f"\n{wording.plain(measure)}", style="bold"), _table(heads, rows, names=len(comparison.grain))]
+        if left:
+            parts.append(Text(f"{wording.counted(left, 'smaller change')} not shown."))
+    return Group(*parts)
+
+
+def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
+    """As much as 80 columns hold: no number or period is ever folded, and revisions and rows are left to the other formats."""
+    shown = Table(box=box.HORIZONTALS, collapse_padding=True, pad_edge=False)
+    for at, head in enumerate(heads[:-1]):
+        numeric = names < at <= names + 4
+        if head != "revisions":
+            shown.add_column(Text(head), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric or at == 0)
+    at_revisions = heads.index("revisions")
+    for row in rows:
+        shown.add_row(*(Text(cell) for at, cell in enumerate(row[:-1]) if at != at_revisions))
+    return shown
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """For a pull request, a wiki or a mail as text."""
+    sides = f"From {escape(comparison.from_version)} to {escape(comparison.to_version)}"
+    about = f"{sides}, {escape(comparison.first)} to {escape(comparison.last)}. Made {wording.moment(comparison.made_at)}."
+    lines = [f"# {escape(comparison.metric)}", "", about, "", f"**{escape(wording.summary(comparison, arrow='→'))}**", ""]
+    for sentence in wording.absent(comparison):
+        lines += [escape(sentence), ""]
+    lines += [*_sums(comparison), *_thresholds(comparison)]
+    for measure in comparison.measures:
+        lines += [f"## {escape(measure)}", "", *_changes(comparison, measure, MOST)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_html(comparison: Comparison) -> str:
+    """A page that can be mailed, printed and kept: it needs no other file."""
+    verdicts = [(threshold, *wording.verdict(comparison, threshold)) for threshold in comparison.thresholds]
+    return page(
+        "comparison",
+        it=comparison,
+        summary=wording.summary(comparison, arrow="→"),
+        verdicts=verdicts,
+        kept=all(held for _, held, _ in verdicts),
+        beyond=wording.counted(len(comparison.beyond()), "change"),
+        absent=wording.absent(comparison),
+        unit=wording.unit(comparison.periods),
+        measures=[_drawn(comparison, measure) for measure in comparison.measures],
+    )
+
+
+def as_json(comparison: Comparison) -> str:
+    """For programs: everything, in the order given; decimals as text, so that none is rounded on the way."""
+    missing = comparison.missing()
+    found = {
+        "metric": comparison.metric,
+        "from_version": comparison.from_version,
+        "to_version": comparison.to_version,
+        "first": comparison.first,
+        "last": comparison.last,
+        "made_at": comparison.made_at.isoformat(),
+        "summary": wording.summary(comparison),
+        "periods": len(comparison.periods),
+        "changed_periods": sorted({change.period for change in comparison.changed()}),
+        "missing": {"before": missing.before, "after": missing.after},
+        "totals": {measure: _sides(sides) for measure, sides in comparison.totals().items()},
+        "thresholds": [
+            {
+                "measure": threshold.measure,
+                "percent": _value(threshold.percent),
+                "broken_by": sum(threshold.broken_by(change) for change in comparison.changes),
+            }
+            for threshold in comparison.thresholds
+        ],
+        "changes": [_change(comparison, change) for change in comparison.changes],
+    }
+    return json.dumps(found, ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def release_notes(
+    comparison: Comparison,
+    *,
+    by: str,
+    reason: str,
+    moved_from: str,
+    moved_to: str,
+    moved_at: datetime,
+    deprecated_on: date | None,
+    description_changes: Sequence[str],
+) -> str:
+    """What to tell the readers of a metric whose ``latest`` was moved to another version, as Markdown."""
+    metric, old, new = escape(comparison.metric), escape(moved_from), escape(moved_to)
+    moved = f"On {wording.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
+    lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(reason)}", "", "## What changed", ""]
+    lines += [*(f"- {escape(change)}" for change in description_changes), *([""] if description_changes else [])]
+    lines += [escape(wording.summary(comparison, arrow="→")), "", *_sums(comparison)]
+    changed = sorted({change.period for change in comparison.changed()})
+    if changed:
+        lines += [f"Restated: {escape(wording.spans(changed))}.", ""]
+    for sentence in wording.absent(comparison):
+        lines += [escape(sentence), ""]
+    lines += _thresholds(comparison)
+    for measure in comparison.measures:
+        if comparison.largest(measure, 1):
+            lines += [f"## Largest differences in {escape(measure)}", "", *_changes(comparison, measure, 5)]
+    lines += [f"## What becomes of {old}", ""]
+    if deprecated_on is None:
+        lines += [f"{old} stays readable; no date is set for its end.", ""]
+    else:
+        lines += [f"{old} is deprecated from {deprecated_on}: whoever reads it by name should have moved to {new} by then.", ""]
+    back = f"lakehouse rollback {shlex.quote(wording.plain(comparison.metric))} --by YOU --reason WHY"
+    lines += ["## How to go back", "", f"This makes {old} the latest again, and keeps {new}:", "", f"    {back}"]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(comparison: Comparison, measure: str, most: int) -> tuple[list[str], list[list[str]], int]:
+    """The changes of a measure as text: the heads, the rows, and how many were left out."""
+    sides = comparison.from_version, comparison.to_version
+    names = [wording.unit(comparison.periods), *comparison.grain, *sides, "difference", "percent", "revisions", "reason", "rows"]
+    heads = [wording.plain(name) for name in names]
+    found = comparison.largest(measure)
+    return heads, [_cells(change, comparison.grain) for change in found[:most]], len(found[most:])
+
+
+def _cells(change: Change, grain: Sequence[str]) -> list[str]:
+    before, after = wording.both(change.sides)
+    counted = "" if change.rows is None else wording.number(change.rows)
+    named = [wording.cell(change, column) for column in grain]
+    why = [wording.versions(change, "→"), wording.reason(change.reason)]
+    return [
+        wording.plain(change.period),
+        *named,
+        before,
+        after,
+        wording.difference(change.sides),
+        wording.percent(change.sides),
+        *why,
+        counted,
+    ]
+
+
+def _changes(comparison: Comparison, measure: str, most: int) -> list[str]:
+    heads, rows, left = _rows(comparison, measure, most)
+    if not rows:
+        return ["No number of this measure differs.", ""]
+    shown = table(heads, rows, right=(heads[1 + len(comparison.grain)], heads[2 + len(comparison.grain)], *_NUMERIC))
+    return [*shown, *([f"{wording.counted(left, 'smaller change')} not shown.", ""] if left else [])]
+
+
+def _sums(comparison: Comparison) -> list[str]:
+    heads = ["total", comparison.from_version, comparison.to_version, "difference", "percent"]
+    rows = [
+        [measure, *wording.both(sides), wording.difference(sides), wording.percent(sides)]
+        for measure, sides in comparison.totals().items()
+    ]
+    return table(heads, rows, right=heads[1:]) if rows else []
+
+
+def _thresholds(comparison: Comparison) -> list[str]:
+    rows = [
+        [one.measure, f"{wording.number(one.percent)} %", wording.verdict(comparison, one)[1]] for one in comparison.thresholds
+    ]
+    return table(["threshold of", "limit", "verdict"], rows, right=_NUMERIC) if rows else []
+
+
+def _drawn(comparison: Comparison, measure: str) -> dict[str, Any]:
+    """What the page shows of a measure."""
+    found = comparison.largest(measure)
+    series, caption = _series(comparison, measure)
+    unit = wording.unit(comparison.periods)
+    said = f"No {unit} differs."
+    if found:
+        largest = f"{wording.where(found[0])}, {' → '.join(wording.both(found[0].sides))}"
+        said = f"{wording.counted(len(found), 'number')} of {measure} changed; the largest difference is that of {largest}."
+    return {
+        "name": measure,
+        "chart": before_and_after(series),
+        "caption": caption,
+        "alternative": f"Line chart of {measure} by {unit}, before and after. {said}",
+        "changes": found[:MOST],
+        "count": wording.counted(len(found), "changed number"),
+        "left": len(found[MOST:]),
+    }
+
+
+def _series(comparison: Comparison, measure: str) -> tuple[list[Series], str]:
+    """What to draw, and how that is said: the sum over the grain where it adds up, else the grains that changed most."""
+    changes = [change for change in comparison.changes if change.measure == measure]
+    unit = wording.unit(comparison.periods)
+    grains = list(dict.fromkeys(change.grain for change in (*comparison.largest(measure), *changes)))
+    if measure in comparison.additive or len(grains) == 1:
+        over = f", over all of {', '.join(comparison.grain)}" if len(grains) > 1 else ""
+        return [_one("", changes, comparison.periods)], f"By {unit}{over}; below, the difference"
+    names = {grain: ", ".join(f"{column} {value}" for column, value in grain) for grain in grains[:_MOST_DRAWN]}
+    of_many = f", the {_MOST_DRAWN} of {len(grains):,} that changed most" if len(grains) > _MOST_DRAWN else ""
+    drawn = [_one(name, [one for one in changes if one.grain == grain], comparison.periods) for grain, name in names.items()]
+    return drawn, f"By {unit} and {', '.join(comparison.grain)}{of_many}; below each, the difference"
+
+
+def _one(name: str, changes: Sequence[Change], periods: Sequence[str]) -> Series:
+    of_period: dict[str, list[Change]] = {period: [] for period in periods}
+    for change in changes:
+        of_period[change.period].append(change)
+    sums = [Sides(added(one.before for one in found), added(one.after for one in found)) for found in of_period.values()]
+    return Series(name, tuple(of_period), tuple(sums))
+
+
+def _sides(sides: Sides) -> dict[str, Any]:
+    return {
+        "before": _value(sides.before),
+        "after": _value(sides.after),
+        "difference": _value(sides.difference),
+        "percent": _value(sides.percent),
+    }
+
+
+def _change(comparison: Comparison, change: Change) -> dict[str, Any]:
+    return {
+        "period": change.period,
+        "grain": dict(change.grain),
+        "measure": change.measure,
+        **_sides(change.sides),
+        "changed": change.changed,
+        "beyond": any(threshold.broken_by(change) for threshold in comparison.thresholds),
+        "before_version": change.before_version,
+        "after_version": change.after_version,
+        "before_state": change.before_state,
+        "after_state": change.after_state,
+        "reason": change.reason,
+        "rows": change.rows,
+    }
+
+
+def _value(number: Number | None) -> int | float | str | None:
+    """As JSON has it: no decimals, no infinity."""
+    if number is None or isinstance(number, int) or (isinstance(number, float) and isfinite(number)):
+        return number
+    return str(number) if isinstance(number, float) else f"{number:f}"

@@ -1,0 +1,39 @@
+"""Markdown that shows what it was given: every text escaped, every table as wide as its cells.
+
+What stands in a page is said by the reports.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakehouse.serving.reports.wording import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Signs that mean something wherever they stand; ``_`` only beside a blank; ``://`` and ``www.`` would become links.
+_MEANING = re.compile(r"[\\`*{}\[\]<>#|!~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+
+
+def escape(text: object) -> str:
+    """Text that stands for itself, on one line."""
+    return _MEANING.sub(lambda sign: "\\" + sign.group(), plain(text))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> list[str]:
+    """A table, aligned so that it also reads well as text.
+
+    :param rows: their cells, not escaped yet.
+    :param right: the heads over numbers.
+    """
+    lines = [[escape(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(3, *(len(line[at]) for line in lines)) for at in range(len(heads))]
+    numeric = [head in right for head in heads]
+    shown = [
+        " | ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric))
+        for line in lines
+    ]
+    rule = " | ".join("-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, numeric))
+    return [f"| {line} |" for line in (shown[0], rule, *shown[1:])] + [""]

@@ -1,0 +1,107 @@
+"""The report of a simulation of late data, as Markdown and as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.serving.reports import wording
+from lakehouse.serving.reports.charts import Series, before_and_after, convergence
+from lakehouse.serving.reports.markdown import escape, table
+from lakehouse.serving.reports.templates import page
+
+if TYPE_CHECKING:
+    from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
+
+#: Days of one measure, and lines of the log, on a page.
+MOST = 200
+
+
+def simulation_markdown(simulation: Simulation) -> str:
+    """For a pull request, a wiki or a mail as text."""
+    made = f"Made {wording.moment(simulation.made_at)}."
+    lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(summary(simulation))}**", ""]
+    if simulation.parameters:
+        lines += ["## Parameters", ""]
+        lines += table(["parameter", "value"], [[name, str(value)] for name, value in simulation.parameters.items()])
+    for measure in simulation.measures:
+        days = simulation.of(measure)
+        heads = ["day", "provisional", "preliminary", "final", "difference", "percent", "revisions", "on time", "late"]
+        lines += [f"## {escape(measure)}", "", *table(heads, [_cells(day) for day in days[:MOST]], right=heads[1:])]
+        lines += _left(len(days), "day")
+    if simulation.promotions:
+        heads = ["period", "version", "state", "reason", "published", "made from", "output"]
+        log = _log(simulation)
+        lines += ["## Promotions", "", *table(heads, [_line(one) for one in log[:MOST]]), *_left(len(log), "line")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def simulation_html(simulation: Simulation) -> str:
+    """A page that can be mailed, printed and kept: it needs no other file."""
+    log = _log(simulation)
+    return page(
+        "simulation",
+        it=simulation,
+        summary=summary(simulation),
+        measures=[_drawn(simulation, measure) for measure in simulation.measures],
+        promotions=log[:MOST],
+        promotions_left=len(log[MOST:]),
+    )
+
+
+def summary(simulation: Simulation, arrow: str = "→") -> str:
+    """What came of it, in a sentence."""
+    if not simulation.days:
+        return "No day was simulated."
+    on_time, late = simulation.arrived()
+    rows = f"{late:,} of {wording.counted(on_time + late, 'row')} came late"
+    rows += f" ({100 * late / (on_time + late):.2f} %)" if late else ""
+    restated = f"{len(simulation.restated()):,}" if simulation.restated() else "None"
+    said = f"{restated} of {wording.counted(len(simulation.periods), 'day')} ended on another number"
+    sums = wording.totals(simulation.totals(), arrow)
+    return "; ".join(part for part in (said, sums, rows) if part) + "."
+
+
+def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:
+    """What the page shows of a measure."""
+    days = simulation.of(measure)
+    distances = [found for day in days if (found := day.distances())]
+    changed = sum(day.sides.changed for day in days)
+    furthest = max((abs(found[0]) for found in distances), default=0)
+    said = f"they differ on {wording.counted(changed, 'day')}"
+    return {
+        "name": measure,
+        "chart": before_and_after([Series("", tuple(day.period for day in days), tuple(day.sides for day in days))]),
+        "alternative": f"Line chart of {measure} by day, provisional and final; {said}.",
+        "convergence": convergence(distances) if distances else None,
+        "converging": f"Line chart of the distance from the final number by revision; first up to {furthest:.2f} %.",
+        "days": days[:MOST],
+        "left": len(days[MOST:]),
+    }
+
+
+def _cells(day: SimulatedDay) -> list[str]:
+    counts = [f"{count:,}" for count in (len(day.revisions), day.on_time, day.late)]
+    provisional, final = wording.both(day.sides)
+    return [
+        wording.plain(day.period),
+        provisional,
+        wording.number(day.preliminary),
+        final,
+        wording.difference(day.sides),
+        wording.percent(day.sides),
+        *counts,
+    ]
+
+
+def _log(simulation: Simulation) -> list[Promotion]:
+    return sorted(simulation.promotions, key=lambda one: (one.published_at, one.period))
+
+
+def _line(one: Promotion) -> list[str]:
+    published = wording.moment(one.published_at)
+    return [one.period, one.version, one.state, wording.reason(one.reason), published, one.inputs, one.output]
+
+
+def _left(count: int, noun: str) -> list[str]:
+    left = count - MOST
+    return [f"The last {wording.counted(left, noun)} not shown.", ""] if left > 0 else []

@@ -1,0 +1,47 @@
+"""The HTML pages' templates: where they lie and which words they know. Everything that is not markup is escaped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lakehouse.serving.reports import wording
+from lakehouse.text import format_duration
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("lakehouse", "serving/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
+    environment.filters |= {name: getattr(wording, name) for name in names}
+    environment.filters |= {"bound": _bound, "seconds": _seconds, "span": format_duration}
+    return environment
+
+
+def _bound(text: str) -> str:
+    """No line ends before a percent sign or behind an arrow."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("→ ", "→\N{NO-BREAK SPACE}")
+
+
+def _seconds(count: int | None) -> str:
+    """Seconds as people say them."""
+    return "" if count is None else "0 s" if count <= 0 else format_duration(timedelta(seconds=count))
+
+
+def text(name: str) -> str:
+    """What a template says where nothing is filled in, such as the style sheet."""
+    return _environment().get_template(name).render()
+
+
+def page(template: str, **values: Any) -> str:
+    """The page of a template, which needs nothing from anywhere else."""
+    return _environment().get_template(f"{template}.html.j2").render(values)

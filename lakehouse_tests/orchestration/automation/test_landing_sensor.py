@@ -1,0 +1,298 @@
+"""When files start bronze: once they have settled and their day is complete, and three times at most in one state."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.contracts import load_catalog
+from lakehouse.contracts.loader import Catalog
+from lakehouse.ledger import ingestions
+from lakehouse.orchestration.common.run_requests import AT_ONCE
+from lakehouse.orchestration.execution.replay import Replay
+from lakehouse_tests.orchestration.ticks import Ticking
+
+if TYPE_CHECKING:
+    from lakehouse.bronze.ingest import DayReport
+    from lakehouse.settings import Settings
+
+BUNDLED = load_catalog(None)
+DAY = date(2024, 11, 5)
+NAME = f"arrival_date={DAY}.csv"
+HEADER = "sale_id,store,amount,customer_id,sold_at,received_at,op,is_correction,corrects_sale_id\n"
+
+
+def no_session() -> None:
+    """For runs that write nothing into Bronze."""
+    pytest.fail("nothing of this needs Spark")
+
+
+class Landing(Ticking):
+    """The landing sensor of sales, and what happens to its folder."""
+
+    def __init__(self, lake: Settings, instance: dg.DagsterInstance, **complete_when: str) -> None:
+        sales = BUNDLED.sources["sales"]
+        if complete_when:
+            source = type(sales.source).model_validate({**sales.source.model_dump(), "complete_when": complete_when})
+            sales = sales.model_copy(update={"source": source})
+        super().__init__(lake, Catalog({"sales": sales}), "landing_sales", instance)
+
+    def put(self, name: str, content: str | bytes = HEADER, modified: float = 1_700_000_000) -> Path:
+        """Write a file as copying tools do: with the time of the original."""
+        path = Path(str(self.lake.landing), name)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.utime(path, (modified, modified))
+        return path
+
+    def settle(self) -> None:
+        """Look, and let the time pass."""
+        assert not self.asks()
+        self.wait(self.lake.settle_seconds)
+
+    def run(self, request: dg.RunRequest | None = None) -> DayReport:
+        """What bronze does in the run that was asked for, up to where Spark begins; by default in one started by a person."""
+        files = None if request is None else request.run_config["ops"]["bronze__sales"]["config"]["files"]
+        report = Ingest(self.lake, self.catalog.sources["sales"], no_session, "run").day(DAY, files)  # type: ignore[arg-type]
+        if request is not None:
+            self.ran(request, dg.DagsterRunStatus.SUCCESS)
+        return report
+
+
+@pytest.fixture(name="landing")
+def _landing(lake: Settings, instance: dg.DagsterInstance) -> Landing:
+    return Landing(lake, instance)
+
+
+def test_a_file_is_taken_when_two_looks_have_seen_it_the_same(landing: Landing) -> None:
+    assert landing.says() == "no new file"
+    landing.put(NAME)
+    assert landing.says() == f"left until settled: {NAME}"
+    landing.wait(4)
+    assert landing.says() == f"left until settled: {NAME}"
+    landing.wait(1)
+    (request,) = landing.asks()
+    assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
+    (again,) = landing.asks()
+    assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
+
+
+def test_a_file_that_grows_under_an_old_time_is_left(landing: Landing) -> None:
+    for rows in range(3):
+        landing.put(NAME, HEADER + "1,north\n" * rows)
+        landing.settle()
+    assert len(landing.asks()) == 1
+
+
+def test_a_file_from_the_future_is_taken_all_the_same(landing: Landing) -> None:
+    landing.put(NAME, modified=4_000_000_000)
+    landing.settle()
+    assert len(landing.asks()) == 1
+
+
+def test_of_a_day_the_settled_files_are_taken_and_no_others(landing: Landing) -> None:
+    landing.put(NAME, "id\n")
+    landing.settle()
+    landing.put(f"arrival_date={DAY}.late.csv", "half a f")
+    (request,) = landing.asks()
+    report = landing.run(request)
+    assert [entry.source_file for entry in report.held] == [NAME]
+    assert report.waiting == [f"arrival_date={DAY}.late.csv is left until it has settled"]
+    landing.wait(5)
+    (late,) = landing.asks()
+    assert list(late.run_config["ops"]["bronze__sales"]["config"]["files"]) == [f"arrival_date={DAY}.late.csv"]
+
+
+def test_a_file_that_changed_behind_the_tick_is_left_to_the_next_ones(landing: Landing) -> None:
+    landing.put(NAME, "half")
+    landing.settle()
+    (request,) = landing.asks()
+    landing.put(NAME, "half, and some more")
+    assert landing.run(request).waiting == [f"{NAME} is left until it has settled"]
+    assert not ingestions.all_of(landing.lake, "sales")
+    landing.settle()
+    (other,) = landing.asks()
+    assert other.run_key != request.run_key
+
+
+def test_a_file_that_was_held_is_taken_when_it_is_completed(landing: Landing) -> None:
+    whole = gzip.compress((HEADER + "1,north,1.00,7,2024-11-04T10:00:00Z,2024-11-05T06:00:00Z,insert,0,\n").encode())
+    landing.put(NAME, whole[: len(whole) // 2])
+    landing.settle()
+    (request,) = landing.asks()
+    (held,) = landing.run(request).held
+    assert "the gzip stream breaks off" in str(held.message)
+    assert landing.says() == "no new file", "what is held as it is needs no run"
+    landing.put(NAME, whole)
+    landing.settle()
+    (completed,) = landing.asks()
+    assert completed.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {NAME}
+
+
+def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
+    landing.put(NAME)
+    landing.settle()
+    asked = set()
+    for _ in range(3):
+        (request,) = landing.asks()
+        asked.add(request.run_key)
+        landing.ran(request)
+    assert len(asked) == 3, "the daemon never runs a run key twice"
+    assert landing.says() == "3 runs did not take the files of 2024-11-05; look at the newest and start it again"
+    landing.put(NAME, "something else")
+    landing.settle()
+    assert len(landing.asks()) == 1, "another state of the file is another cause"
+
+
+def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
+    landing.put(NAME)
+    landing.settle()
+    (request,) = landing.asks()
+    landing.ran(request, dg.DagsterRunStatus.STARTED)
+    assert landing.says() == "runs for 2024-11-05 are on their way"
+
+
+def test_a_thousand_old_files_wait_one_look_and_are_asked_for_by_and_by(landing: Landing) -> None:
+    days = [f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(300)]
+    for day in days:
+        landing.put(f"arrival_date={day}.csv")
+    landing.settle()
+    asked: list[str] = []
+    for _ in range(3):
+        requests = landing.asks()
+        assert len(requests) == AT_ONCE
+        assert [request.partition_key for request in landing.asks()] == [request.partition_key for request in requests]
+        for request in requests:
+            landing.ran(request, dg.DagsterRunStatus.STARTED)
+        assert "more arrival days wait until these have ended" in landing.says() or len(asked) + AT_ONCE == len(days)
+        asked += [str(request.partition_key) for request in requests]
+        for run in landing.instance.get_runs():
+            landing.instance.delete_run(run.run_id)
+        for name in (f"arrival_date={day}.csv" for day in asked):
+            Path(str(landing.lake.landing), name).unlink(missing_ok=True)
+    assert asked == days
+    assert landing.says() == "no new file"
+
+
+def test_the_days_files_wait_for_its_marker(lake: Settings, instance: dg.DagsterInstance) -> None:
+    landing = Landing(lake, instance, marker="arrival_date={arrival_date}.done")
+    landing.put(NAME)
+    landing.settle()
+    assert landing.says() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
+    remembered = landing.cursor
+    assert landing.says() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
+    assert landing.cursor == remembered
+    by_hand = landing.run()
+    assert by_hand.waiting == [f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"]
+    assert not ingestions.all_of(lake, "sales"), "a run started by a person leaves what is not ready, too"
+    (replayed,) = Replay(lake, landing.catalog, "sales", instance).days([DAY])
+    assert (replayed.files, replayed.held) == (0, by_hand.waiting), "and so does a replay, which says so"
+    landing.put("arrival_date=2024-11-06.done")
+    landing.settle()
+    assert "wait for the marker" in landing.says(), "another day's marker is none"
+    landing.put(f"arrival_date={DAY}.done", "")
+    landing.settle()
+    (request,) = landing.asks()
+    assert request.partition_key == "2024-11-05"
+
+
+def manifest(**files: str) -> str:
+    """A manifest of files by the end of their name, with their content."""
+    entries = [
+        {
+            "file": f"arrival_date={DAY}.{name}.csv",
+            "bytes": len(content),
+            "rows": max(0, content.count("\n") - 1),
+            "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        }
+        for name, content in files.items()
+    ]
+    return json.dumps(entries)
+
+
+@pytest.fixture(name="promised")
+def _promised(lake: Settings, instance: dg.DagsterInstance) -> Landing:
+    return Landing(lake, instance, manifest="arrival_date={arrival_date}.manifest.json")
+
+
+A, B, MANIFEST = (f"arrival_date={DAY}.{end}" for end in ("a.csv", "b.csv", "manifest.json"))
+
+
+def test_nothing_of_a_day_is_taken_before_all_that_its_manifest_names_is_there(promised: Landing) -> None:
+    promised.put(A)
+    promised.settle()
+    assert promised.says() == f"{A} of 2024-11-05 wait for the manifest {MANIFEST}"
+    promised.put(MANIFEST, manifest(a=HEADER, b=HEADER + "\n"))
+    promised.settle()
+    assert promised.says() == f"{MANIFEST} names {B}, which is not there, {A} wait for that"
+    assert promised.run().waiting == [f"{MANIFEST} names {B}, which is not there", f"{A} wait for that"]
+    promised.put(B, HEADER + "\n")
+    promised.settle()
+    (request,) = promised.asks()
+    assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A, B}
+
+
+def test_what_is_not_as_promised_is_held_with_file_and_field_and_asked_for_again_when_either_is_sent_anew(
+    promised: Landing,
+) -> None:
+    promised.put(A)
+    promised.put(B, HEADER)
+    promised.put(MANIFEST, manifest(a=HEADER, b=HEADER + "1,north\n"))
+    promised.settle()
+    (request,) = promised.asks()
+    report = promised.run(request)
+    (held,) = report.held
+    assert str(held.message).startswith(f"{B}: bytes is {len(HEADER)}, and {MANIFEST} says {len(HEADER) + 8}; ")
+    assert "rows is 0, and" in str(held.message)
+    assert "sha256 is" in str(held.message)
+    assert report.waiting == [f"{A} waits, because another file of 2024-11-05 is not as promised"]
+    assert promised.says() == "files of 2024-11-05 are held: see the check no_file_held"
+    promised.put(MANIFEST, manifest(a=HEADER, b=HEADER), modified=1_700_000_001)
+    promised.settle()
+    (mended,) = promised.asks()
+    assert mended.tags != request.tags
+
+
+def test_a_day_that_is_held_as_a_whole_is_not_asked_for_until_something_changes(promised: Landing) -> None:
+    promised.put(A, "id\n")
+    promised.put(MANIFEST, manifest(a="id\n"))
+    promised.settle()
+    (request,) = promised.asks()
+    (held,) = promised.run(request).held
+    assert "column" in str(held.message)
+    assert "is missing" in str(held.message)
+    assert promised.says() == "files of 2024-11-05 are held: see the check no_file_held"
+    promised.put(MANIFEST, manifest(a="id\n") + "\n")
+    promised.settle()
+    assert len(promised.asks()) == 1
+
+
+def test_a_file_that_no_manifest_names_waits_beside_those_that_go_on(promised: Landing) -> None:
+    promised.put(A)
+    promised.put(B)
+    promised.put(MANIFEST, manifest(a=HEADER))
+    promised.settle()
+    (request,) = promised.asks()
+    assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A}
+
+
+def test_a_manifest_that_cannot_be_read_is_told_of(promised: Landing) -> None:
+    promised.put(A)
+    promised.put(MANIFEST, manifest(a=HEADER)[:-5])
+    promised.settle()
+    assert promised.says().startswith(f"{MANIFEST}: not JSON")
+    assert promised.run().waiting[0].startswith(f"{MANIFEST}: not JSON")
+
+
+def test_a_file_outside_the_calendar_is_complained_about_at_every_tick(landing: Landing) -> None:
+    landing.put("arrival_date=2024-02-30.csv")
+    said = "arrival_date=2024-02-30.csv: 2024-02-30 is no day of the calendar; rename the file"
+    assert [landing.says(), landing.says()] == [said, said]

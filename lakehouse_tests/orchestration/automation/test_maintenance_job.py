@@ -1,0 +1,88 @@
+"""The maintenance job and its schedule: what a run says it did, and that there is one at a time. None starts Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.delta import table_io
+from lakehouse.orchestration.automation import maintenance_job
+from lakehouse.orchestration.build import build_definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.settings import Settings
+
+CATALOG = load_catalog(None)
+
+
+@pytest.fixture(name="instance")
+def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    home = tmp_path / "dagster"
+    home.mkdir()
+    with dg.DagsterInstance.local_temp(f"{home}") as instance:
+        yield instance
+
+
+def many_files(settings: Settings) -> str:
+    path = settings.table("ops", "sales_keys")
+    for number in range(12):
+        table_io.append(path, pa.table({"record_key": [f"{number}"]}))
+    return path
+
+
+def run(settings: Settings, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    return maintenance_job.job(settings, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
+
+
+def test_a_run_says_what_it_did(settings: Settings, instance: dg.DagsterInstance) -> None:
+    path = many_files(settings)
+    result = run(settings, instance)
+    assert result.success
+    (output,) = [event for event in result.all_events if event.event_type == dg.DagsterEventType.STEP_OUTPUT]
+    said = output.step_output_data.metadata
+    assert (said["tables"].value, said["partitions_compacted"].value, said["bytes_freed"].value) == (1, 1, 0)
+    assert "| ops/sales_keys | 12 → 1 | 0 | 0 | 0 | 12 unused files stay: " in said["done"].value
+    assert len(table_io.read(path)) == 12
+
+
+def test_a_table_that_is_broken_fails_the_run_behind_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
+    path = many_files(settings)
+    broken = settings.table("ops", "applications")
+    table_io.append(broken, pa.table({"source": ["sales"]}))
+    Path(broken, "_delta_log", f"{0:020}.json").write_text("no JSON")
+    result = run(settings, instance)
+    assert not result.success
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "ops/applications: " in f"{failure.step_failure_data.error_display_string}"
+    opened = table_io.open_table(path)
+    assert opened is not None
+    assert len(opened.file_uris()) == 1
+
+
+def test_nothing_is_started_beside_a_run_that_is_on_its_way(settings: Settings, instance: dg.DagsterInstance) -> None:
+    schedule = maintenance_job.schedule(settings, CATALOG)
+    asked = schedule(dg.build_schedule_context(instance))
+    assert isinstance(asked, dg.RunRequest)
+    started = instance.create_run_for_job(maintenance_job.job(settings, CATALOG), status=dg.DagsterRunStatus.STARTED)
+    skipped = schedule(dg.build_schedule_context(instance))
+    assert isinstance(skipped, dg.SkipReason)
+    assert "on its way" in f"{skipped.skip_message}"
+    instance.report_run_canceled(started)
+    assert isinstance(schedule(dg.build_schedule_context(instance)), dg.RunRequest)
+
+
+def test_the_deployment_has_it_at_the_time_that_the_settings_say(settings: Settings) -> None:
+    settings.maintenance_cron = "5 4 * * *"
+    definitions = build_definitions(settings, CATALOG)
+    schedule = definitions.resolve_schedule_def(maintenance_job.NAME)
+    assert schedule.cron_schedule == "5 4 * * *"
+    job = definitions.resolve_job_def(maintenance_job.NAME)
+    assert [node.definition.pool for node in job.nodes] == [maintenance_job.NAME], "one run at a time, however it was started"
+    assert job.executor_def is dg.in_process_executor

@@ -1,0 +1,230 @@
+"""A sensor that remembers asks for what one without memory asks for, whatever happens to tables; idle, it reads logs alone."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Literal
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.contracts import load_catalog
+from lakehouse.contracts.loader import Catalog
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.published_table import Series
+from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication.revisions import Draft, Signature
+from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.restatements import Restatement
+from lakehouse.orchestration.common.cursors import Cursor
+from lakehouse.settings import Settings
+from lakehouse_tests.orchestration.ticks import Ticking
+
+BUNDLED = load_catalog(None)
+SALES, REVENUE = BUNDLED.sources["sales"], BUNDLED.metrics["revenue"]
+AT = datetime(2024, 11, 9, tzinfo=timezone.utc)
+SENSORS = ("landing_sales", "reconcile_sales", "stewards_sales", "restate_revenue", "restate_revenue_weekly")
+TABLES = ("ops/ingestions", "ops/applications", "ops/restatements", "bronze/sales_decisions", "silver/sales", "gold/revenue")
+DAYS = [date(2024, 11, 4) + timedelta(days=number) for number in range(4)]
+
+
+@dataclass
+class Deployment:
+    """Tables that things happen to, written as the product writes them; every name of :data:`HAPPENINGS` is a method."""
+
+    lake: Settings
+    kept: Path
+    first: date = DAYS[0]
+    count: int = 0
+    days: list[date] = field(default_factory=lambda: list(DAYS))
+
+    @property
+    def catalog(self) -> Catalog:
+        source = SALES.source.model_copy(update={"start_date": self.first})
+        return Catalog({"sales": SALES.model_copy(update={"source": source})}, {"revenue": REVENUE})
+
+    @property
+    def daily(self) -> Series:
+        return Series(self.catalog.metrics["revenue"])
+
+    def day(self) -> date:
+        self.count += 1
+        return self.days[self.count % len(self.days)]
+
+    def file(self) -> None:
+        Path(str(self.lake.landing), f"arrival_date={self.day()}.csv").write_text(f"{self.count}")
+
+    def held(self) -> None:
+        self.taken("held")
+
+    def taken(self, status: Literal["ingested", "held"] = "ingested") -> None:
+        """The ledger knows a file that lies in landing, or one that does not any more."""
+        day = self.day()
+        path = Path(str(self.lake.landing), f"arrival_date={day}.csv")
+        there = path.stat() if path.is_file() else None
+        entry = Ingestion(
+            source="sales",
+            ingestion_id=f"i{self.count}",
+            content_hash=f"h{self.count}",
+            arrival_date=day,
+            source_file=path.name,
+            bytes=there.st_size if there else 1,
+            modified=datetime.fromtimestamp(there.st_mtime, timezone.utc) if there else None,
+            status=status,
+            run_id="run",
+            recorded_at=AT,
+            rows=1,
+            touched_days=[day],
+            touched_rows=[1],
+        )
+        ingestions.record(self.lake, entry)
+
+    def applied(self) -> None:
+        waiting = applied_inputs.pending(self.lake, "sales")
+        ids = set().union(*waiting.values())
+        applied_inputs.record(
+            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver_version=1, now=AT
+        )
+
+    def decided(self) -> None:
+        day = self.day()
+        decisions.record(
+            self.lake, "sales", [Decision(f"i{self.count}", 1, "s", "accept", "anna", "seen", AT, touched_days=[day])]
+        )
+
+    def changed(self) -> None:
+        day = self.day()
+        row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
+        rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
+        there = Path(locations.silver(self.lake, "sales")).exists()
+        write_deltalake(
+            locations.silver(self.lake, "sales"),
+            rows,
+            mode="append",
+            partition_by=["event_date"],
+            configuration=None if there else {"delta.enableChangeDataFeed": "true"},
+        )
+
+    def compacted(self) -> None:
+        """A commit that changes no row."""
+        table = table_io.open_table(locations.silver(self.lake, "sales"))
+        if table is not None:
+            table.optimize.compact()
+
+    def followed(self) -> None:
+        self._followed(self.daily, locations.silver(self.lake, "sales"))
+
+    def followed_by_weeks(self) -> None:
+        self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
+
+    def _followed(self, one: Series, what: str) -> None:
+        restatements.record(self.lake, Restatement(one.name, "run", AT, table_io.version(what, self.lake.storage_options), 0, []))
+
+    def published(self) -> None:
+        day = self.day()
+        counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
+        rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
+        table = table_io.pinned(locations.gold(self.lake, self.daily))
+        existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
+        drafts = [Draft(day, rows, State.LIVE, Step.REVISION, Reason.LATE_DATA)]
+        revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
+
+    def another_contract(self) -> None:
+        self.first = DAYS[-1] if self.first == DAYS[0] else DAYS[0]
+
+    def keep(self) -> None:
+        shutil.rmtree(self.kept, ignore_errors=True)
+        if Path(self.lake.root).exists():
+            shutil.copytree(self.lake.root, self.kept)
+
+    def put_back(self) -> None:
+        if self.kept.exists():
+            shutil.rmtree(self.lake.root)
+            shutil.copytree(self.kept, self.lake.root)
+
+    def happens(self, what: str) -> None:
+        """One of :data:`HAPPENINGS`; a table's name is its loss."""
+        if what in TABLES:
+            shutil.rmtree(Path(self.lake.root, what), ignore_errors=True)
+        else:
+            getattr(self, what)()
+
+
+HAPPENINGS = (
+    *("file", "taken", "held", "applied", "decided", "changed", "compacted", "followed", "followed_by_weeks", "published"),
+    *("another_contract", "keep", "put_back", *TABLES),
+)
+
+
+BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
+
+
+@hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(BETWEEN_TICKS, max_size=5))
+@example([["taken", "applied"], ["ops/ingestions", "taken"]])  # another table that has come as far
+@example([["taken", "applied", "keep", "held"], ["put_back", "taken"]])  # the same one has, again
+@example([["taken", "decided", "applied"], ["ops/applications"]])
+@example([["another_contract", "file"], ["another_contract"]])
+def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
+    with tempfile.TemporaryDirectory() as scratch, dg.DagsterInstance.ephemeral() as instance:
+        (Path(scratch) / "landing").mkdir()
+        lake = Settings(root=f"{scratch}/lake", landing=f"{scratch}/landing", settle_seconds=0, reconcile_seconds=0)
+        deployment = Deployment(lake, Path(scratch, "kept"))
+        cursors = dict.fromkeys(SENSORS, "")
+        for between_ticks in happenings:
+            for happening in between_ticks:
+                deployment.happens(happening)
+            for name in SENSORS:
+                remembering = Ticking(lake, deployment.catalog, name, instance, cursors[name])
+                seen, found = remembering.tick(), Ticking(lake, deployment.catalog, name, instance).tick()
+                assert (seen.run_requests, seen.skip_message) == (found.run_requests, found.skip_message)
+                cursors[name] = remembering.cursor or ""
+
+
+def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    deployment = Deployment(lake, tmp_path / "kept")
+    for happening in ("taken", "decided", "changed", "published", "applied", "followed", "compacted", "followed_by_weeks"):
+        deployment.happens(happening)
+    sensors = [Ticking(lake, deployment.catalog, name, instance) for name in SENSORS]
+    told = [sensor.says() for sensor in sensors]
+    for file in Path(lake.root).rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            file.unlink()
+    assert [sensor.says() for sensor in sensors] == told
+    for name in SENSORS:
+        with pytest.raises(Exception, match=r"(?i)no such file|not found"):
+            Ticking(lake, deployment.catalog, name, instance).tick()
+
+
+def test_the_memory_of_another_release_is_read_as_none() -> None:
+    for text in (None, "", "17", "[]", "not json", '{"seen": {"yesterday": "x"}}', '{"seen": 3}', "null"):
+        assert Cursor.read(text) == Cursor()
+
+
+def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    deployment = Deployment(lake, tmp_path / "kept")
+    for _ in range(9):
+        deployment.changed()
+    deployment.followed()
+    sensor = Ticking(lake, deployment.catalog, "restate_revenue", instance)
+    assert sensor.says() == "gold follows silver"
+    before = DeltaTable(locations.silver(lake, "sales")).version()
+    deployment.compacted()
+    assert DeltaTable(locations.silver(lake, "sales")).version() > before
+    assert sensor.says() == "gold follows silver"
+    deployment.changed()
+    assert len(sensor.asks()) == 1

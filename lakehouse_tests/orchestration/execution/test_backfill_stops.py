@@ -1,0 +1,223 @@
+"""What a backfill does when its waves fail, are cancelled, find more than before, or are stopped. None of this starts Spark.
+
+Layers leave in the operational tables what runs of the assets leave there, or fail.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.contracts import load_catalog
+from lakehouse.ledger import applied_inputs, ingestions, restatements
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.restatements import Restatement
+from lakehouse.operations.backfills import log as backfill_log
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills import verification as backfill_verification
+from lakehouse.operations.backfills.plan import Layer, Status
+from lakehouse.operations.backfills.planner import Wish
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
+from lakehouse.orchestration.execution import backfill_runner, webserver
+from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
+from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.execution.webserver import Webserver, WebserverError
+from lakehouse_tests.operations.backfills.test_planner import FIRST, SECOND, deliver
+from lakehouse_tests.silver.test_audit_log import append_to_silver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakehouse.operations.backfills.plan import Plan
+    from lakehouse.settings import Settings
+
+CATALOG = load_catalog(None)
+BRONZE, SILVER, GOLD = (dg.AssetKey(path) for path in (["bronze", "sales"], ["silver", "sales"], ["gold", "revenue"]))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
+
+
+def planned(settings: Settings, target: str = "sales", first: date = FIRST, last: date = SECOND) -> Plan:
+    wish = Wish(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
+    made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
+    backfill_log.store_plan(settings, made)
+    return made
+
+
+@dataclass
+class Layers:
+    """What runs leave behind them: files with the event day that each touches, days of silver, a metric that follows."""
+
+    settings: Settings
+    plan: Plan
+    landed: dict[str, date] = field(default_factory=dict)
+    asked: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
+    tags: list[Mapping[str, str]] = field(default_factory=list)
+
+    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
+        self.asked.append((key, list(days)))
+        self.tags.append(tags or {})
+        now = self.settings.clock()
+        if key == BRONZE:
+            for file in self.plan.new_files:
+                if file.file in self.landed and file.arrival_date in days:
+                    self._ingested(file.file, file.sha256, file.arrival_date, file.rows)
+        elif key == SILVER:
+            ids = set().union(*(applied_inputs.pending(self.settings, "sales")[day] for day in days))
+            applied_inputs.record(
+                self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=0, now=now
+            )
+        elif key == GOLD:
+            restatements.record(self.settings, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))
+        return None
+
+    def _ingested(self, name: str, content: str, arrival: date, rows: int) -> None:
+        entry = Ingestion(
+            "sales", content[:16], content, arrival, name, 1, None, "ingested", "run", self.settings.clock(), rows=rows
+        )
+        ingestions.record(self.settings, Ingestion(**vars(entry) | {"touched_days": [self.landed[name]], "touched_rows": [rows]}))
+
+    def go(self) -> backfill_verification.Verdict | None:
+        def no_session() -> Any:
+            pytest.fail("nothing of this needs Spark")
+
+        return Backfill(self.settings, CATALOG, self.plan, self, no_session).run()
+
+
+def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01")
+
+    class Cancelled(Layers):
+        def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
+            super().run(key, days, tags)
+            backfill_runner.cancel(self.settings, self.plan, "bob")
+            msg = "bronze/sales: backfill abc is canceled"
+            raise RunFailedError(msg)
+
+    layers = Cancelled(settings, planned(settings))
+    with pytest.raises(CancelledError):
+        layers.go()
+    assert layers.asked == [(BRONZE, [FIRST])]
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.CANCELLED
+
+
+def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver(settings, SECOND, "s2@2024-11-04")
+    first, second = (file.file for file in planned(settings).files)
+    layers = Layers(settings, planned(settings), {first: date(2024, 11, 1)})
+    verdict = layers.go()
+    assert verdict is not None
+    assert any(f"{second}: is not in Bronze" in problem for problem in verdict.problems)
+    layers.landed[second] = date(2024, 11, 4)  # somebody has sent what it waited for
+    layers.go()
+    assert [days for key, days in layers.asked if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
+    assert not applied_inputs.pending(settings, "sales")
+    told = [entry.event for entry in backfill_log.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
+    assert [one for one in told if one.startswith("silver")] == [
+        "silver:silver/sales:2024-11-01:2024-11-01:1",
+        "silver:silver/sales:2024-11-04:2024-11-04:1",
+    ]
+
+
+def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_to_silver(settings, ("s1", 5, 1), source=CATALOG.sources["sales"])  # and somebody stopped here
+    plan = planned(settings)
+    assert (plan.waves[0].layer, plan.waves[0].partitions) == (Layer.GOLD, (date(2024, 2, 5),))
+    layers, real = Layers(settings, plan), backfill_log.record
+
+    def stopped(settings: Settings, entry: backfill_log.Event) -> bool:
+        if entry.kind == "wave":
+            raise KeyboardInterrupt
+        return real(settings, entry)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backfill_runner.backfills, "record", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            layers.go()
+    verdict = layers.go()
+    assert verdict is not None
+    assert not verdict.problems
+    assert [key for key, _ in layers.asked] == [GOLD]
+    assert layers.tags[0][FOLLOWS_TAG] != "revenue:0", "the sensor would count it among its own attempts"
+    told = [entry.event for entry in backfill_log.events(settings, plan.plan_id) if entry.kind == "wave"]
+    assert told == ["gold:gold/revenue:2024-02-05:2024-02-05:1"]
+
+
+def test_a_metric_is_not_judged_by_days_outside_of_its_range(settings: Settings) -> None:
+    append_to_silver(settings, ("s1", 5, 1), ("s2", 20, 1), source=CATALOG.sources["sales"])
+    plan = planned(settings, "revenue", date(2024, 2, 5), date(2024, 2, 5))
+    assert backfill_verification.verify(settings, CATALOG, plan).problems == []
+
+
+@contextmanager
+def answering(*answers: Any) -> Iterator[Webserver]:
+    """A server that gives each of the answers, the last one again and again; None: it hangs up."""
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            if answer is not None:
+                body = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", f"{len(body)}")
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield Webserver(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("said", [{"message": "Not found"}, [], {"data": None}, {"data": {}}, {"errors": ["no"]}])
+def test_what_else_answers_at_the_port_is_not_ours(said: Any) -> None:
+    with answering(said) as other:
+        assert not other.is_ours(BRONZE, "somewhere")
+        if said != {"data": {}}:
+            with pytest.raises(WebserverError, match="none of Dagster's"):
+                other.cancel("bf-1")
+
+
+def test_a_webserver_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webserver.time, "sleep", lambda _seconds: None)
+    nothing = {"data": {"partitionBackfillsOrError": {"results": []}}}
+    launched = {"data": {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}}}
+    at_work, done = ({"data": {"partitionBackfillOrError": {"status": one}}} for one in ("REQUESTED", "COMPLETED_SUCCESS"))
+    with answering(nothing, launched, at_work, None, None, at_work, done) as server:
+        assert server.run(BRONZE, [FIRST]) == "abc"
+    with answering(nothing, launched, {"data": {"partitionBackfillOrError": {}}}) as server, pytest.raises(RunFailedError):
+        server.run(BRONZE, [FIRST])
+
+
+def test_a_webserver_that_stays_away_is_told_of(settings: Settings) -> None:
+    deliver(settings, FIRST, "s1@2024-11-01")
+
+    class Away(Layers):
+        def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
+            super().run(key, days, tags)
+            msg = "no Dagster webserver answers"
+            raise WebserverError(msg)
+
+    layers = Away(settings, planned(settings))
+    with pytest.raises(WebserverError):
+        layers.go()
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.FAILED

@@ -1,0 +1,25 @@
+"""How many partitions a run was about, as its tags say: what a plan's estimate is made of."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.execution import cost_estimate
+
+START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+@pytest.mark.parametrize(
+    ("tags", "partitions"),
+    [
+        ({}, 1),
+        ({"dagster/partition": "2024-11-01"}, 1),
+        (tags_for([date(2024, 11, 1), date(2024, 11, 9)]), 2),
+        ({START: "2024-10-31", END: "2024-11-09"}, 10),
+    ],
+)
+def test_a_range_counts_as_its_days(tags: dict[str, str], partitions: int) -> None:
+    assert cost_estimate._partitions(tags) == partitions

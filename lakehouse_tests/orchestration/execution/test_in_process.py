@@ -1,0 +1,58 @@
+"""The instance of runs in this process: the deployment's own, but that nothing captures what a run prints."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import dagster as dg
+import pytest
+
+from lakehouse.orchestration.execution.in_process import local_instance
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(CHECKOUT / "dagster_home" / "dagster.yaml", tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_its_runs_are_in_the_deployments_storage(home: Path) -> None:
+    with local_instance() as instance:
+        run = instance.add_run(dg.DagsterRun(job_name="job"))
+    with dg.DagsterInstance.get() as theirs:
+        assert theirs.has_run(run.run_id)
+
+
+def test_a_home_that_is_not_there_is_told_of(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(home / "nowhere"))
+    with pytest.raises(dg.DagsterInvariantViolationError, match="nowhere"):
+        local_instance()
+
+
+def test_nothing_outlives_a_run_that_was_started_with_interrupts_ignored(home: Path) -> None:
+    """As a shell does with what a script starts in the background; whoever reads its output waits for all who hold it open."""
+    program = """
+        import signal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from concurrent.futures import ThreadPoolExecutor
+        import dagster as dg
+        from lakehouse.orchestration.execution.in_process import local_instance
+
+        @dg.asset
+        def one():
+            print("printed")
+
+        with local_instance() as instance:
+            assert dg.materialize([one], instance=instance).success
+            with ThreadPoolExecutor() as threads:  # as a backfill does; what the first left of the signals is theirs
+                assert threads.submit(dg.materialize, [one], instance=instance).result().success
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, timeout=60, check=True)
+    assert "printed" in done.stdout

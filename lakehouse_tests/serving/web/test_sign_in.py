@@ -1,0 +1,116 @@
+"""Who may look and who may decide: sessions, cookies, forms, roles; and what comes from elsewhere. No JVM."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.ledger import decisions
+from lakehouse.serving.app import Terms
+from lakehouse.serving.http import tokens
+from lakehouse.serving.http.tokens import Role
+from lakehouse.serving.web.sessions import COOKIE, Session
+from lakehouse_tests.serving.api.asking import asked, at, catalog, on
+from lakehouse_tests.serving.web.looking import READ, ROW, SOURCE, decide, page, secret, sign_in
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
+
+    from lakehouse_tests.tables.published import Desk
+
+
+def test_who_may_not(client: TestClient, told: Desk) -> None:
+    settings = told.settings
+    page(decide(client), 401)
+    sign_in(client, settings, Role.READER, "ben")
+    page(decide(client, secret=secret(client)), 403)
+    kept = sign_in(client, settings)
+    page(decide(client), 403)
+    page(decide(client, secret="x"), 403)
+    page(decide(client, secret=f"{secret(client)}é"), 403)
+    own = {"secret": secret(client), "decision": "accept", "reason": "x"}
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+        page(client.post(ROW, data=own, headers=headers), 403)
+    page(client.post(ROW, json=own), 415)
+    page(client.post(ROW, content=b"\xff", headers={"Content-Type": "application/x-www-form-urlencoded"}), 400)
+    page(client.post(ROW, data=own | {f"more{number}": "x" for number in range(20)}), 400)
+    page(client.post(ROW, data=own | {"reason": "x" * 20_000}), 413)
+    tokens.revoke(settings, kept)
+    page(client.post(ROW, data=own), 401)
+    assert decisions.all_of(settings, "events") == []
+    api = client.post("/quarantine/events:file1:1/decision", json={"decision": "accept", "reason": "x"})
+    assert api.status_code == 401, "the API reads no cookie"
+
+
+def test_a_session_ends(client: TestClient, told: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign_in(client, told.settings)
+    page(client.post("/page/sign-out", data={"secret": "x"}), 403)
+    assert "anna, steward" in client.get("/").text
+    cookie = client.cookies[COOKIE]
+    own = secret(client)
+    assert client.post("/page/sign-out", data={"secret": own}, follow_redirects=False).headers["location"] == "/"
+    client.cookies.set(COOKIE, cookie)
+    assert "anna, steward" not in client.get("/").text, "the server has forgotten it, and not the browser alone"
+    client.cookies.clear()
+    _, text = tokens.add(told.settings, "carl", Role.STEWARD, told.settings.clock() + timedelta(days=1))
+    client.post("/page/sign-in", data={"token": text})
+    assert "carl, steward" in client.get("/").text
+    told.settings.now = told.settings.clock() + timedelta(days=1)
+    assert "carl, steward" not in client.get("/").text
+    sign_in(client, told.settings)
+    monkeypatch.setattr("lakehouse.serving.web.sessions.monotonic", lambda: 1e12)
+    assert "anna, steward" not in client.get("/").text
+
+
+def test_a_wrong_token_is_told_and_a_guesser_slowed_down(client: TestClient) -> None:
+    answers = [client.post("/page/sign-in", data={"token": "lh_00000000_guess"}) for _ in range(12)]
+    assert [one.status_code for one in answers] == [401] * 10 + [429] * 2
+    assert "The token is unknown, expired or revoked." in answers[0].text
+    assert all("set-cookie" not in one.headers for one in answers)
+
+
+@pytest.mark.parametrize(
+    "following", ["https://evil.example", "//evil.example", "/\\evil.example", "/page/../..//x", "x", "/metrics"]
+)
+def test_nobody_is_sent_elsewhere(client: TestClient, told: Desk, following: str) -> None:
+    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
+    answer = client.post("/page/sign-in", data={"token": text, "next": following}, follow_redirects=False)
+    assert answer.headers["location"] == "/"
+
+
+def test_over_tls_the_cookie_stays_there(client: TestClient, told: Desk) -> None:
+    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
+    answer = client.post("/page/sign-in", data={"token": text}, headers={"Origin": "https://localhost"}, follow_redirects=False)
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_where_reading_needs_a_token(told: Desk) -> None:
+    with asked(told.settings, catalog(told.metric, source=SOURCE), Terms(rate=1e9, reading_needs_token=True)) as client:
+        for path in READ:
+            answer = client.get(path, follow_redirects=False)
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/page/sign-in?next=%2F")
+        shown = client.get(f"/page/metrics/total/{on(1)}", follow_redirects=True)
+        assert f'name="next" value="/page/metrics/total/{on(1)}"' in shown.text
+        sign_in(client, told.settings, Role.READER, "ben")
+        for path in READ:
+            page(client.get(path, follow_redirects=False))
+
+
+def test_sessions_are_told_apart() -> None:
+    one = tokens.Token("a", "anna", Role.STEWARD, "", at(1))
+    assert Session(one, "s", 0).decides
+    assert not Session(tokens.Token("b", "ben", Role.READER, "", at(1)), "s", 0).decides
+
+
+def test_who_asks_too_often_or_under_another_name_is_told_on_a_page(told: Desk) -> None:
+    with asked(told.settings, catalog(told.metric), Terms(rate=0.001, hosts={"localhost"})) as client:
+        page(client.get("/", headers={"Host": "evil.example"}), 421)
+        client.get("/health")
+        assert "Ask less often." in page(client.get("/"), 429).text
+    with asked(told.settings, catalog(told.metric), Terms(rate=1.0)) as client:
+        answers = [client.get("/page/style.css").status_code for _ in range(4)]
+        assert answers[:2] == [200, 200]
+        assert 429 in answers
