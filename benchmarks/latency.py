@@ -19,8 +19,8 @@ from statistics import median
 import dagster as dg
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.acceptance.test_automation import FIRST, HEADER
+from lakehouse_tests.support.deployment import Deployment
 
 LAYERS = ("bronze/sales", "silver/sales", "gold/revenue")
 SALE = "late{number},south,2024-11-02T18:00:00Z,5.00,3,{day}T06:00:00Z,insert,0,\n"

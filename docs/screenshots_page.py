@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 from selenium.webdriver.common.by import By
 
-from lakehouse_tests.acceptance.browser import PHONE, WIDE, chromium, installed, look
+from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, look
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

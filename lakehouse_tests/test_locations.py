@@ -9,8 +9,8 @@ import lakehouse
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.gold.numbers.published_table import Series
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import metric
 
 _TABLE = re.compile(r'settings\.table\("(\w+)", f?"([\w{}]+)"\)')
 _PACKAGE = Path(str(lakehouse.__file__)).parent

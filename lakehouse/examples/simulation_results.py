@@ -1,6 +1,7 @@
 """What a simulation left in its lake: how far it came, each day's revisions, and what readers were shown and made from what.
 
-Only reading, without a JVM. The events are made in ``examples.late_events``; the report is written in ``serving.reports.simulation_report``.
+Only reading, without a JVM. The events are made in ``examples.late_events``; the report is written in
+``serving.reports.simulation_report``.
 """
 
 from __future__ import annotations

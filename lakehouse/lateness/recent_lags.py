@@ -1,6 +1,7 @@
 """How late the newest arrivals of a source came, from Bronze, by the data's own clocks (R5). No JVM.
 
-Only facts are read here; what they mean is in ``operations.alerts.rules``. Read are the arrival days whose files hold arrivals of the
+Only facts are read here; what they mean is in ``operations.alerts.rules``. Read are the arrival days whose files hold arrivals
+of the
 time that is asked for, as the log tells, and of these a few narrow columns. Rows are judged by the watermark that the contract
 names now: the key log records the judgement of the day on which a row came, and neither the second of its arrival nor its lag.
 """

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.deployment import Deployment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,10 +18,10 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.deployment import Deployment
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes
+from lakehouse_tests.support.deployment import Deployment
+from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 

@@ -23,8 +23,15 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
-from lakehouse_tests.earthquakes_audit import AuditModel
+from lakehouse_tests.support.earthquakes.audit import AuditModel
+from lakehouse_tests.support.earthquakes.history import (
+    BATCHES,
+    gold_daily,
+    needs_earthquakes,
+    silver_digest,
+    true_daily,
+    true_digests,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

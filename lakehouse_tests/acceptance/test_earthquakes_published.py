@@ -19,8 +19,8 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
-from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, true_daily
-from lakehouse_tests.earthquakes_published import EMPTY, Numbers, Published
+from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes, true_daily
+from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
 
 if TYPE_CHECKING:
     from pathlib import Path

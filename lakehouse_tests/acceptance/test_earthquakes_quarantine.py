@@ -18,8 +18,8 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.settings import Settings
 from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import Wanted
-from lakehouse_tests.earthquakes import BATCHES, needs_earthquakes, silver_digest, true_digests
-from lakehouse_tests.tables.lake import Lake
+from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes, silver_digest, true_digests
+from lakehouse_tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pathlib import Path

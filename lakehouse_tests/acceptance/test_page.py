@@ -23,8 +23,8 @@ pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from lakehouse_tests.acceptance.browser import PHONE, WIDE, chromium, installed, look
-from lakehouse_tests.acceptance.shop import Shop, said, served
+from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, look
+from lakehouse_tests.support.demo_shop import Shop, said, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.deployment import CHECKOUT
 from lakehouse_tests.acceptance.test_automation import FIRST, HEADER, LATE
+from lakehouse_tests.support.deployment import CHECKOUT
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 

@@ -16,8 +16,15 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.settings import Settings
-from lakehouse_tests.acceptance.deployment import Deployment
-from lakehouse_tests.earthquakes import BATCHES, gold_daily, needs_earthquakes, silver_digest, true_daily, true_digests
+from lakehouse_tests.support.deployment import Deployment
+from lakehouse_tests.support.earthquakes.history import (
+    BATCHES,
+    gold_daily,
+    needs_earthquakes,
+    silver_digest,
+    true_daily,
+    true_digests,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.bronze.landing import landing_files
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from lakehouse.dispositions import account_tables
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.quality.check_result import Outcome

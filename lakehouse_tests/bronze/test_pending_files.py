@@ -20,7 +20,7 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger.row_ids import Delivery
 from lakehouse.orchestration.assets.source_assets import bronze_asset
-from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
 DAY = date(2024, 1, 5)
 SOURCE = {"landing": "{arrival_date}/*.csv*", "start_date": "2024-01-01"}

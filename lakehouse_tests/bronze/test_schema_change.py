@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, table_io
-from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
 

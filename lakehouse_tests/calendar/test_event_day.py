@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.calendar.event_day import business_day_of, end_of_day, lateness, replay_clock, start_of_day
 from lakehouse.lateness.measurement import lags
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 #: Zones with clock changes at night, at midnight (Havana, Sao Paulo), and over a whole day (Apia).
 ZONES = st.sampled_from(

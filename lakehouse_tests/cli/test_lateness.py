@@ -13,7 +13,7 @@ from lakehouse.dispositions.admission import Standing, judge
 from lakehouse.lateness import watermark_log
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.serving.api.asking import tell
+from lakehouse_tests.support.api_client import tell
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command
 from lakehouse_tests.cli.test_promote import METRIC, SOURCE
-from lakehouse_tests.tables.shop import Shop, added_up, metric, opened
+from lakehouse_tests.support.notified_lake import Shop, added_up, metric, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.settings import Settings
 from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.tables.versions_of_total import three_days
+from lakehouse_tests.support.two_dataset_versions import three_days
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

@@ -18,7 +18,7 @@ from lakehouse.contracts.schedules import Cron
 from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.contracts.test_loader import SOURCE
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from pathlib import Path

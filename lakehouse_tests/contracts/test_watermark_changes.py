@@ -14,9 +14,9 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.dispositions import row_rules
 from lakehouse.impact import analysis
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import catalog, tell
-from lakehouse_tests.tables.lake import contract, csv_file
-from lakehouse_tests.tables.published import metric
+from lakehouse_tests.support.api_client import catalog, tell
+from lakehouse_tests.support.lake import contract, csv_file
+from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
     from pathlib import Path

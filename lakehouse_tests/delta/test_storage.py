@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain
-from lakehouse_tests.tables.looked_after import (
+from lakehouse_tests.support.maintained_lake import (
     upkeep,
 )
 

@@ -21,7 +21,7 @@ from lakehouse.silver import merge as silver_merge
 from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import Wanted
 from lakehouse_tests.contracts.test_loader import LAKELOGIC
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

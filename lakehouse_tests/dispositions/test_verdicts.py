@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions.verdicts import Claim, Disposition, verdicts, winner
-from lakehouse_tests.model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, live_rows
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 APPLIED, SUPERSEDED, DUPLICATE = Disposition.APPLIED, Disposition.SUPERSEDED, Disposition.DUPLICATE

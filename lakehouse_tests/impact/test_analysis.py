@@ -19,7 +19,7 @@ from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.impact import analysis
 from lakehouse.impact.affected_periods import Outcome
 from lakehouse.impact.analysis import UnknownSubjectError
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from lakehouse.impact.analysis import Impact

@@ -22,7 +22,7 @@ from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_log
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from pathlib import Path

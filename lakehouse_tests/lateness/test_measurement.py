@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lakehouse.lateness import measurement, recent_lags
 from lakehouse.lateness.rules import is_late, percentile
-from lakehouse_tests.tables.arrivals import arrive, at, row
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.arrivals import arrive, at, row
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

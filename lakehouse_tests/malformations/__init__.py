@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse_tests.malformations import accidents, csv_lines, json_lines, values, whole_files
+from lakehouse_tests.support.malformed_files import accidents, csv_lines, json_lines, values, whole_files
 
 if TYPE_CHECKING:
-    from lakehouse_tests.malformations.pieces import Malformation
+    from lakehouse_tests.support.malformed_files.pieces import Malformation
 
 
 def malformations() -> list[Malformation]:

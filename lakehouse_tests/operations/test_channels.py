@@ -12,7 +12,7 @@ import pytest
 
 from lakehouse.operations.channels import DeliveryError, File, Log, Message, Webhook, targets
 from lakehouse.settings import Settings
-from lakehouse_tests.orchestration.receiver import Receiver, receiving
+from lakehouse_tests.support.webhook_server import Receiver, receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

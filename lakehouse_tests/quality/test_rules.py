@@ -13,7 +13,7 @@ import pytest
 
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.gold.publication.gate import audit, blocking
-from lakehouse_tests.tables.by_hand import AFTER, DAY, DIGITS, NEXT, candidate, found, held, history, table
+from lakehouse_tests.support.candidates import AFTER, DAY, DIGITS, NEXT, candidate, found, held, history, table
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(1, False), (2, True), (4, True), (5, False)])

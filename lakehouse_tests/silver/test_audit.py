@@ -24,7 +24,7 @@ from lakehouse.silver import update as silver_update
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.silver.test_laws import cheap, histories
-from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

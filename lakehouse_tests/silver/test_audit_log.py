@@ -20,7 +20,7 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract

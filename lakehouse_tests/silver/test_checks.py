@@ -13,7 +13,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.acceptance.test_automation import FIRST, LATE
-from lakehouse_tests.tables.lake import Lake
+from lakehouse_tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

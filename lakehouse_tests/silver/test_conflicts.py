@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark.commits import CONFLICTS
-from lakehouse_tests.tables.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

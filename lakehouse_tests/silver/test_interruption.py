@@ -22,7 +22,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.model import Record, live_rows
-from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.reference_model import Record, live_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
-    from lakehouse_tests.tables.lake import Row
+    from lakehouse_tests.support.lake import Row
 
 pytestmark = pytest.mark.spark
 

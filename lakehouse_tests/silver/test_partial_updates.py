@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import Wanted
 from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.stewardship.test_quarantine import DAY, FIRST, LATE, ON_TIME, SECOND, WEEK, became, content, lake_with
-from lakehouse_tests.tables.lake import Lake, contract
+from lakehouse_tests.support.lake import Lake, contract
 
 pytestmark = pytest.mark.spark
 

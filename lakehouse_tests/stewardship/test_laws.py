@@ -1,6 +1,6 @@
 """The laws with people in between: whatever is delivered, decided and hidden, in any order, silver is what the rules say.
 
-Judged by ``lakehouse_tests.model``: who is admitted is worked out here from the rules, not by the code.
+Judged by ``lakehouse_tests.support.reference_model``: who is admitted is worked out here from the rules, not by the code.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.model import Record, live_rows, resent_days
 from lakehouse_tests.silver.test_audit import replayed
 from lakehouse_tests.silver.test_laws import DAYS, KEYS, cheap, records
-from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.reference_model import Record, live_rows, resent_days
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse_tests.tables.lake import Row
+    from lakehouse_tests.support.lake import Row
 
 pytestmark = pytest.mark.spark
 

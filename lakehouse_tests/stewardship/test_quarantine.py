@@ -20,7 +20,7 @@ from lakehouse.stewardship.decide import StewardError
 from lakehouse.stewardship.quarantine import Wanted
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

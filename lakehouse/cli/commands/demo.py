@@ -1,6 +1,7 @@
 """``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
 
-Here belong the steps and their words; the sales are made in ``examples.sales_stream``, the past is read in ``gold.numbers.history``.
+Here belong the steps and their words; the sales are made in ``examples.sales_stream``, the past is read in
+``gold.numbers.history``.
 """
 
 from __future__ import annotations

@@ -97,11 +97,7 @@ def apply(
     print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
 ) -> None:
     """Move the watermark: the decision is recorded, and the contract gets a line. Rows that came before keep their judgement."""
-    from lakehouse.lateness import (
-        contract_edit,  # noqa: PLC0415
-        measurement,  # noqa: PLC0415
-        watermark_log,  # noqa: PLC0415
-    )
+    from lakehouse.lateness import contract_edit, measurement, watermark_log  # noqa: PLC0415
 
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"

@@ -1,6 +1,7 @@
 """Published numbers as people ask for them: one version of a period, its history, two versions side by side. No JVM.
 
-Only reading. Which version is meant is parsed in ``gold.numbers.version_selector``; how differences are shown is in ``serving.reports.comparison_report``.
+Only reading. Which version is meant is parsed in ``gold.numbers.version_selector``; how differences are shown is in
+``serving.reports.comparison_report``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Whether a dataset version may take the place of the one that readers see: what forbids it, each as a sentence.
 
-Nothing is published here (see ``promotion``); how far the numbers may differ is said by thresholds, in ``gold.numbers.comparison``.
+Nothing is published here (see ``promotion``); how far the numbers may differ is said by thresholds, in
+``gold.numbers.comparison``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Making the plan of a backfill: which files and partitions it is about, what stands there, what it would restate. No JVM.
 
-Nothing is written here. What a plan is, is in ``operations.backfills.plan``; what a changed day touches is followed in ``reached``.
+Nothing is written here. What a plan is, is in ``operations.backfills.plan``; what a changed day touches is followed in
+``reached``.
 """
 
 from __future__ import annotations

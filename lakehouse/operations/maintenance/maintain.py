@@ -1,6 +1,7 @@
 """Table maintenance: small files are put together, logs get checkpoints, and what nobody needs any more is deleted. No JVM.
 
-What may go is decided in ``operations.maintenance.rules``, who still reads it is told by ``followers``. No step depends on the one before
+What may go is decided in ``operations.maintenance.rules``, who still reads it is told by ``followers``. No step depends on the
+one before
 it, and none changes what a table says: stopped anywhere, the next night does the rest. Of published numbers nothing is lost:
 older revisions are rows, and are made again from Bronze (rule R10).
 

@@ -1,6 +1,7 @@
 """Telling consumers of restated numbers: one sensor finds what there is to tell, sends it, and lets the audit follow.
 
-Which publications are told and how the audit follows is in ``operations.notices.pending``, how a message is delivered in ``targets``.
+Which publications are told and how the audit follows is in ``operations.notices.pending``, how a message is delivered in
+``targets``.
 """
 
 from __future__ import annotations

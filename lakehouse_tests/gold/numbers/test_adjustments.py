@@ -18,8 +18,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.by_hand import AFTER, DIGITS, NEXT
-from lakehouse_tests.tables.published import Desk, day, metric, rows, said_of, without_spark
+from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, rows, said_of, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import By, UnknownVersionError, parse
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.published import FIRST, Desk, day, metric, rows, without_spark
+from lakehouse_tests.support.numbers_without_spark import FIRST, Desk, day, metric, rows, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

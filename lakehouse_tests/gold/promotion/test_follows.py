@@ -15,9 +15,9 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.tables import versions_of_total as total
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
-from lakehouse_tests.tables.versions_of_total import TOTAL, at, day, metric, promote, rollback, seen
+from lakehouse_tests.support import two_dataset_versions as total
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.two_dataset_versions import TOTAL, at, day, metric, promote, rollback, seen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

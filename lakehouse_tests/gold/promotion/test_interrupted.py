@@ -14,8 +14,8 @@ from lakehouse.ledger import publications
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
-from lakehouse_tests.tables import versions_of_total as total
-from lakehouse_tests.tables.versions_of_total import (
+from lakehouse_tests.support import two_dataset_versions as total
+from lakehouse_tests.support.two_dataset_versions import (
     V1,
     V2,
     at,

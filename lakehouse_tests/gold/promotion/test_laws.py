@@ -21,8 +21,8 @@ from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.published import lawful
-from lakehouse_tests.tables.versions_of_total import V1, at, catalog, day, fill, metric, promote, rollback, seen
+from lakehouse_tests.support.numbers_without_spark import lawful
+from lakehouse_tests.support.two_dataset_versions import V1, at, catalog, day, fill, metric, promote, rollback, seen
 
 if TYPE_CHECKING:
     import pytest

@@ -19,8 +19,8 @@ from lakehouse.gold.promotion import promotion, promotion_log
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.tables import versions_of_total as total
-from lakehouse_tests.tables.versions_of_total import (
+from lakehouse_tests.support import two_dataset_versions as total
+from lakehouse_tests.support.two_dataset_versions import (
     TOTAL,
     V1,
     V2,

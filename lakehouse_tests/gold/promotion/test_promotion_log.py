@@ -11,7 +11,7 @@ from lakehouse.delta import provenance
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import Kind
-from lakehouse_tests.tables.versions_of_total import at, catalog, fill, metric, promote, rollback, three_days
+from lakehouse_tests.support.two_dataset_versions import at, catalog, fill, metric, promote, rollback, three_days
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

@@ -19,8 +19,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.ledger import publications, restatements
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, without_spark
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, without_spark
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.gold.publication.gate import ALWAYS, NAMES, audit, names
-from lakehouse_tests.tables.by_hand import DIGITS, MONEY, NEXT, candidate, found, held, history, table
+from lakehouse_tests.support.candidates import DIGITS, MONEY, NEXT, candidate, found, held, history, table
 
 ALL = {
     "row_count": {"min": 1, "trailing": {"needs": 1}},

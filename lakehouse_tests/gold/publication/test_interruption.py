@@ -20,7 +20,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.silver.test_interruption import Killed, kill_after, stopped_behind_each_commit
-from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, without_spark
+from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,8 +25,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import Desk, day, lawful, metric, rows, said_of, without_spark
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, said_of, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.ledger import publications
-from lakehouse_tests.tables.published import Desk, day, metric, said_of, without_spark
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, said_of, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.silver.test_laws import NOON, cheap
 from lakehouse_tests.stewardship.test_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
-from lakehouse_tests.tables.lake import Lake, contract, csv_file, csv_line
-from lakehouse_tests.tables.office import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
+from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
+from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from lakehouse.gold.restatement.input_sets import UnknownInputsError
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.silver.test_interruption import Killed, kill_after
 from lakehouse_tests.stewardship.test_quarantine import decide
-from lakehouse_tests.tables.office import METRICS, TWO, WEEK, Office, coloured, office
+from lakehouse_tests.support.reproducible_lake import METRICS, TWO, WEEK, Office, coloured, office
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.published import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

@@ -16,7 +16,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import incremental, metric_query
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
 

@@ -28,12 +28,12 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.model import Record, live_rows
-from lakehouse_tests.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
-from lakehouse_tests.published_model import BOUND, FINAL_AFTER, Model, number_of, rank, state_of
 from lakehouse_tests.silver.test_laws import cheap
-from lakehouse_tests.tables.lake import Lake, content_id, contract, csv_file, csv_line
-from lakehouse_tests.tables.published import lawful, rows
+from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.support.numbers_without_spark import lawful, rows
+from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
+from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.reference_publication import BOUND, FINAL_AFTER, Model, number_of, rank, state_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

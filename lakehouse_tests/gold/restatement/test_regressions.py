@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.publication import candidates, write_audit_publish
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse_tests.tables.published import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,10 @@ from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
 from lakehouse.orchestration.automation.alert_sensor import alerts_sensor, look
 from lakehouse.orchestration.build import build_definitions
-from lakehouse_tests.orchestration.receiver import Receiver, receiving
-from lakehouse_tests.tables.arrivals import arrive, at, every
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import Desk, metric, without_spark
+from lakehouse_tests.support.arrivals import arrive, at, every
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import Desk, metric, without_spark
+from lakehouse_tests.support.webhook_server import Receiver, receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,9 +22,9 @@ from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import Kind
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.tables.arrivals import arrive, at, every, row
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import Desk, day, metric, without_spark
+from lakehouse_tests.support.arrivals import arrive, at, every, row
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

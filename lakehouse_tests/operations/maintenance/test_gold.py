@@ -21,13 +21,13 @@ from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import maintain
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.looked_after import (
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.maintained_lake import (
     TOTAL,
     grow_old,
     upkeep,
 )
-from lakehouse_tests.tables.published import Desk, lawful, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import Desk, lawful, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import maintain
 from lakehouse.silver import audit_log
 from lakehouse_tests.stewardship.test_quarantine import decide
-from lakehouse_tests.tables.looked_after import lifted
-from lakehouse_tests.tables.office import TWO, WEEK, Office, office
+from lakehouse_tests.support.maintained_lake import lifted
+from lakehouse_tests.support.reproducible_lake import TWO, WEEK, Office, office
 
 if TYPE_CHECKING:
     from lakehouse.operations.maintenance.maintain import Upkeep

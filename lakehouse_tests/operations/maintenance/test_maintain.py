@@ -15,7 +15,7 @@ from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
 from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.tables.looked_after import (
+from lakehouse_tests.support.maintained_lake import (
     CATALOG,
     changing_silver,
     correct_in_silver,

@@ -16,9 +16,9 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import audit_log
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.silver.test_audit_log import rows as audited
-from lakehouse_tests.tables import versions_of_total
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.looked_after import (
+from lakehouse_tests.support import two_dataset_versions
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.maintained_lake import (
     changing_silver,
     correct_in_silver,
     files_of,
@@ -94,10 +94,10 @@ def test_behind_for_longer_than_the_table_remembers_nothing_is_deleted(lifted: S
 
 
 def test_only_the_dataset_version_that_readers_see_holds_files_back(lifted: Settings) -> None:
-    versions_of_total.three_days(lifted)
-    versions_of_total.promote(lifted, versions_of_total.catalog())
+    two_dataset_versions.three_days(lifted)
+    two_dataset_versions.promote(lifted, two_dataset_versions.catalog())
     changing_silver(lifted)
-    both = replace(versions_of_total.catalog(), sources={"events": contract()})
+    both = replace(two_dataset_versions.catalog(), sources={"events": contract()})
     follow(lifted, 3, "total")
     follow(lifted, 11, "total@v2")
     follow(lifted, 11, "total_v2")

@@ -12,8 +12,8 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import pending as notice_pending
-from lakehouse_tests.tables.shop import Box, Shop, added_up, figures, metric, opened
-from lakehouse_tests.tables.versions_of_total import day
+from lakehouse_tests.support.notified_lake import Box, Shop, added_up, figures, metric, opened
+from lakehouse_tests.support.two_dataset_versions import day
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

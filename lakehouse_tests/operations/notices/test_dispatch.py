@@ -21,10 +21,10 @@ from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.orchestration.receiver import receiving
 from lakehouse_tests.silver.test_interruption import Killed, behind_each_commit
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
-from lakehouse_tests.tables.shop import Box, Shop, added_up, metric, opened
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.notified_lake import Box, Shop, added_up, metric, opened
+from lakehouse_tests.support.webhook_server import receiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.operations.channels import Message
     from lakehouse.settings import Settings
-    from lakehouse_tests.orchestration.receiver import Receiver
+    from lakehouse_tests.support.webhook_server import Receiver
 
 TWO = [("late 1", 1, 5), ("late 2", 2, 7)]
 

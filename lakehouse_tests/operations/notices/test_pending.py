@@ -13,8 +13,8 @@ from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices import pending as notice_pending
 from lakehouse.operations.notices.log import Status
-from lakehouse_tests.tables.shop import Box, Shop, added_up, figures, metric, opened
-from lakehouse_tests.tables.versions_of_total import promote
+from lakehouse_tests.support.notified_lake import Box, Shop, added_up, figures, metric, opened
+from lakehouse_tests.support.two_dataset_versions import promote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

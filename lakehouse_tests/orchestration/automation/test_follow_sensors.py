@@ -12,7 +12,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, at_work
-from lakehouse_tests.orchestration.ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import Ticking
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

@@ -19,7 +19,7 @@ from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.common.run_requests import AT_ONCE
 from lakehouse.orchestration.execution.replay import Replay
-from lakehouse_tests.orchestration.ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import Ticking
 
 if TYPE_CHECKING:
     from lakehouse.bronze.ingest import DayReport

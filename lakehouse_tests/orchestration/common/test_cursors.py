@@ -32,7 +32,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.common.cursors import Cursor
 from lakehouse.settings import Settings
-from lakehouse_tests.orchestration.ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import Ticking
 
 BUNDLED = load_catalog(None)
 SALES, REVENUE = BUNDLED.sources["sales"], BUNDLED.metrics["revenue"]

@@ -11,8 +11,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on
-from lakehouse_tests.tables.published import Desk, without_spark
+from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on
+from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.gold.numbers.published_table import Series
-from lakehouse_tests.serving.api.asking import asked, got
-from lakehouse_tests.tables.versions_of_total import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
+from lakehouse_tests.support.api_client import asked, got
+from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient

@@ -15,9 +15,9 @@ from lakehouse.serving.app import Terms
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import asked, at, catalog, got, on, problem, tell
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric
+from lakehouse_tests.support.api_client import asked, at, catalog, got, on, problem, tell
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,10 +24,10 @@ from lakehouse.serving.app import Terms
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric, without_spark
+from lakehouse_tests.support.api_client import at, catalog, desk, on, tell
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http.request_guard import Buckets, Guard
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import asked, catalog, got, problem
-from lakehouse_tests.tables.published import metric
+from lakehouse_tests.support.api_client import asked, catalog, got, problem
+from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

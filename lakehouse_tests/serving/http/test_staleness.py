@@ -19,11 +19,11 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.serving.http import pending_changes, published_cache
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.looked_after import correct_in_silver, follow
-from lakehouse_tests.tables.published import FIRST, day, without_spark
+from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.maintained_lake import correct_in_silver, follow
+from lakehouse_tests.support.numbers_without_spark import FIRST, day, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
-    from lakehouse_tests.serving.api.asking import Row
-    from lakehouse_tests.tables.published import Desk
+    from lakehouse_tests.support.api_client import Row
+    from lakehouse_tests.support.numbers_without_spark import Desk
 
 #: The first of February, on which the rows of silver are that these tests write.
 THEN = (date(2024, 2, 1) - FIRST).days + 1

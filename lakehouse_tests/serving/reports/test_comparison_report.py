@@ -294,5 +294,8 @@ def test_a_simulation_of_nothing_is_a_page_too():
 
 
 def test_matplotlib_waits_until_a_chart_is_drawn():
-    script = "import sys, lakehouse.serving.reports.comparison_report, lakehouse.serving.reports.simulation_report; sys.exit('matplotlib' in sys.modules)"
+    script = (
+        "import sys, lakehouse.serving.reports.comparison_report, "
+        "lakehouse.serving.reports.simulation_report; sys.exit('matplotlib' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)

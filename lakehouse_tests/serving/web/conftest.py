@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse_tests.serving.api.asking import asked, catalog
-from lakehouse_tests.serving.web.looking import SOURCE, shop
+from lakehouse_tests.support.api_client import asked, catalog
+from lakehouse_tests.support.page_client import SOURCE, shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse_tests.tables.published import Desk
+    from lakehouse_tests.support.numbers_without_spark import Desk
 
 
 @pytest.fixture(name="told")

@@ -14,12 +14,12 @@ from lakehouse.ledger import decisions
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web import overview as overview_page
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import asked, at, catalog, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
 from lakehouse_tests.serving.reports.test_comparison_report import HOSTILE
-from lakehouse_tests.serving.web.looking import PAGES, ROW, SOURCE, decide, page, secret, sign_in
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric, without_spark
+from lakehouse_tests.support.api_client import asked, at, catalog, desk, on, tell
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import metric, without_spark
+from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, page, secret, sign_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
-    from lakehouse_tests.tables.published import Desk
+    from lakehouse_tests.support.numbers_without_spark import Desk
 
 
 @pytest.mark.parametrize("path", PAGES)

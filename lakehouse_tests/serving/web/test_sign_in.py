@@ -12,13 +12,13 @@ from lakehouse.serving.app import Terms
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE, Session
-from lakehouse_tests.serving.api.asking import asked, at, catalog, on
-from lakehouse_tests.serving.web.looking import READ, ROW, SOURCE, decide, page, secret, sign_in
+from lakehouse_tests.support.api_client import asked, at, catalog, on
+from lakehouse_tests.support.page_client import READ, ROW, SOURCE, decide, page, secret, sign_in
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
-    from lakehouse_tests.tables.published import Desk
+    from lakehouse_tests.support.numbers_without_spark import Desk
 
 
 def test_who_may_not(client: TestClient, told: Desk) -> None:

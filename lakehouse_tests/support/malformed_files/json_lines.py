@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_tests.malformations.csv_lines import BYTES, CONTROLS
-from lakehouse_tests.malformations.pieces import COLUMNS, CSV, JSON, NUMBERS, Piece, cells, inside, json_text, said
+from lakehouse_tests.support.malformed_files.csv_lines import BYTES, CONTROLS
+from lakehouse_tests.support.malformed_files.pieces import COLUMNS, CSV, JSON, NUMBERS, Piece, cells, inside, json_text, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse_tests.malformations.pieces import Malformation
+    from lakehouse_tests.support.malformed_files.pieces import Malformation
 
 #: The arrival of records that carry none; the test delivers its files then.
 RECEIVED = datetime(2024, 3, 1, tzinfo=timezone.utc)

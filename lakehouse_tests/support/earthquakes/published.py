@@ -14,7 +14,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from lakehouse_tests.earthquakes import BATCHES
+from lakehouse_tests.support.earthquakes.history import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

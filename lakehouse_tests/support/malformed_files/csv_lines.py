@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse_tests.malformations.pieces import (
+from lakehouse_tests.support.malformed_files.pieces import (
     COLUMNS,
     CSV,
     HEADER,
@@ -22,7 +22,7 @@ from lakehouse_tests.malformations.pieces import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse_tests.malformations.pieces import Fate, Malformation
+    from lakehouse_tests.support.malformed_files.pieces import Fate, Malformation
 
 BYTES = {
     "0xff": b"\xff",

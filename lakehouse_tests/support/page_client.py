@@ -10,11 +10,11 @@ from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
 from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.asking import at, desk, on, tell
 from lakehouse_tests.serving.api.test_metrics import two_days
 from lakehouse_tests.serving.reports.test_comparison_report import Page
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import without_spark
+from lakehouse_tests.support.api_client import at, desk, on, tell
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
-    from lakehouse_tests.tables.published import Desk
+    from lakehouse_tests.support.numbers_without_spark import Desk
 
 SOURCE = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
 ROW = "/page/quarantine/events:file1:1"

@@ -28,7 +28,7 @@ from lakehouse.gold.publication.write_audit_publish import Published, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

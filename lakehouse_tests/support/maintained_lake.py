@@ -17,8 +17,8 @@ from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.operations.maintenance.maintain import Upkeep, maintain
 from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import metric
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

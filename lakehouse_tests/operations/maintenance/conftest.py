@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse_tests.tables import looked_after
+from lakehouse_tests.support import maintained_lake
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lifted(settings: Settings) -> Settings:
     """A lake whose tables may be looked after without waiting."""
-    return looked_after.lifted(settings)
+    return maintained_lake.lifted(settings)

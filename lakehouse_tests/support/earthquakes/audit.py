@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.silver import audit_log as log
-from lakehouse_tests.earthquakes import BATCHES
+from lakehouse_tests.support.earthquakes.history import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

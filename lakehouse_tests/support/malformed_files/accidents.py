@@ -8,12 +8,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from lakehouse_tests.malformations.pieces import CSV, JSON, NUMBERS, Piece
+from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, NUMBERS, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse_tests.malformations.pieces import Malformation
+    from lakehouse_tests.support.malformed_files.pieces import Malformation
 
 SEED = 20240201
 OF_EACH_KIND = 25

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.ingest import DayReport
     from lakehouse.settings import Settings
     from lakehouse.silver.update import SilverUpdate
-    from lakehouse_tests.model import Record
+    from lakehouse_tests.support.reference_model import Record
 
 HEADER = "id,amount,event_time,arrived_at,op,corrects,seq"
 ROW = ("record_key", "event_date", "amount", "arrival_ts", "ingestion_id", "line_number")

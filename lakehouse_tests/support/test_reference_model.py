@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse_tests.model import Record, live_rows
+from lakehouse_tests.support.reference_model import Record, live_rows
 
 FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
 

@@ -19,7 +19,7 @@ from lakehouse.gold.reproduction import contract_history, reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse_tests.tables.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -19,8 +19,8 @@ from lakehouse.ledger import key_log
 from lakehouse.serving import app
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http import published_cache
-from lakehouse_tests.tables.lake import contract
-from lakehouse_tests.tables.published import Desk, day, metric
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,12 +8,12 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_tests.malformations.pieces import CSV, JSON, NUMBERS, Piece, json_text, quoted, said, with_cell
+from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, NUMBERS, Piece, json_text, quoted, said, with_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse_tests.malformations.pieces import Malformation
+    from lakehouse_tests.support.malformed_files.pieces import Malformation
 
 UNICODE_DIGITS = {
     "fullwidth": "\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19",

@@ -19,7 +19,7 @@ from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.revisions import Draft
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.tables.lake import contract
+from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,12 +8,12 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from lakehouse_tests.malformations.pieces import COLUMNS, CSV, HEADER, JSON, Malformation, Piece, joined
+from lakehouse_tests.support.malformed_files.pieces import COLUMNS, CSV, HEADER, JSON, Malformation, Piece, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse_tests.malformations.pieces import Base
+    from lakehouse_tests.support.malformed_files.pieces import Base
 
 BOM = "\ufeff".encode()
 HELD_HEADERS = {

@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 from hypothesis import strategies as st
 
 from lakehouse.calendar.periods import Kind
-from lakehouse_tests.model import Record
+from lakehouse_tests.support.reference_model import Record
 
 DAYS = [date(2024, 1, day) for day in (27, 28, 29, 31)] + [date(2024, 2, 1)]  # two weeks, two months
 START = datetime(2024, 2, 1, 13, tzinfo=timezone.utc)

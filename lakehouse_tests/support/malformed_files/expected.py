@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_tests.malformations.pieces import said
+from lakehouse_tests.support.malformed_files.pieces import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lakehouse_tests.malformations.pieces import Format, Piece
+    from lakehouse_tests.support.malformed_files.pieces import Format, Piece
 
 Row = dict[str, Any]
 #: The columns that a malformed row does not fill.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from lakehouse_tests.model import Record
+    from lakehouse_tests.support.reference_model import Record
 
 FINAL_AFTER = 5
 BOUND = 4  # a restatement that moves the total by more is held

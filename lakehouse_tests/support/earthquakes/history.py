@@ -20,7 +20,7 @@ from lakehouse.delta import table_io
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
-FOLDER = Path(os.environ.get("LAKEHOUSE_EARTHQUAKES", Path(__file__).parents[2] / "shared" / "data" / "earthquakes"))
+FOLDER = Path(os.environ.get("LAKEHOUSE_EARTHQUAKES", Path(__file__).parents[4] / "shared" / "data" / "earthquakes"))
 BATCHES = FOLDER / "batches"
 
 needs_earthquakes = pytest.mark.skipif(

@@ -1,0 +1,26 @@
+"""An empty deployment for ticks of sensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(name="lake")
+def _lake(tmp_path: Path) -> Settings:
+    (tmp_path / "landing").mkdir()
+    return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
+
+
+@pytest.fixture(name="instance")
+def _instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
