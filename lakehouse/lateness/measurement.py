@@ -19,7 +19,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
-from lakehouse.lateness.rules import propose
+from lakehouse.lateness.rules import propose, rows_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +50,15 @@ class OfType:
         """How many rows came within what the contract expects."""
         return self.rows - self.late
 
+    @property
+    def latest(self) -> int:
+        """The lateness of the row that came latest, in seconds."""
+        return int(self.seconds[-1])
+
+    def beyond(self, watermark: timedelta | None) -> int | None:
+        """How many rows came later than a watermark; None without one."""
+        return None if watermark is None else self.rows - rows_within(self.seconds, watermark)
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -71,6 +80,11 @@ class Measured:
     def late(self) -> int:
         """How many rows came later than the contract expects of their event type."""
         return sum(one.late for one in self.types)
+
+    @property
+    def largest_first(self) -> list[OfType]:
+        """The event types, those with most rows first."""
+        return sorted(self.types, key=lambda rows: (-rows.rows, rows.event_type))
 
     @property
     def next_day(self) -> date:

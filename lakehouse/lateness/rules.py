@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
     from lakehouse.contracts.source_rules import Tuning
 
-PERCENTILES = ("0.5", "0.9", "0.95", "0.99", "0.999")
+#: The percentiles that are reported: the share of rows that each stands for, by name.
+PERCENTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99.9": "0.999"}
 #: What a watermark would have caught is told for these, and for those that are in force or proposed.
 LADDER = tuple(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720))
 _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
@@ -118,6 +119,14 @@ def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:
     """The smallest lateness within which at least this share of rows came, by nearest rank; None of no rows."""
     return int(seconds[nearest_rank(len(seconds), share)]) if len(seconds) else None
+
+
+def percentiles(seconds: Sequence[int], names: Iterable[str] = tuple(PERCENTILES)) -> dict[str, int | None]:
+    """Some of the :data:`PERCENTILES` of lateness, by name.
+
+    :param seconds: how late each row came, sorted.
+    """
+    return {name: percentile(seconds, PERCENTILES[name]) for name in names}
 
 
 def nearest_rank(count: int, share: str | float) -> int:

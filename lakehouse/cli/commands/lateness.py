@@ -45,8 +45,8 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
     measured, before = of.measured, watermark_log.of(of.settings, source)
     if as_json:
         types = [
-            {"event_type": one.event_type, "rows": one.rows, "on_time": one.on_time, "max": int(one.seconds[-1])}
-            | {f"p{float(share) * 100:g}": judging.percentile(one.seconds, share) for share in judging.PERCENTILES}
+            {"event_type": one.event_type, "rows": one.rows, "on_time": one.on_time, "max": one.latest}
+            | judging.percentiles(one.seconds)
             for one in measured.types
         ]
         told = {"source": source, "first": measured.first, "last": measured.last, "types": types}
@@ -55,8 +55,8 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
         return
     out.print(f"{source}, rows that arrived {measured.first} to {measured.last}", style="bold", soft_wrap=True)
     for one in measured.types:
-        quantiles = [(f"p{float(share) * 100:g}", judging.percentile(one.seconds, share)) for share in judging.PERCENTILES]
-        spans = [f"{name} {_told(seconds)}" for name, seconds in (*quantiles, ("max", int(one.seconds[-1])))]
+        percentiles = judging.percentiles(one.seconds) | {"max": one.latest}
+        spans = [f"{name} {_told(seconds)}" for name, seconds in percentiles.items()]
         share = f"{one.on_time / one.rows:.1%} on time"
         out.print(f"  {one.event_type or 'no type'}: {counted(one.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 #: So many arrival days are measured at once, and so many event types are told apart.
 _DAYS, _TYPES = 92, 50
 _ACCEPTED = ("applied", "superseded", "duplicate")
-_NAMES = ("p50", "p90", "p95", "p99", "p99_9")
 _ANSWERS = 64
 
 
@@ -104,43 +103,38 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
         "rows": rows,
         "on_time_share": round((rows - late) / rows, 6) if rows else None,
         "late_share": round(judging.late_share(late, rows), 6) if rows else None,
-        "seconds": _quantiles(measurement.together(measured.types)),
+        "seconds": _percentiles(measurement.together(measured.types)),
         "without_event_time": measured.unclocked,
         "accepted": sum(said[one] for one in _ACCEPTED),
         "quarantined": said["quarantined"],
         "dropped": said["dropped"],
         "dispositions": dict(said),
         "recommendation": recommendation(measurement.proposals(contract, measured)[None], contract.lateness.tuning.catch),
-        "event_types": [_type(contract, one, measured.next_day) for one in _largest(measured.types)],
+        "event_types": [_type(contract, of_type, measured.next_day) for of_type in measured.largest_first[:_TYPES]],
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
     }
 
 
-def _largest(types: list[OfType]) -> list[OfType]:
-    return sorted(types, key=lambda one: (-one.rows, one.event_type))[:_TYPES]
-
-
-def _type(contract: SourceContract, one: OfType, on: date) -> dict[str, Any]:
-    bounds = contract.lateness.as_of(one.event_type, on)
-    proposal = judging.propose(one.seconds, bounds.watermark, contract.lateness.tuning)
+def _type(contract: SourceContract, of_type: OfType, day: date) -> dict[str, Any]:
+    bounds = contract.lateness.as_of(of_type.event_type, day)
+    proposal = judging.propose(of_type.seconds, bounds.watermark, contract.lateness.tuning)
     return {
-        "event_type": one.event_type,
-        "rows": one.rows,
-        "on_time": one.on_time,
-        "on_time_share": round(one.on_time / one.rows, 6),
-        "late_share": round(judging.late_share(one.late, one.rows), 6),
-        "seconds": _quantiles(one.seconds),
+        "event_type": of_type.event_type,
+        "rows": of_type.rows,
+        "on_time": of_type.on_time,
+        "on_time_share": round(of_type.on_time / of_type.rows, 6),
+        "late_share": round(judging.late_share(of_type.late, of_type.rows), 6),
+        "seconds": _percentiles(of_type.seconds),
         "recommendation": recommendation(proposal, contract.lateness.tuning.catch),
     }
 
 
-def _quantiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
+def _percentiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
     """None of no rows."""
     if not len(seconds):
         return None
-    return {name: judging.percentile(seconds, share) for name, share in zip(_NAMES, judging.PERCENTILES)} | {
-        "max": int(seconds[-1])
-    }
+    named = {name.replace(".", "_"): value for name, value in judging.percentiles(seconds).items()}
+    return named | {"max": int(seconds[-1])}
 
 
 def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
-_SHARES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
+_PERCENTILES = ("p50", "p95", "p99")
 
 
 class ForLateness(Parameters):
@@ -70,7 +70,7 @@ def add(router: APIRouter, lake: Lake) -> None:
 
 
 def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
-    types = [_type(contract, one, found.next_day) for one in sorted(found.types, key=lambda one: (-one.rows, one.event_type))]
+    types = [_type(contract, of_type, found.next_day) for of_type in found.largest_first]
     beyond = [one["beyond"] for one in types if one["beyond"] is not None]
     return {
         "rows": found.rows,
@@ -84,12 +84,11 @@ def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
     }
 
 
-def _type(contract: SourceContract, one: OfType, day: date) -> dict[str, Any]:
-    watermark = contract.lateness.as_of(one.event_type, day).watermark
-    told = {"type": one.event_type, "rows": one.rows, "late": one.late, "most": int(one.seconds[-1])}
-    told |= {name: judging.percentile(one.seconds, share) for name, share in _SHARES.items()}
-    beyond = None if watermark is None else one.rows - judging.rows_within(one.seconds, watermark)
-    return told | {"watermark": watermark, "beyond": beyond}
+def _type(contract: SourceContract, of_type: OfType, day: date) -> dict[str, Any]:
+    watermark = contract.lateness.as_of(of_type.event_type, day).watermark
+    counts = {"type": of_type.event_type, "rows": of_type.rows, "late": of_type.late, "most": of_type.latest}
+    bounds = {"watermark": watermark, "beyond": of_type.beyond(watermark)}
+    return counts | judging.percentiles(of_type.seconds, _PERCENTILES) | bounds
 
 
 def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
@@ -115,10 +114,9 @@ def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
 
 def _trend(days: dict[date, Any]) -> dict[str, Any]:
     lines = [
-        {"day": f"{day}", "rows": len(seconds)} | {name: judging.percentile(seconds, share) for name, share in _SHARES.items()}
-        for day, seconds in days.items()
+        {"day": f"{day}", "rows": len(seconds)} | judging.percentiles(seconds, _PERCENTILES) for day, seconds in days.items()
     ]
-    columns = [tuple(line[name] for line in lines) for name in ("day", *_SHARES)]
+    columns = [tuple(line[name] for line in lines) for name in ("day", *_PERCENTILES)]
     return {"trend": lines, "chart": charts.trend(*columns) if lines else None}
 
 
