@@ -1,6 +1,7 @@
 """The periods that numbers are published for: days, ISO weeks, months, quarters, fiscal quarters and fiscal years.
 
-Only the calendar is here; when a period's number is final is said in ``publishing``.
+Where weeks and fiscal years start is a property of a :class:`Calendar`, and of nothing else. When a day starts is in
+``event_day``; when the number of a period is final, in ``publishing``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _QUARTER = 3
 
 
 class Kind(str, Enum):
-    """A length of period; the value is what contracts say, and ``suffix`` ends the name of its table."""
+    """A length of period; the value is the word of contracts, and ``suffix`` ends the name of its table."""
 
     DAY = "day"
     WEEK = "week"
@@ -59,12 +60,12 @@ KNOWN_NAMES = "2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1, FY2024"
 
 
 class UnknownPeriodError(Exception):
-    """A text that names no period. Its text says which texts do."""
+    """A text that names no period. The message lists the forms that do."""
 
 
 @dataclass(frozen=True, order=True)
 class Period:
-    """One period: its first day, and the day behind its last one."""
+    """One period: its first day, and the day after its last one."""
 
     start: date
     end: date
@@ -82,67 +83,82 @@ class Period:
         return [self.start + timedelta(days=offset) for offset in range((self.end - self.start).days)]
 
 
-def containing(day: date, kind: Kind, fiscal_start: int = 1) -> Period:
-    """The period of a kind that a day lies in.
+@dataclass(frozen=True)
+class Calendar:
+    """How a metric divides time into periods. All that depends on where weeks and fiscal years start is in this class.
 
-    :param fiscal_start: the month that the fiscal year begins with; the year is named after the one in which it ends.
+    :param fiscal_start: the month that the fiscal year starts with; the year is named after the one in which it ends.
     """
-    if kind is Kind.DAY:
-        return Period(day, day + timedelta(days=1), kind, day.isoformat())
-    if kind is Kind.WEEK:  # ISO 8601: weeks begin on Monday, and belong to the year of their Thursday
-        start = day - timedelta(days=day.weekday())
-        year, week, _ = day.isocalendar()
-        return Period(start, start + timedelta(days=7), kind, f"{year:04}-W{week:02}")
-    if kind is Kind.MONTH:
-        start = day.replace(day=1)
-        return Period(start, _months_on(start, 1), kind, start.isoformat()[:7])
-    first_month = fiscal_start if kind in (Kind.FISCAL_QUARTER, Kind.FISCAL_YEAR) else 1
-    into_year = (day.month - first_month) % _MONTHS
-    year_start = _months_on(day.replace(day=1), -into_year)
-    fiscal_year = _months_on(year_start, _MONTHS - 1).year
-    if kind is Kind.FISCAL_YEAR:
-        return Period(year_start, _months_on(year_start, _MONTHS), kind, f"FY{fiscal_year:04}")
-    quarter = into_year // _QUARTER
-    start = _months_on(year_start, quarter * _QUARTER)
-    prefix = f"FY{fiscal_year:04}" if kind is Kind.FISCAL_QUARTER else f"{year_start.year:04}"
-    return Period(start, _months_on(start, _QUARTER), kind, f"{prefix}-Q{quarter + 1}")
 
+    fiscal_start: int = 1
 
-def covering(days: Collection[date], kind: Kind, fiscal_start: int = 1) -> list[Period]:
-    """The periods of a kind that some days lie in, in order, each once."""
-    return sorted({containing(day, kind, fiscal_start) for day in days})
+    def containing(self, day: date, kind: Kind) -> Period:
+        """The period of a kind that a day lies in."""
+        if kind is Kind.DAY:
+            return Period(day, day + timedelta(days=1), kind, day.isoformat())
+        if kind is Kind.WEEK:  # ISO 8601: weeks start on Monday, and belong to the year of their Thursday
+            start = day - timedelta(days=day.weekday())
+            year, week, _ = day.isocalendar()
+            return Period(start, start + timedelta(days=7), kind, f"{year:04}-W{week:02}")
+        if kind is Kind.MONTH:
+            start = day.replace(day=1)
+            return Period(start, _months_on(start, 1), kind, start.isoformat()[:7])
+        first_month = self.fiscal_start if kind in (Kind.FISCAL_QUARTER, Kind.FISCAL_YEAR) else 1
+        into_year = (day.month - first_month) % _MONTHS
+        year_start = _months_on(day.replace(day=1), -into_year)
+        fiscal_year = _months_on(year_start, _MONTHS - 1).year
+        if kind is Kind.FISCAL_YEAR:
+            return Period(year_start, _months_on(year_start, _MONTHS), kind, f"FY{fiscal_year:04}")
+        quarter = into_year // _QUARTER
+        start = _months_on(year_start, quarter * _QUARTER)
+        prefix = f"FY{fiscal_year:04}" if kind is Kind.FISCAL_QUARTER else f"{year_start.year:04}"
+        return Period(start, _months_on(start, _QUARTER), kind, f"{prefix}-Q{quarter + 1}")
 
+    def covering(self, days: Collection[date], kind: Kind) -> list[Period]:
+        """The periods of a kind that some days lie in, in order, each once."""
+        return sorted({self.containing(day, kind) for day in days})
 
-def parse(text: str, fiscal_start: int = 1) -> Period:
-    """The period of a name.
+    def parse(self, text: str) -> Period:
+        """The period of a name.
 
-    :raises UnknownPeriodError: for a text that names none.
-    """
-    for kind, pattern in _NAMES.items():
-        found = pattern.fullmatch(text.strip())
-        if found:
-            try:
-                return containing(_day_in(kind, [int(part) for part in found.groups()], fiscal_start), kind, fiscal_start)
-            except (ValueError, OverflowError) as problem:  # also the end of the calendar
-                msg = f"{text!r} is no period: {problem}"
-                raise UnknownPeriodError(msg) from None
-    msg = f"{text!r} is no period; periods are named as in {KNOWN_NAMES}"
-    raise UnknownPeriodError(msg)
+        :raises UnknownPeriodError: for a text that names none.
+        """
+        for kind, pattern in _NAMES.items():
+            match = pattern.fullmatch(text.strip())
+            if match:
+                try:
+                    return self.containing(self._day_in(kind, [int(part) for part in match.groups()]), kind)
+                except (ValueError, OverflowError) as problem:  # also the end of the calendar
+                    msg = f"{text!r} is no period: {problem}"
+                    raise UnknownPeriodError(msg) from None
+        msg = f"{text!r} is no period; periods are named as in {KNOWN_NAMES}"
+        raise UnknownPeriodError(msg)
 
+    def cron(self, kind: Kind) -> str:
+        """The cron expression of the midnights at which periods of a kind start."""
+        fiscal_quarters = sorted((self.fiscal_start - 1 + month) % _MONTHS + 1 for month in range(0, _MONTHS, _QUARTER))
+        return {
+            Kind.DAY: "0 0 * * *",
+            Kind.WEEK: "0 0 * * 1",
+            Kind.MONTH: "0 0 1 * *",
+            Kind.QUARTER: "0 0 1 1,4,7,10 *",
+            Kind.FISCAL_QUARTER: f"0 0 1 {','.join(map(str, fiscal_quarters))} *",
+            Kind.FISCAL_YEAR: f"0 0 1 {self.fiscal_start} *",
+        }[kind]
 
-def _day_in(kind: Kind, numbers: list[int], fiscal_start: int) -> date:
-    """A day of the period that the numbers of its name tell."""
-    if kind is Kind.DAY:
-        return date(*numbers)
-    if kind is Kind.WEEK:
-        return date.fromisocalendar(numbers[0], numbers[1], 1)
-    if kind is Kind.MONTH:
-        return date(numbers[0], numbers[1], 1)
-    year, quarter = numbers[0], (numbers[1] if len(numbers) > 1 else 1)
-    if kind is Kind.QUARTER:
-        return date(year, (quarter - 1) * _QUARTER + 1, 1)
-    year_start = _months_on(date(year, fiscal_start, 1), 0 if fiscal_start == 1 else -_MONTHS)
-    return _months_on(year_start, (quarter - 1) * _QUARTER)
+    def _day_in(self, kind: Kind, numbers: list[int]) -> date:
+        """A day of the period that the numbers in a name stand for."""
+        if kind is Kind.DAY:
+            return date(*numbers)
+        if kind is Kind.WEEK:
+            return date.fromisocalendar(numbers[0], numbers[1], 1)
+        if kind is Kind.MONTH:
+            return date(numbers[0], numbers[1], 1)
+        year, quarter = numbers[0], (numbers[1] if len(numbers) > 1 else 1)
+        if kind is Kind.QUARTER:
+            return date(year, (quarter - 1) * _QUARTER + 1, 1)
+        year_start = _months_on(date(year, self.fiscal_start, 1), 0 if self.fiscal_start == 1 else -_MONTHS)
+        return _months_on(year_start, (quarter - 1) * _QUARTER)
 
 
 def _months_on(first: date, months: int) -> date:

@@ -63,11 +63,11 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
     :raises typer.BadParameter: for a text that names none.
     """
-    from lakehouse.calendar import periods  # noqa: PLC0415
+    from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415
 
     try:
-        return periods.parse(text, metric.publication.fiscal_year_starts)
-    except periods.UnknownPeriodError as problem:
+        return metric.publication.calendar.parse(text)
+    except UnknownPeriodError as problem:
         raise typer.BadParameter(str(problem)) from None
 
 

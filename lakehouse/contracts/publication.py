@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from lakehouse.calendar.periods import Calendar
 from lakehouse.contracts.base import Strict
 
 Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
@@ -27,6 +28,11 @@ class Publication(Strict):
     patch_up_to: int = Field(
         0, ge=0, description="Up to so many changed rows a day's number is patched and not computed anew, where that is exact."
     )
+
+    @property
+    def calendar(self) -> Calendar:
+        """Where weeks and fiscal years start."""
+        return Calendar(self.fiscal_year_starts)
 
     @model_validator(mode="after")
     def _in_order(self) -> Publication:

@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ def clock_days(made: Iterable[Event]) -> list[date]:
     """Every day to be lived through: from the first until all has arrived and all days and weeks are final."""
     last_event = max(event.happened_at.date() for event in made)
     last_arrival = max(event.received_at.date() for event in made)
-    last_closing = containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)
+    last_closing = Calendar().containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)
     last = max(last_arrival, last_closing)
     return [FIRST_DAY + timedelta(days=offset) for offset in range((last - FIRST_DAY).days + 1)]
 

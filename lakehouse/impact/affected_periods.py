@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.calendar.periods import covering
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
@@ -179,5 +178,4 @@ class _Stands:
 
 
 def _starts(rollup: Series, days: Collection[date]) -> set[date]:
-    year = rollup.metric.publication.fiscal_year_starts
-    return {period.start for period in covering(days, rollup.kind, year)}
+    return {period.start for period in rollup.periods(days)}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.periods import KNOWN_NAMES, Kind, UnknownPeriodError, containing, covering, parse
+from lakehouse.calendar.periods import KNOWN_NAMES, Calendar, Kind, UnknownPeriodError
 
 DAYS = st.one_of(st.dates(date(3, 1, 1), date(9997, 12, 31)), st.dates(date(1990, 1, 1), date(2040, 12, 31)))
 KINDS = st.sampled_from(Kind)
@@ -21,36 +21,39 @@ STARTS = st.integers(1, 12)
 
 @given(DAYS, KINDS, STARTS)
 def test_a_day_lies_in_its_period_and_every_day_of_it_in_the_same(day: date, kind: Kind, starts: int) -> None:
-    period = containing(day, kind, starts)
+    period = Calendar(starts).containing(day, kind)
     assert period.start <= day <= period.last < period.end
     assert day in period.days
     assert period.days == sorted(set(period.days))
     assert len(period.days) == (period.end - period.start).days
     for other in (period.start, period.last, day):
-        assert containing(other, kind, starts) == period
-    assert covering(period.days, kind, starts) == [period]
+        assert Calendar(starts).containing(other, kind) == period
+    assert Calendar(starts).covering(period.days, kind) == [period]
 
 
 @given(DAYS, KINDS, STARTS)
 def test_periods_tile_the_calendar(day: date, kind: Kind, starts: int) -> None:
-    period = containing(day, kind, starts)
-    after, before = containing(period.end, kind, starts), containing(period.start - timedelta(days=1), kind, starts)
+    period = Calendar(starts).containing(day, kind)
+    after, before = (
+        Calendar(starts).containing(period.end, kind),
+        Calendar(starts).containing(period.start - timedelta(days=1), kind),
+    )
     assert after.start == period.end
     assert before.end == period.start
     assert len({before.name, period.name, after.name}) == 3
     around = [period.end, day, before.start, before.start]
-    assert covering(around, kind, starts) == [before, period, after]
+    assert Calendar(starts).covering(around, kind) == [before, period, after]
 
 
 @given(DAYS, KINDS, STARTS)
 def test_a_name_is_read_back_as_the_same_period(day: date, kind: Kind, starts: int) -> None:
-    period = containing(day, kind, starts)
-    assert parse(period.name, starts) == parse(f" {period.name}\n", starts) == period
+    period = Calendar(starts).containing(day, kind)
+    assert Calendar(starts).parse(period.name) == Calendar(starts).parse(f" {period.name}\n") == period
 
 
 @given(DAYS)
 def test_the_calendars_own_periods(day: date) -> None:
-    week, month, quarter = (containing(day, kind, 7) for kind in (Kind.WEEK, Kind.MONTH, Kind.QUARTER))
+    week, month, quarter = (Calendar(7).containing(day, kind) for kind in (Kind.WEEK, Kind.MONTH, Kind.QUARTER))
     thursday = week.start + timedelta(days=3)
     assert week.start.isoweekday() == 1
     assert len(week.days) == 7
@@ -77,9 +80,9 @@ def test_the_calendars_own_periods(day: date) -> None:
     ],
 )
 def test_weeks_at_the_edges_of_years(day: date, name: str, start: date) -> None:
-    week = containing(day, Kind.WEEK)
+    week = Calendar().containing(day, Kind.WEEK)
     assert (week.name, week.start) == (name, start)
-    assert parse(name) == week
+    assert Calendar().parse(name) == week
 
 
 @given(DAYS, STARTS)
@@ -90,11 +93,11 @@ def test_fiscal_years_are_named_after_the_year_in_which_they_end(day: date, star
         month, year, back = (month - 1, year, back + 1) if month > 1 else (12, year - 1, back + 1)
     begins = date(year, month, 1)
     ends_in = year if month == 1 else year + 1
-    fiscal = containing(day, Kind.FISCAL_YEAR, starts)
+    fiscal = Calendar(starts).containing(day, Kind.FISCAL_YEAR)
     assert (fiscal.start, fiscal.name) == (begins, f"FY{ends_in:04}")
     assert fiscal.last.year == ends_in
     assert len({(one.year, one.month) for one in fiscal.days}) == 12
-    quarter = containing(day, Kind.FISCAL_QUARTER, starts)
+    quarter = Calendar(starts).containing(day, Kind.FISCAL_QUARTER)
     assert quarter.name == f"FY{ends_in:04}-Q{back // 3 + 1}"
     assert {quarter.start, quarter.last} <= set(fiscal.days)
     assert len({(one.year, one.month) for one in quarter.days}) == 3
@@ -103,8 +106,8 @@ def test_fiscal_years_are_named_after_the_year_in_which_they_end(day: date, star
 
 @given(DAYS, STARTS)
 def test_four_quarters_make_a_year(day: date, starts: int) -> None:
-    whole = containing(day, Kind.FISCAL_YEAR, starts)
-    parts = covering(whole.days, Kind.FISCAL_QUARTER, starts)
+    whole = Calendar(starts).containing(day, Kind.FISCAL_YEAR)
+    parts = Calendar(starts).covering(whole.days, Kind.FISCAL_QUARTER)
     assert [part.name for part in parts] == [f"{whole.name}-Q{number}" for number in (1, 2, 3, 4)]
     assert (parts[0].start, parts[-1].end) == (whole.start, whole.end)
 
@@ -118,7 +121,7 @@ def test_four_quarters_make_a_year(day: date, starts: int) -> None:
 )
 def test_what_is_no_name_is_told_which_are(text: str) -> None:
     with pytest.raises(UnknownPeriodError) as told:
-        parse(text)
+        Calendar().parse(text)
     assert f"{told.value}" == f"{text!r} is no period; periods are named as in {KNOWN_NAMES}"
 
 
@@ -129,29 +132,43 @@ def test_what_is_no_name_is_told_which_are(text: str) -> None:
 @pytest.mark.parametrize("starts", [1, 4])
 def test_a_name_of_a_period_that_is_not_in_the_calendar_is_told_why(text: str, starts: int) -> None:
     with pytest.raises(UnknownPeriodError, match=f"^'{text}' is no period: \\w"):
-        parse(text, starts)
+        Calendar(starts).parse(text)
 
 
 @given(st.text(max_size=12), STARTS)
 def test_any_text_is_a_period_or_is_refused(text: str, starts: int) -> None:
     try:
-        period = parse(text, starts)
+        period = Calendar(starts).parse(text)
     except UnknownPeriodError:
         return
-    assert parse(period.name, starts) == period
+    assert Calendar(starts).parse(period.name) == period
 
 
 @given(st.from_regex(r"(FY)?[0-9]{4}(-[QW]?[0-9]{1,2}){0,2}", fullmatch=True), STARTS)
 def test_any_text_like_a_name_is_a_period_or_is_refused(text: str, starts: int) -> None:
     try:
-        period = parse(text, starts)
+        period = Calendar(starts).parse(text)
     except UnknownPeriodError:
         return
     assert period.name == text
 
 
 def test_each_example_of_a_name_is_one() -> None:
-    kinds = [parse(name).kind for name in KNOWN_NAMES.split(", ")]
+    kinds = [Calendar().parse(name).kind for name in KNOWN_NAMES.split(", ")]
     assert kinds == [*Kind]
     assert [kind.column for kind in kinds] == ["event_date", *["period_start"] * 5]
     assert len({kind.suffix for kind in kinds}) == 6
+
+
+@given(st.dates(date(1990, 1, 1), date(2040, 12, 31)), KINDS, STARTS)
+def test_the_cron_expression_of_a_kind_names_the_days_on_which_its_periods_start(day: date, kind: Kind, starts: int) -> None:
+    """So orchestration's partitions are the periods that numbers are published for."""
+    calendar = Calendar(starts)
+    minute, hour, of_month, months, of_week = calendar.cron(kind).split()
+    assert (minute, hour) == ("0", "0")
+    matches = (
+        of_month in ("*", f"{day.day}")
+        and (months == "*" or f"{day.month}" in months.split(","))
+        and of_week in ("*", f"{day.isoweekday()}")
+    )
+    assert matches == (calendar.containing(day, kind).start == day)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
@@ -135,10 +135,14 @@ class Desk:
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")
-        return publication_sign_off.sign_off(self.settings, self.series, containing(day(number), Kind.DAY), revision, run, reason)
+        return publication_sign_off.sign_off(
+            self.settings, self.series, Calendar().containing(day(number), Kind.DAY), revision, run, reason
+        )
 
     def drop(self, number: int, revision: int) -> None:
-        publication_sign_off.drop(self.settings, self.series, containing(day(number), Kind.DAY), revision, "anna", "nonsense")
+        publication_sign_off.drop(
+            self.settings, self.series, Calendar().containing(day(number), Kind.DAY), revision, "anna", "nonsense"
+        )
 
     def held(self) -> list[tuple[int, int, Any]]:
         """Day, revision and total of what is held."""

@@ -28,7 +28,7 @@ def reproduce(
     adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
 ) -> None:
     """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
-    from lakehouse.calendar.periods import UnknownPeriodError, parse  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers.lifecycle import parse_version_name  # noqa: PLC0415
 
     name = parse_version_name(metric)
@@ -47,7 +47,7 @@ def reproduce(
     settings, catalog = deployment()
     try:
         series = _series(catalog, metric if name is None else name.series, period)
-        start = parse(period, series.metric.publication.fiscal_year_starts).start
+        start = series.metric.publication.calendar.parse(period).start
         with errors.status("making the number again"):
             found = tables.reproduce(settings, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
     except (UnknownPeriodError, UnknownInputsError, ForgottenContractError, ReproduceError) as problem:
@@ -61,10 +61,10 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
 
     :raises UnknownPeriodError: for a text that names no period.
     """
-    from lakehouse.calendar.periods import parse  # noqa: PLC0415
+    from lakehouse.calendar.periods import Calendar  # noqa: PLC0415
     from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
 
-    kind = parse(period).kind
+    kind = Calendar().parse(period).kind
     found: dict[str, Series] = {}
     for metric in sorted(catalog.metrics.values(), key=lambda metric: metric.dataset_version):
         for called in (metric.metric, metric.name):

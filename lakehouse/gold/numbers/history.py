@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.calendar.periods import covering
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, State
@@ -118,7 +117,7 @@ def version(settings: Settings, one: Series, period: Period, asked: Asked) -> An
 def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[Version]]:
     """Every revision and adjustment of the periods from one day through another."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
-    starts = [period.start for period in covering(days, one.kind, one.metric.publication.fiscal_year_starts)]
+    starts = [period.start for period in one.periods(days)]
     return history(settings, one, starts)
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_back
-from lakehouse.calendar.periods import Kind, Period, containing
+from lakehouse.calendar.periods import Kind, Period
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import Standing, State
@@ -116,7 +116,11 @@ class Series:
 
     def period(self, day: date) -> Period:
         """The period that a day lies in."""
-        return containing(day, self.kind, self.metric.publication.fiscal_year_starts)
+        return self.metric.publication.calendar.containing(day, self.kind)
+
+    def periods(self, days: Collection[date]) -> list[Period]:
+        """The periods that some days lie in, in order, each once."""
+        return self.metric.publication.calendar.covering(days, self.kind)
 
 
 def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.calendar.periods import Kind, covering
+from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.published_table import source_days
@@ -179,5 +179,4 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
         metadata = [commit_log.why(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))
         days = {date.fromisoformat(text) for text in named}
-    periods = covering(days, series.kind, series.metric.publication.fiscal_year_starts)
-    return PendingRestatement(frozenset(period.start for period in periods), version, since)
+    return PendingRestatement(frozenset(period.start for period in series.periods(days)), version, since)

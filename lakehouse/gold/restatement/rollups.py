@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import listed
-from lakehouse.calendar.periods import Period, covering
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.restatement.pending import PendingRestatement
@@ -130,7 +130,7 @@ def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> 
         return set()
     where = {rollup.by: [period.start for period in periods]}
     found = table_io.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
-    return set() if found is None else set(_covering(rollup, set(found["booked_on"].drop_null().to_pylist())))
+    return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 
 def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[str, Any]:
@@ -164,7 +164,3 @@ def _told(anew: pa.Table) -> str:
     """Which days are others than the newest revision was made from."""
     changed = sorted(set(anew["period"].to_pylist()))
     return f"made from {listed(changed, _SHOWN)} anew" if changed else "made anew"
-
-
-def _covering(rollup: Series, days: Collection[date]) -> list[Period]:
-    return covering(days, rollup.kind, rollup.metric.publication.fiscal_year_starts)

@@ -9,7 +9,6 @@ import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from lakehouse.calendar.days import from_json, to_json
-from lakehouse.calendar.periods import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,21 +33,9 @@ def event_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
 
 def periods(contract: SourceContract, rollup: Series) -> dg.TimeWindowPartitionsDefinition:
     """The partitions of a roll-up, named by their first day, the running period included."""
-    first_month = rollup.metric.publication.fiscal_year_starts
-    crons = {
-        Kind.WEEK: "0 0 * * 1",
-        Kind.MONTH: "0 0 1 * *",
-        Kind.QUARTER: "0 0 1 1,4,7,10 *",
-        Kind.FISCAL_QUARTER: f"0 0 1 {','.join(str(month) for month in _quarters_of(first_month))} *",
-        Kind.FISCAL_YEAR: f"0 0 1 {first_month} *",
-    }
+    cron = rollup.metric.publication.calendar.cron(rollup.kind)
     first = rollup.period(contract.first_event_day).start
-    return dg.TimeWindowPartitionsDefinition(first.isoformat(), "%Y-%m-%d", cron_schedule=crons[rollup.kind], end_offset=2)
-
-
-def _quarters_of(first_month: int) -> list[int]:
-    """The months that fiscal quarters begin with."""
-    return sorted((first_month - 1 + 3 * quarter) % 12 + 1 for quarter in range(4))
+    return dg.TimeWindowPartitionsDefinition(first.isoformat(), "%Y-%m-%d", cron_schedule=cron, end_offset=2)
 
 
 def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:

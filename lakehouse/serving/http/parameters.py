@@ -97,7 +97,7 @@ def period_of(metric: MetricContract, text: str) -> Period:
     :raises Problem: for one that the calendar has not.
     """
     try:
-        return periods.parse(text, metric.publication.fiscal_year_starts)
+        return metric.publication.calendar.parse(text)
     except periods.UnknownPeriodError as problem:
         raise Problem(404, "unknown-window", f"{problem}") from None
 

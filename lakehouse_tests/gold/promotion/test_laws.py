@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.version_selector import parse
@@ -96,7 +96,7 @@ class Readers:
         one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
         for held in candidates.held(self.settings, one):
             (total,) = held.draft.rows["total"].to_pylist()
-            period = containing(held.start, Kind.DAY)
+            period = Calendar().containing(held.start, Kind.DAY)
             if what == "drop":
                 sign_off.drop(self.settings, one, period, held.revision, "ana", "nonsense")
             else:

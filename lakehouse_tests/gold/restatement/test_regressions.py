@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.published_table import Series
@@ -102,7 +102,7 @@ def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> 
     desk.say(1, 10)
     desk.say(2, 20)
     desk.publish()
-    period = containing(day(2), Kind.DAY)
+    period = Calendar().containing(day(2), Kind.DAY)
     assert numbers_history.version(settings, desk.series, period, parse("total_v2024-01-02.r1")).version.revision == 1
     for name in ("total_v2024-01-01.r1", "other_v2024-01-02.r1"):
         with pytest.raises(UnknownVersionError, match="is a version of"):

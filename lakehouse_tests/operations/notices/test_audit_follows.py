@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
@@ -54,7 +54,7 @@ def test_a_held_number_is_told_when_it_is_signed_off(settings, meanwhile: bool) 
     assert [figures(message) for message in box.messages] == [[("2024-02-02", 20, 21, 1, "5.00")]] * meanwhile
     assert shop.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
     run = Run("signed", by="anna")
-    sign_off.sign_off(settings, Series(shop.metrics[0]), containing(day(1), Kind.DAY), 2, run, "a big order")
+    sign_off.sign_off(settings, Series(shop.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
     shop.tell(box)
     assert figures(box.messages[-1]) == [("2024-02-01", 10, 110, 100, "1000.00")]
     assert set(map(tuple, shop.notified().values())) == {(True,)}

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.calendar.periods import Kind, containing
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -70,7 +70,7 @@ def behind(client: TestClient, window: str, version: str = "latest") -> Any:
 
 
 def week_of(told: Desk) -> str:
-    return containing(FIRST + timedelta(days=THEN - 1), Kind.WEEK).name
+    return Calendar().containing(FIRST + timedelta(days=THEN - 1), Kind.WEEK).name
 
 
 def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Path) -> None:
