@@ -37,7 +37,7 @@ from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import revisions
-from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature
 from lakehouse.ledger import key_log
 from lakehouse.settings import Settings

@@ -10,14 +10,8 @@ from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import GoldChecks, problems
 from lakehouse.contracts.publication import Publication
+from lakehouse.contracts.published_columns import RESERVED
 
-#: Columns that every gold table has beside grain and measures.
-SYSTEM_COLUMNS = (
-    *("event_date", "period_start", "period", "row_count", "revision", "is_latest", "state", "due_on", "reason"),
-    *("published_at", "superseded_at", "restated_on", "restatement_reason", "adjustment", "booked_on", "version_name"),
-    *("content", "changed_rows", "undecided_rows", "known_through", "dataset_version", "made_from", "inputs", "inputs_without"),
-    *("silver_version", "code_version", "contract_version", "run_id", "signed_off_by", "sign_off_reason", "publication_id"),
-)
 _EXACT = ("int", "bigint", "decimal")
 
 
@@ -68,7 +62,7 @@ class MetricContract(Documented):
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
-        names = [*SYSTEM_COLUMNS, *self.grain, *(measure.name for measure in self.measures)]
+        names = [*RESERVED, *self.grain, *(measure.name for measure in self.measures)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             msg = f"measures: named twice, or the table's own: {', '.join(twice)}"

@@ -196,6 +196,7 @@ def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> No
     ("old", "new", "expected"),
     [
         ("name: total", "name: row_count", "3: measures: named twice, or the table's own: row_count"),
+        ("name: total", "name: failed", "3: measures: named twice, or the table's own: failed"),
         ("source: shop", "source: shop\ngrain: [total]", "4: measures: named twice, or the table's own: total"),
         ("source: shop", "source: shop\nwindow: 0", "3: window: "),
         ("source: shop\n", "", "1: source: is missing"),

@@ -190,7 +190,7 @@ def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
         period = one.period(start)
         assert start == period.start
         versions: dict[tuple[int, int], list[int]] = {}
-        about = own.select([*published_table.ABOUT.names]).to_pylist()
+        about = own.select([*published_table.PUBLISHED_SCHEMA.names]).to_pylist()
         for place, row in enumerate(about):
             versions.setdefault((row["revision"], row["adjustment"] or 0), []).append(place)
         heads = []

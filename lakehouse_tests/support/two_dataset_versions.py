@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,11 @@ import pytest
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import Step
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake import contract
 
@@ -77,12 +76,9 @@ def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, 
         values = {measure.name: total for measure in one.metric.measures} | {"row_count": rows}
         types = {measure.name: _TYPES[measure.type] for measure in one.metric.measures} | {"row_count": pa.int64()}
         content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
-        standing, state = before.standings.get(start), lifecycle.state_on(start, today, one.metric.publication)
-        step = lifecycle.step(standing, published_table.digest(content), state, one.metric.publication)
-        if step is not Step.NOTHING:
-            reason = lifecycle.reason_for(step, standing, None, {})
-            booked = today if step is Step.ADJUSTMENT else None
-            drafts.append(Draft(start, content, state, step, reason, booked_on=booked, **said))
+        draft = draft_period(one, before.standings.get(start), start, content, today)
+        if draft is not None:
+            drafts.append(replace(draft, lineage=NumberLineage(**said)))
     return write_audit_publish.publish(settings, before, drafts, Run("run"), {})
 
 

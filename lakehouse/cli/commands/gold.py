@@ -192,9 +192,10 @@ def _print_origin(found: Version) -> None:
         out.print(
             f"  from silver version {said['silver_version']}, arrivals through {said['known_through']}, inputs {said['inputs']}"
         )
-    if found.made_from:
-        named = ", ".join(f"{day} {label}" for day, label in found.made_from.items() if day != "adjustments")
-        booked = ", ".join(found.made_from.get("adjustments", []))
+    inputs = found.made_from
+    if inputs.revisions or inputs.adjustments:
+        named = ", ".join(f"{day} {label}" for day, label in inputs.revisions.items())
+        booked = ", ".join(inputs.adjustments)
         out.print(f"  made from {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
     out.print(f"  by run {said['run_id']}, code {said['code_version']}, contract {said['contract_version']}", soft_wrap=True)
     if said.get("undecided_rows"):

@@ -6,7 +6,6 @@ Only reading. Which version is meant is parsed in ``gold.numbers.version_selecto
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,8 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, State
-from lakehouse.gold.numbers.published_table import ABOUT
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, choose
 
 if TYPE_CHECKING:
@@ -66,10 +66,9 @@ class Version:
         return int(self.said["dataset_version"])
 
     @property
-    def made_from(self) -> dict[str, Any]:
-        """For a roll-up the daily revisions that it was made from."""
-        found: dict[str, Any] = json.loads(self.said.get("made_from") or "{}")
-        return found
+    def made_from(self) -> RollupInputs:
+        """What a longer period was computed from."""
+        return RollupInputs.parse(self.said.get("made_from"))
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[Version]
 
 
 def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> Version:
-    said: dict[str, Any] = {name: rows[0].get(name) for name in ABOUT.names}
+    said: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
     content = [{name: row.get(name) for name in one.content} for row in rows]
     content.sort(key=lambda row: tuple((row[name] is None, row[name] or "") for name in one.metric.grain))
     return Version(

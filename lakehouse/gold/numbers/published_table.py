@@ -21,49 +21,35 @@ from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind, Period
 from lakehouse.contracts.checks import GoldChecks
+from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import Standing, State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.published_columns import Column
     from lakehouse.settings import Settings
 
 TIME = pa.timestamp("us", "UTC")
-#: What a published row says of itself beside its content; the first of them are found in the files' statistics.
-ABOUT = pa.schema(
-    [
-        ("period", pa.string()),
-        ("revision", pa.int32()),
-        ("is_latest", pa.bool_()),
-        ("state", pa.string()),
-        ("due_on", pa.date32()),
-        ("reason", pa.string()),
-        ("published_at", TIME),
-        ("superseded_at", TIME),
-        ("restated_on", TIME),
-        ("restatement_reason", pa.string()),
-        ("adjustment", pa.int32()),
-        ("booked_on", pa.date32()),
-        ("version_name", pa.string()),
-        ("content", pa.string()),
-        ("changed_rows", pa.int64()),
-        ("undecided_rows", pa.int64()),
-        ("known_through", pa.date32()),
-        ("dataset_version", pa.int32()),
-        ("made_from", pa.string()),
-        ("inputs", pa.string()),
-        ("inputs_without", pa.string()),
-        ("silver_version", pa.int64()),
-        ("code_version", pa.string()),
-        ("contract_version", pa.string()),
-        ("run_id", pa.string()),
-        ("signed_off_by", pa.string()),
-        ("sign_off_reason", pa.string()),
-        ("publication_id", pa.string()),
-    ]
-)
+_ARROW_TYPES = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.FLAG: pa.bool_(),
+    ColumnType.NUMBER: pa.int32(),
+    ColumnType.COUNT: pa.int64(),
+    ColumnType.DAY: pa.date32(),
+    ColumnType.TIME: TIME,
+}
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The Arrow schema of some columns of published tables."""
+    return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
+
+
+#: The columns of a published row that hold neither grain nor measures.
+PUBLISHED_SCHEMA = arrow_schema(PUBLISHED)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.promotion.version_numbers import Told
-    from lakehouse.gold.publication.revisions import Draft
+    from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 

@@ -13,11 +13,11 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Step
-from lakehouse.gold.numbers.published_table import Series, digest
+from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import compatibility, version_numbers
 from lakehouse.gold.promotion.promotion_log import Kind
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.revisions import MADE_FROM, Draft
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.restatement.pending import find_pending
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
     from lakehouse.gold.numbers.history import Version
     from lakehouse.gold.promotion.version_numbers import Told
+    from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.publication.write_audit_publish import Read
     from lakehouse.settings import Settings
 
@@ -177,22 +178,9 @@ def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], term
     """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
     today, drafts = lifecycle.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
-        standing = before.standings.get(start)
-        state = lifecycle.state_of(standing, before.series.period(start).last, today, terms)
-        step = lifecycle.step(standing, digest(one.rows), state, terms)
-        if step in (Step.NOTHING, Step.STATE_CHANGE):
-            continue
-        drafts.append(
-            Draft(
-                start=start,
-                rows=one.rows,
-                state=state,
-                step=step,
-                reason=lifecycle.reason_for(step, standing, reason, {}),
-                booked_on=today if step is Step.ADJUSTMENT else None,
-                **{name: one.said[name] for name in MADE_FROM},
-            )
-        )
+        draft = draft_period(before.series, before.standings.get(start), start, one.rows, today, requested=reason, terms=terms)
+        if draft is not None and draft.step is not Step.STATE_CHANGE:
+            drafts.append(replace(draft, lineage=NumberLineage.of_row(one.said)))
     return drafts
 
 

@@ -65,7 +65,9 @@ def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[
 
 def _whole(own: pa.Table, every: pa.Table, one: Series) -> Told:
     """Adjustments add up from the closed number on, whichever version made them."""
-    said = max(own.select(published_table.ABOUT.names).to_pylist(), key=lambda row: (row["revision"], row["adjustment"] or 0))
+    said = max(
+        own.select(published_table.PUBLISHED_SCHEMA.names).to_pylist(), key=lambda row: (row["revision"], row["adjustment"] or 0)
+    )
     closed = every.filter(pc.equal(every["revision"], said["revision"]))
     columns = [name for name in one.content if name in every.column_names]
     number = closed.filter(pc.is_null(closed["adjustment"])).select(columns)

@@ -14,10 +14,11 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.contracts.published_columns import CANDIDATE, Origin, named
 from lakehouse.delta import partition_writer, provenance, table_io
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
-from lakehouse.gold.numbers.published_table import TIME
-from lakehouse.gold.publication.revisions import MADE_FROM, Draft
+from lakehouse.gold.numbers.published_table import arrow_schema
+from lakehouse.gold.publication.drafts import Draft, NumberLineage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,29 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
 
-_ABOUT = pa.schema(
-    [
-        ("revision", pa.int32()),
-        ("state", pa.string()),
-        ("step", pa.string()),
-        ("reason", pa.string()),
-        ("explanation", pa.string()),
-        ("changed_rows", pa.int64()),
-        ("undecided_rows", pa.int64()),
-        ("known_through", pa.date32()),
-        ("inputs", pa.string()),
-        ("inputs_without", pa.string()),
-        ("made_from", pa.string()),
-        ("silver_version", pa.int64()),
-        ("booked_on", pa.date32()),
-        ("content", pa.string()),
-        ("code_version", pa.string()),
-        ("contract_version", pa.string()),
-        ("failed", pa.string()),
-        ("proposed_at", TIME),
-        ("run_id", pa.string()),
-    ]
-)
+_SCHEMA = arrow_schema(CANDIDATE)
 
 
 @dataclass(frozen=True)
@@ -143,14 +122,17 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
         return []
     result = []
     for start, rows in sorted(table_io.split(found, series.by).items()):
-        said = rows.select(_ABOUT.names).slice(0, 1).to_pylist()[0]
+        said = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
             rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
             state=State(said["state"]),
             step=Step(said["step"]),
             reason=Reason(said["reason"]),
-            **{name: said[name] for name in _CARRIED},
+            explanation=said["explanation"],
+            changed_rows=said["changed_rows"],
+            booked_on=said["booked_on"],
+            lineage=NumberLineage.of_row(said),
         )
         failed = json.loads(said["failed"] or "{}")
         result.append(Held(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
@@ -165,20 +147,24 @@ def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
     return {start: names for start, names in checks.items() if names}
 
 
-_CARRIED = (*MADE_FROM, "explanation", "changed_rows", "booked_on")
-
-
 def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
-    return (draft.content, revision, draft.state, draft.step, draft.reason, draft.inputs, draft.inputs_without)
+    return (draft.content, revision, draft.state, draft.step, draft.reason, draft.lineage.inputs, draft.lineage.inputs_without)
 
 
 def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
-    about: dict[str, Any] = {name: getattr(draft, name) for name in _CARRIED}
-    about["code_version"] = draft.code_version or provenance.code()
-    about["contract_version"] = draft.contract_version or provenance.of_contract(series.metric)
-    about |= {"state": draft.state.value, "step": draft.step.value, "reason": draft.reason.value, "content": draft.content}
-    about |= {"revision": revision, "failed": None, "proposed_at": now, "run_id": run_id}
+    values: dict[str, Any] = {name: getattr(draft, name) for name in named(CANDIDATE, Origin.DRAFT)} | vars(draft.lineage)
+    values |= {
+        "code_version": draft.lineage.code_version or provenance.code(),
+        "contract_version": draft.lineage.contract_version or provenance.of_contract(series.metric),
+        "revision": revision,
+        "state": draft.state.value,
+        "step": draft.step.value,
+        "reason": draft.reason.value,
+        "failed": None,
+        "proposed_at": now,
+        "run_id": run_id,
+    }
     size = len(draft.rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: draft.rows[name] for name in draft.rows.column_names}
-    return pa.table(columns | {item.name: pa.array([about[item.name]] * size, item.type) for item in _ABOUT})
+    return pa.table(columns | {item.name: pa.array([values[item.name]] * size, item.type) for item in _SCHEMA})

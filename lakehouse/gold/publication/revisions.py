@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Standing, State, Step, VersionName, next_change
-from lakehouse.gold.numbers.published_table import ABOUT, TIME, Series, digest, standings
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, Series, standings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,46 +26,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.gold.publication.drafts import Draft
     from lakehouse.settings import Settings
-
-
-#: What a number was made from, as a draft and a published row name it; it stays when the number is shown again.
-MADE_FROM = (
-    *("undecided_rows", "known_through", "inputs", "inputs_without", "made_from", "silver_version"),
-    *("code_version", "contract_version"),
-)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A number that may become a revision: what it says, and from what it was made.
-
-    ``rows`` are the series' content columns, in the order of the grain. ``explanation`` tells a person why it is another
-    number. Of an adjustment they are what a restatement would say, and ``booked_on`` is the open day it is booked to.
-    ``code_version`` and ``contract_version`` are of numbers that were computed before, by another run.
-    """
-
-    start: date
-    rows: pa.Table
-    state: State
-    step: Step
-    reason: Reason
-    explanation: str | None = None
-    changed_rows: int | None = None
-    undecided_rows: int = 0
-    known_through: date | None = None
-    inputs: str | None = None
-    inputs_without: str | None = None
-    made_from: str | None = None
-    silver_version: int | None = None
-    booked_on: date | None = None
-    code_version: str | None = None
-    contract_version: str | None = None
-
-    @property
-    def content(self) -> str:
-        """The digest of what the number says; for an adjustment of what it brings the books to."""
-        return digest(self.rows)
 
 
 @dataclass(frozen=True)
@@ -158,7 +121,11 @@ def _published(
         restated, told = _last_restatement(own)
     elif before is not None:
         restated, told = signed.now, draft.explanation or draft.reason.value
-    about: dict[str, Any] = {
+    values: dict[str, Any] = {name: getattr(draft, name) for name in named(PUBLISHED, Origin.DRAFT)}
+    values |= {name: getattr(signed, name) for name in named(PUBLISHED, Origin.SIGNATURE)}
+    values |= vars(draft.lineage) | {
+        "code_version": draft.lineage.code_version or signed.code_version,
+        "contract_version": draft.lineage.contract_version or signed.contract_version,
         "period": period.name,
         "revision": number,
         "is_latest": not adjusts,
@@ -170,29 +137,14 @@ def _published(
         "restated_on": restated,
         "restatement_reason": told,
         "adjustment": adjustment,
-        "booked_on": draft.booked_on,
         "version_name": f"{name}",
-        "content": draft.content,
-        "changed_rows": draft.changed_rows,
-        "undecided_rows": draft.undecided_rows,
-        "known_through": draft.known_through,
         "dataset_version": series.metric.dataset_version,
-        "made_from": draft.made_from,
-        "inputs": draft.inputs,
-        "inputs_without": draft.inputs_without,
-        "silver_version": draft.silver_version,
-        "code_version": draft.code_version or signed.code_version,
-        "contract_version": draft.contract_version or signed.contract_version,
-        "run_id": signed.run_id,
-        "signed_off_by": signed.signed_off_by,
-        "sign_off_reason": signed.sign_off_reason,
-        "publication_id": signed.publication_id,
     }
     rows = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
     size = len(rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: rows[name] for name in rows.column_names}
-    columns |= {item.name: pa.array([about[item.name]] * size, item.type) for item in ABOUT}
+    columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
     return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.step)
 
 

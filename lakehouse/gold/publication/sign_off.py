@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import Step
 from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
+from lakehouse.gold.publication.drafts import draft_period
 from lakehouse.gold.publication.rejected_candidates import Dropped
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
 from lakehouse.ledger import publications
@@ -37,23 +37,23 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
     """
     before = write_audit_publish.read(settings, one, [period.start])
     held = _held(settings, one, period, revision)
-    standing, terms = before.standings.get(period.start), one.metric.publication
-    today = lifecycle.today(settings.clock(), terms)
-    state = lifecycle.state_of(standing, period.last, today, terms)
-    step = lifecycle.step(standing, held.draft.content, state, terms)
+    standing, today = before.standings.get(period.start), lifecycle.today(settings.clock(), one.metric.publication)
+    current = draft_period(one, standing, period.start, held.draft.rows, today)
     published: list[Revision] = []
-    if step is not Step.NOTHING:
-        expected = write_audit_publish.next_revision(replace(held.draft, step=step), standing)
+    if current is not None:
+        draft = replace(held.draft, state=current.state, step=current.step, booked_on=current.booked_on)
+        expected = write_audit_publish.next_revision(draft, standing)
         if expected != revision:
             msg = (
                 f"{one.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
                 f"it again with 'lakehouse gold held {one.metric.name}'"
             )
             raise HoldError(msg)
-        booked = today if step is Step.ADJUSTMENT else None
-        draft = replace(held.draft, step=step, state=state, booked_on=booked)
-        why = {"trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)}}
-        why["input_versions"] = {f"silver/{one.metric.source}": {"version": draft.silver_version, "inputs": draft.inputs}}
+        inputs = {"version": draft.lineage.silver_version, "inputs": draft.lineage.inputs}
+        why = {
+            "trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)},
+            "input_versions": {f"silver/{one.metric.source}": inputs},
+        }
         signed = write_audit_publish.signature(settings, one, run, why, reason)
         published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
     candidates.take_away(settings, one, held)

@@ -19,7 +19,7 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import Reason, Step
 from lakehouse.gold.publication import candidates, gate, revisions
-from lakehouse.gold.publication.revisions import Draft, Revision, Signature
+from lakehouse.gold.publication.revisions import Revision, Signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.lifecycle import Standing
     from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.drafts import Draft
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
 

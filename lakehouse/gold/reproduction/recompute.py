@@ -6,7 +6,6 @@ published number is in ``reproduce``.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import Series, source_days
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import merge as silver_merge
@@ -122,20 +122,20 @@ def _period(
 ) -> Again:
     """A longer period, from the daily revisions and adjustments that it names."""
     daily = Series(series.metric, called=series.called)
-    named = json.loads(told["made_from"] or "{}")
-    booked = set(named.pop("adjustments", ()))
+    inputs = RollupInputs.parse(told["made_from"])
+    named = inputs.revisions
     days, by = series.period(start).days, daily.by
     rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
     if rows is None or not named:
         msg = f"{told['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
         raise ReproduceError(msg)
-    said = zip(rows["period"].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
+    said = zip(rows[by].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
     own = rows.filter(pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in said]))
-    missing = sorted(set(named) - set(own["period"].to_pylist()))
+    missing = sorted(set(named) - set(own[by].to_pylist()))
     if missing:
         msg = f"{told['version_name']} was made from {missing[0]} {named[missing[0]]}, which is not in gold/{daily.name} any more"
         raise ReproduceError(msg)
-    added = rollup_totals.add_up(series, own, _booked(settings, series, daily, booked))
+    added = rollup_totals.add_up(series, own, _booked(settings, series, daily, inputs.adjustments))
     if len(series.metric.additive) == len(series.metric.measures):
         return Again(added)
     return _with_others(settings, contract, series, start, own.sort_by(by), added, session)

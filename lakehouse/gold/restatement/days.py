@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
+from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason
 from lakehouse.gold.numbers.published_table import source_days
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.revisions import MADE_FROM, Draft
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Published, Read, Run, again_on_conflict
 from lakehouse.gold.restatement import incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.restatement.lineage import Basis, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
@@ -77,7 +79,7 @@ def _publish_days(
     numbers = _numbers(settings, one.metric, session, days, before)
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
     from_silver = [
-        draft.start for draft in drafts if draft.silver_version == made_from.silver_version
+        draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # others stand as they were
     expected = count_silver_rows(settings, one.metric, from_silver)
     if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
@@ -135,66 +137,66 @@ def _drafts(
     follows: PendingRestatement | None,
     trigger: Trigger | None,
 ) -> list[Draft]:
-    """What is to be published of some numbers: new content, or a new state."""
-    metric, standings = before.series.metric, before.standings
-    terms = metric.publication
-    today = lifecycle.today(settings.clock(), terms)
+    """Draft the numbers that have new content or a new state."""
+    metric = before.series.metric
+    today = lifecycle.today(settings.clock(), metric.publication)
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
-    drafted, stands = {}, set()
+    drafts, refused_days = [], set()
     for day, rows in sorted(numbers.items()):
-        standing = standings.get(day)
-        content = published_table.digest(rows)
+        published, content = before.standings.get(day), published_table.digest(rows)
         if content in refused.get(day, ()):
-            if standing is None:
+            if published is None:
                 continue
-            # Somebody said that the published number stands, with what is booked to it; its state moves on.
-            rows, content = before.latest[day], standing.restated or standing.content  # noqa: PLW2901
-            stands.add(day)
-        state = lifecycle.state_of(standing, day, today, terms)
-        step = lifecycle.step(standing, content, state, terms)
-        if step is not Step.NOTHING:
-            drafted[day] = (rows, state, step)
-    if not drafted:
-        return []
-    covered = {day: source_days(metric, [day]) for day in drafted}
-    undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))
-    name = restatement_lineage.record(settings, metric.source, made_from)
-    drafts = []
-    for day, (rows, state, step) in drafted.items():
-        causes: Counter[str] = Counter()
-        for other in covered[day]:
-            causes.update(follows.causes.get(other, {}) if follows else {})
-        remade = {trigger.remade[other] for other in covered[day] if other in trigger.remade} if trigger else set()
-        said = next((reason for reason in GRAVEST if reason in remade), run.said)
-        reason = lifecycle.reason_for(step, standings.get(day), said, {} if remade else causes)
-        lacking = made_from.without(covered[day])
-        drafts.append(
-            Draft(
-                start=day,
-                rows=rows,
-                state=state,
-                step=step,
-                reason=reason,
-                explanation=run.explanation or told(reason, causes),
-                changed_rows=sum(causes.values()) if causes else None,
-                undecided_rows=sum(undecided.get(other, 0) for other in covered[day]),
-                known_through=made_from.known_through(covered[day]),
-                inputs=name,
-                inputs_without=json.dumps(lacking) if lacking else None,
-                silver_version=made_from.silver_version,
-                booked_on=today if step is Step.ADJUSTMENT else None,
-            )
+            # Somebody refused the new number: the published one stays, with its adjustments, and only its state changes.
+            rows, content = before.latest[day], published.restated or published.content  # noqa: PLW2901
+            refused_days.add(day)
+        covered, causes = source_days(metric, [day]), Counter[str]()
+        for source_day in covered:
+            causes.update(follows.causes.get(source_day, {}) if follows else {})
+        remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
+        requested = next((reason for reason in GRAVEST if reason in remade), run.said)
+        draft = draft_period(
+            before.series,
+            published,
+            day,
+            rows,
+            today,
+            requested=requested,
+            causes=None if remade else causes,
+            content=content,
         )
-    return [_as_made(before, draft) if draft.start in stands else draft for draft in drafts]
+        if draft is not None:
+            explanation = run.explanation or told(draft.reason, causes)
+            changed_rows = sum(causes.values()) if causes else None
+            drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
+    if not drafts:
+        return []
+    lineages = _lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days)
+    return [replace(draft, lineage=lineages[draft.start]) for draft in drafts]
 
 
-def _as_made(before: Read, draft: Draft) -> Draft:
-    """A number that stands although silver says another one: it is made from what it was made from."""
-    if before.existing is None:
-        return draft
-    newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, *MADE_FROM])
-    made = next(row for row in newest.to_pylist() if row[before.series.by] == draft.start)
-    return replace(draft, **{name: made[name] for name in MADE_FROM})
+def _lineages(
+    settings: Settings, before: Read, made_from: Basis, days: Collection[date], refused_days: Collection[date]
+) -> dict[date, NumberLineage]:
+    """What the number of each day was computed from: now, or for a day whose new number was refused, when it was published."""
+    metric, by = before.series.metric, before.series.by
+    covered = {day: source_days(metric, [day]) for day in days}
+    undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))
+    inputs = restatement_lineage.record(settings, metric.source, made_from)
+    lineages = {}
+    for day in days:
+        lacking = made_from.without(covered[day])
+        lineages[day] = NumberLineage(
+            undecided_rows=sum(undecided.get(source_day, 0) for source_day in covered[day]),
+            known_through=made_from.known_through(covered[day]),
+            inputs=inputs,
+            inputs_without=json.dumps(lacking) if lacking else None,
+            silver_version=made_from.silver_version,
+        )
+    if before.existing is not None and refused_days:
+        latest = before.existing.filter(before.existing["is_latest"]).select([by, *LINEAGE])
+        lineages |= {row[by]: NumberLineage.of_row(row) for row in latest.to_pylist() if row[by] in refused_days}
+    return lineages
 
 
 _WORDS = {

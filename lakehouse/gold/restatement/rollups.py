@@ -5,8 +5,8 @@ What a longer period says is in ``addition``; how a draft comes before readers i
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,17 +14,18 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import listed
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.revisions import Draft
+from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Published, Run, again_on_conflict
 from lakehouse.gold.restatement import rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -89,33 +90,16 @@ def _publish_periods(
         return Published()
     booked = rollup_totals.booked_in(settings, daily, rollup, periods)
     found = rollup_totals.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
-    terms, standings = rollup.metric.publication, before.standings
-    today = lifecycle.today(settings.clock(), terms)
+    today = lifecycle.today(settings.clock(), rollup.metric.publication)
     drafts = []
     for period, number in found.items():
-        standing = standings.get(period.start)
-        state = lifecycle.state_of(standing, period.last, today, terms)
-        step = lifecycle.step(standing, published_table.digest(number), state, terms)
-        if step is Step.NOTHING:
-            continue
+        published = before.standings.get(period.start)
         own = rollup_totals.latest_days(rows, daily, period)
         anew = _anew(before.existing, rollup, period, own)
-        reason = lifecycle.reason_for(step, standing, _reason(anew, standing, run), {})
-        drafts.append(
-            Draft(
-                start=period.start,
-                rows=number,
-                state=state,
-                step=step,
-                reason=reason,
-                explanation=run.explanation or f"{reason.value}: {_told(anew)}",
-                undecided_rows=sum(dict(zip(own["period"].to_pylist(), own["undecided_rows"].to_pylist())).values()),
-                known_through=pc.max(own["known_through"]).as_py(),
-                made_from=json.dumps(_made_from(own, daily, booked.get(period)), sort_keys=True),
-                silver_version=pc.max(own["silver_version"]).as_py(),
-                booked_on=today if step is Step.ADJUSTMENT else None,
-            )
-        )
+        draft = draft_period(rollup, published, period.start, number, today, requested=_reason(anew, published, run))
+        if draft is not None:
+            explanation = run.explanation or f"{draft.reason.value}: {_told(anew)}"
+            drafts.append(replace(draft, explanation=explanation, lineage=_lineage(own, daily, booked.get(period))))
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
         "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
@@ -133,10 +117,22 @@ def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> 
     return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 
-def _made_from(own: pa.Table, daily: Series, booked: pa.Table | None) -> dict[str, Any]:
-    days = {f"{day}": f"r{number}" for day, number in zip(own[daily.by].to_pylist(), own["revision"].to_pylist())}
-    names = sorted(set(booked["version_name"].to_pylist())) if booked is not None else []
-    return days | ({"adjustments": names} if names else {})
+def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLineage:
+    """What a longer period was computed from.
+
+    :param days: the newest published rows of its days.
+    :param booked: the adjustments that are booked in it.
+    """
+    inputs = RollupInputs(
+        revisions={day: f"r{number}" for day, number in zip(days[daily.by].to_pylist(), days["revision"].to_pylist())},
+        adjustments=sorted(set(booked["version_name"].to_pylist())) if booked is not None else (),
+    )
+    return NumberLineage(
+        undecided_rows=sum(dict(zip(days["period"].to_pylist(), days["undecided_rows"].to_pylist())).values()),
+        known_through=pc.max(days["known_through"]).as_py(),
+        made_from=f"{inputs}",
+        silver_version=pc.max(days["silver_version"]).as_py(),
+    )
 
 
 def _reason(anew: pa.Table, standing: lifecycle.Standing | None, run: Run) -> Reason | None:
@@ -150,13 +146,13 @@ def _reason(anew: pa.Table, standing: lifecycle.Standing | None, run: Run) -> Re
 
 def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:
     """The rows of the days that are of other revisions than the newest number was made from."""
-    earlier: dict[str, Any] = {}
+    earlier: Mapping[date, str] = {}
     if existing is not None:
         newest = existing.filter(
             pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
         )
-        earlier = json.loads(newest["made_from"][0].as_py() or "{}") if len(newest) else {}
-    named = zip(own["period"].to_pylist(), own["revision"].to_pylist())
+        earlier = RollupInputs.parse(newest["made_from"][0].as_py()).revisions if len(newest) else {}
+    named = zip(own[rollup.daily.by].to_pylist(), own["revision"].to_pylist())
     return own.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
 
 

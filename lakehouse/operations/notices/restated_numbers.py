@@ -100,11 +100,10 @@ def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[Ve
 
 def _rows_behind(settings: Settings, daily: Series, before: Version, after: Version) -> int | None:
     """How many rows of silver are behind the days that a longer period was made from anew."""
-    had, has = before.made_from, after.made_from
-    days = {date.fromisoformat(day): label for day, label in has.items() if day != "adjustments" and had.get(day) != label}
+    days = after.made_from.changed_since(before.made_from)
     counts = []
     for day, known in numbers_history.history(settings, daily, days).items() if days else ():
-        first, last = _revision(had.get(f"{day}")), _revision(days[day])
+        first, last = map(_revision, days[day])
         passed = [version for version in known if version.adjustment is None and first < version.revision <= last]
         restated = [version for version in passed if version.revision == 1 or restates(version.reason)]
         counts += [version.said["changed_rows"] for version in restated if version.said["changed_rows"] is not None]

@@ -165,8 +165,8 @@ class Lake:
         if one.metric.publication.after_close == "adjust":
             return True
         days = (await self._snapshot(_days_of(one))).periods
-        newest = {f"{day}": f"r{kept.heads[-1].revision}" for day in period.days if (kept := days.get(day)) is not None}
-        made_from = version.made_from
+        newest = {day: f"r{kept.heads[-1].revision}" for day in period.days if (kept := days.get(day)) is not None}
+        made_from = version.made_from.revisions
         return any(made_from.get(day) != revision for day, revision in newest.items())
 
     async def held(self, shown: Shown, period: Period) -> list[str]:

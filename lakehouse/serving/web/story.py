@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import Asked, By
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
@@ -142,8 +143,8 @@ def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) 
 
 def _days(before: Version | None, after: Version) -> list[tuple[str, str | None, str]]:
     """The daily revisions that are others than before: day, from which, to which."""
-    old = before.made_from if before else {}
-    return [(day, old.get(day), label) for day, label in sorted(after.made_from.items()) if old.get(day) != label]
+    changed = after.made_from.changed_since(before.made_from if before else RollupInputs())
+    return [(f"{day}", old, new) for day, (old, new) in changed.items()]
 
 
 def _chart(steps: list[Step], names: list[str]) -> Chart:

@@ -162,11 +162,11 @@ def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
     desk.roll()
     week = Series(desk.metric, Kind.WEEK)
     [found] = numbers_history.history(settings, week, [day(1)])[day(1)]
-    assert found.made_from == {"2024-01-01": "r3", "2024-01-02": "r2"}
+    assert found.made_from.as_json() == {"2024-01-01": "r3", "2024-01-02": "r2"}
     names = {row["version_name"] for row in rows(settings, desk.series)}
-    assert {f"total_v{one}.{label}" for one, label in found.made_from.items()} <= names
+    assert {f"total_v{one}.{label}" for one, label in found.made_from.revisions.items()} <= names
     [booked] = numbers_history.history(settings, week, [day(8)])[day(8)]
-    assert booked.made_from == {"adjustments": ["total_v2024-01-01.r3.a1", "total_v2024-01-01.r3.a2"]}
+    assert booked.made_from.as_json() == {"adjustments": ["total_v2024-01-01.r3.a1", "total_v2024-01-01.r3.a2"]}
     assert [row["total"] for row in booked.rows] == [2]
 
 

@@ -12,10 +12,12 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.comparison import Threshold
+from lakehouse.gold.numbers.lifecycle import Reason, State, Step
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.gold.promotion import promotion
-from lakehouse.gold.publication import candidates, revisions
+from lakehouse.gold.publication import candidates
+from lakehouse.gold.publication.drafts import Draft
 from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.support import two_dataset_versions as total
 from lakehouse_tests.support.two_dataset_versions import (
@@ -125,13 +127,13 @@ def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settin
 
 @pytest.mark.parametrize("side", [V1, V2])
 def test_what_is_held_is_decided_first(filled: Settings, side: Series) -> None:
-    draft = revisions.Draft(day(2), pa.table({"total": [7], "row_count": [1]}), *_like_published())
+    draft = Draft(day(2), pa.table({"total": [7], "row_count": [1]}), *_like_published())
     candidates.propose(filled, side, [(draft, 2)], "run", filled.clock())
     assert f"gold/{side.name} holds 2024-02-02 back" in refusal(lambda: promote(filled, catalog()))
 
 
 def _like_published() -> tuple[Any, ...]:
-    return revisions.State.LIVE, revisions.Step.REVISION, revisions.Reason.MANUAL
+    return State.LIVE, Step.REVISION, Reason.MANUAL
 
 
 def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:

@@ -25,7 +25,8 @@ from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import revisions
-from lakehouse.gold.publication.revisions import Draft, Signature
+from lakehouse.gold.publication.drafts import Draft
+from lakehouse.gold.publication.revisions import Signature
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion

@@ -1,0 +1,111 @@
+"""Drafts: the number that a period may be published with, and what the publication would be.
+
+Belongs here: the draft itself and the one rule by which a computed number becomes one. How numbers are computed, and from which
+inputs, belongs to days, roll-ups and promotion; how a draft is checked and published belongs to ``audited``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.published_columns import LINEAGE
+from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers.lifecycle import Step
+from lakehouse.gold.numbers.published_table import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+    import pyarrow as pa
+
+    from lakehouse.contracts.publication import Publication
+    from lakehouse.gold.numbers.lifecycle import Reason, Standing, State
+    from lakehouse.gold.numbers.published_table import Series
+
+
+@dataclass(frozen=True)
+class NumberLineage:
+    """What a number was computed from; it stays the same when the number is published again.
+
+    The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set where an earlier
+    run computed the number; otherwise they are those of the publishing run.
+    """
+
+    undecided_rows: int = 0
+    known_through: date | None = None
+    made_from: str | None = None
+    inputs: str | None = None
+    inputs_without: str | None = None
+    silver_version: int | None = None
+    code_version: str | None = None
+    contract_version: str | None = None
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> NumberLineage:
+        """The lineage that a published row or a candidate holds."""
+        return cls(**{name: row[name] for name in LINEAGE})
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A number that may become a revision or an adjustment of a period.
+
+    :param start: the first day of the period.
+    :param rows: the content columns of the series, in the order of the grain; of an adjustment what a restatement would publish.
+    :param explanation: why the number differs from the published one, for people.
+    :param changed_rows: how many changes of Silver rows led to it, where that is known.
+    :param booked_on: of an adjustment: the open day that it is booked to.
+    """
+
+    start: date
+    rows: pa.Table
+    state: State
+    step: Step
+    reason: Reason
+    explanation: str | None = None
+    changed_rows: int | None = None
+    booked_on: date | None = None
+    lineage: NumberLineage = field(default_factory=NumberLineage)
+
+    @property
+    def content(self) -> str:
+        """The digest of the rows; of an adjustment the digest of what the closed number comes to with it."""
+        return digest(self.rows)
+
+
+def draft_period(
+    series: Series,
+    published: Standing | None,
+    start: date,
+    rows: pa.Table,
+    today: date,
+    *,
+    requested: Reason | None = None,
+    causes: Mapping[str, int] | None = None,
+    content: str | None = None,
+    terms: Publication | None = None,
+) -> Draft | None:
+    """Draft what a period's number becomes; None where nothing is to be published.
+
+    :param published: what is published of the period.
+    :param today: the day in the metric's calendar.
+    :param requested: the reason that the run gives; None where it follows the data.
+    :param causes: what happened to the Silver rows behind the number: counts of inserted, corrected, moved and deleted keys.
+    :param content: the digest to compare with the published content; default: that of ``rows``.
+    :param terms: when a number is final and what changes it then; default: those of the series' contract.
+    """
+    terms = terms or series.metric.publication
+    state = lifecycle.state_of(published, series.period(start).last, today, terms)
+    step = lifecycle.step(published, content or digest(rows), state, terms)
+    if step is Step.NOTHING:
+        return None
+    return Draft(
+        start=start,
+        rows=rows,
+        state=state,
+        step=step,
+        reason=lifecycle.reason_for(step, published, requested, causes or {}),
+        booked_on=today if step is Step.ADJUSTMENT else None,
+    )
