@@ -244,7 +244,7 @@ def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Pat
 
 def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
     told = two_followed_days(tmp_path)
-    opened, known = pending_changes.store.Reused(), catalog(told.metric)
+    opened, known = pending_changes.table_io.Reused(), catalog(told.metric)
     first = pending_changes.read(told.settings, known, "events", opened, None)
     assert pending_changes.read(told.settings, known, "events", opened, first) is first
     append_to_silver(told.settings, ("c", 1, 1))
