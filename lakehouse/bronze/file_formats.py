@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -32,7 +34,7 @@ MAX_DIGITS = 1_000
 csv.field_size_limit(2**27)  # the default of 128 KiB would reject long texts that are in order
 
 
-class FileProblem(Exception):  # noqa: N818 (it is reported to people by this name)
+class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
     """A file that cannot be read as the contract says. Its text tells what is wrong, where, and the way out."""
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from posixpath import dirname, join
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -23,7 +25,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 MEASURES = ("bytes", "rows", "sha256")
 
 
-class ManifestProblem(Exception):  # noqa: N818 (it is reported to people by this name)
+class ManifestProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
     """A manifest that cannot be used. Its text names the manifest, the entry, the field and the way out."""
 
 

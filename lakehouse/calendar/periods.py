@@ -12,6 +12,8 @@ from datetime import date, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -59,7 +61,7 @@ _NAMES = {
 KNOWN_NAMES = "2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1, FY2024"
 
 
-class UnknownPeriodError(Exception):
+class UnknownPeriodError(LakehouseError):
     """A text that names no period. The message lists the forms that do."""
 
 

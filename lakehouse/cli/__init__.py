@@ -34,6 +34,7 @@ from lakehouse.cli.commands import (
 from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.console import errors
 from lakehouse.contracts import ContractError
+from lakehouse.errors import LakehouseError
 
 app = typer.Typer(
     help="A lakehouse that keeps history honest.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
@@ -69,17 +70,13 @@ app.add_typer(token.app, name="token")
 
 
 def main() -> None:
-    """Run the command line; known problems end in a sentence and exit code 1."""
-    from lakehouse.cli.console import KNOWN_PROBLEMS  # noqa: PLC0415 (imports Dagster, which `--help` need not wait for)
-
+    """Run the command line; expected problems are reported in a sentence, with exit code 1."""
     try:
         app()
-    except SystemExit:
-        raise  # how click ends: it must not wait for the import below
     except ContractError as problem:
         for mistake in problem.mistakes:
             errors.print(mistake, style="red", highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KNOWN_PROBLEMS() as problem:
+    except LakehouseError as problem:
         errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

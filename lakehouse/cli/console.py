@@ -1,4 +1,4 @@
-"""Where the command line prints, and which problems it reports without a stack trace."""
+"""Where the command line prints, and what several commands print alike."""
 
 from __future__ import annotations
 
@@ -56,27 +56,3 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
             style="red",
         )
         raise typer.Exit(2)
-
-
-def KNOWN_PROBLEMS() -> tuple[type[Exception], ...]:  # noqa: N802 (used as a constant)
-    """Problems whose text already says what happened, where, and what to do."""
-    from lakehouse.bronze.manifests import ManifestProblem  # noqa: PLC0415
-    from lakehouse.dispositions.row_rules import RuleError  # noqa: PLC0415
-    from lakehouse.gold.numbers.served_version import MovedError, UnservedVersionError  # noqa: PLC0415
-    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
-    from lakehouse.gold.publication.sign_off import HoldError  # noqa: PLC0415
-    from lakehouse.gold.restatement.input_sets import UnknownInputsError  # noqa: PLC0415
-    from lakehouse.ledger.key_log import IncompleteKeyLogError  # noqa: PLC0415
-    from lakehouse.operations.backfills.log import UnknownPlanError  # noqa: PLC0415
-    from lakehouse.operations.backfills.planner import PlanProblemError  # noqa: PLC0415
-    from lakehouse.orchestration.common.backfill_lock import AtWorkError  # noqa: PLC0415
-    from lakehouse.orchestration.execution.backfill_runner import CancelledError  # noqa: PLC0415
-    from lakehouse.orchestration.execution.in_process import RunFailedError  # noqa: PLC0415
-    from lakehouse.orchestration.execution.webserver import WebserverError  # noqa: PLC0415
-    from lakehouse.spark.commits import SchemaChangeError  # noqa: PLC0415
-    from lakehouse.spark.jars import SetupProblem  # noqa: PLC0415
-    from lakehouse.stewardship.decide import StewardError  # noqa: PLC0415
-
-    asked = (UnknownVersionError, UnknownInputsError, HoldError, UnservedVersionError, MovedError)
-    backfill = (ManifestProblem, UnknownPlanError, PlanProblemError, AtWorkError, CancelledError, WebserverError)
-    return (*asked, *backfill, RunFailedError, IncompleteKeyLogError, SetupProblem, StewardError, RuleError, SchemaChangeError)

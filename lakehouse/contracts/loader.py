@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +24,7 @@ Contract = SourceContract | MetricContract
 _FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
-class ContractError(Exception):
+class ContractError(LakehouseError):
     """A contract that cannot be used; its text lists every mistake as ``file:line: field: what to do``."""
 
     def __init__(self, mistakes: Iterable[str]) -> None:

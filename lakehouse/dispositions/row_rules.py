@@ -19,6 +19,7 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions.admission import ADMITTED, Judgement, judge
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import without_ansi
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class RuleError(Exception):
+class RuleError(LakehouseError):
     """A row rule that Spark cannot run. Its text names contract, rule and Spark's reason."""
 
 

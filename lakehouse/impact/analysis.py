@@ -19,6 +19,7 @@ from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import reach_ahead, span
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.impact import affected_periods, key_history
 from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class UnknownSubjectError(Exception):
+class UnknownSubjectError(LakehouseError):
     """A file or key that nobody has heard of. Its text says where it was looked for."""
 
 

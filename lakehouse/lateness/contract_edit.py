@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from lakehouse.contracts.loader import ContractError, load_contract
 from lakehouse.contracts.source import SourceContract
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class PatchError(Exception):
+class PatchError(LakehouseError):
     """A file that cannot be patched. Its text says why, and what to write by hand."""
 
 

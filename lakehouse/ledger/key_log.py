@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,7 +49,7 @@ BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
 
-class IncompleteKeyLogError(Exception):
+class IncompleteKeyLogError(LakehouseError):
     """The key log does not cover Bronze, so that whatever is made from it would lack rows. Its text has the way out."""
 
 

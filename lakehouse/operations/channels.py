@@ -19,6 +19,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -53,7 +55,7 @@ class Message:
         return json.dumps(asdict(self), default=str)
 
 
-class DeliveryError(Exception):
+class DeliveryError(LakehouseError):
     """A target did not take a message. The text says which, why, and what happens next."""
 
 

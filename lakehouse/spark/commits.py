@@ -18,6 +18,7 @@ from delta import exceptions
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.partition_writer import PROPERTIES
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -51,7 +52,7 @@ def create(spark: SparkSession, path: str, schema: str | StructType, partition_b
     empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
 
 
-class SchemaChangeError(Exception):
+class SchemaChangeError(LakehouseError):
     """A table and a contract whose columns cannot be brought together. Its text tells which, and the way out."""
 
 

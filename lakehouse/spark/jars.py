@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 JAVA_VERSIONS = (17, 21)
 
 
-class SetupProblem(Exception):  # noqa: N818 (shown to people)
+class SetupProblem(LakehouseError):  # noqa: N818 (shown to people)
     """Something that Spark needs is not there. Its text is one line with the way out."""
 
 

@@ -14,6 +14,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.admission import Reason
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.decisions import Decision
 from lakehouse.stewardship import quarantine
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class StewardError(Exception):
+class StewardError(LakehouseError):
     """A decision that cannot be taken. Its text tells why, and what to do."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.published_table import Series
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 SERVED = "lakehouse:dataset_version"
 
 
-class UnservedVersionError(Exception):
+class UnservedVersionError(LakehouseError):
     """A dataset version that no contract describes. Its text says which one is missing, and the way out."""
 
 
-class MovedError(Exception):
+class MovedError(LakehouseError):
     """Numbers of one dataset version were to be shown after readers had been moved to another one."""
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.lifecycle import State, parse_version_name
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class By(str, Enum):
     DATASET = "dataset"
 
 
-class UnknownVersionError(Exception):
+class UnknownVersionError(LakehouseError):
     """A text that names no version, or a version that there is none of. Its text says which there are."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Step
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class PromotionRefusedError(Exception):
+class PromotionRefusedError(LakehouseError):
     """A move that cannot be made; nothing has changed. Its text has a line for each reason, with the way out."""
 
 

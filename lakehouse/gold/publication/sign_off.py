@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import draft_period
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class HoldError(Exception):
+class HoldError(LakehouseError):
     """A held number that is not there, or not the one that was meant. Its text says what is there."""
 
 

@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.reproduction import contract_archive
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
 
 
-class ForgottenContractError(Exception):
+class ForgottenContractError(LakehouseError):
     """A contract of which only the hash is left, or that this code cannot read. Its text says which, and the way out."""
 
 

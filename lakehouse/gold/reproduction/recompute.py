@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.published_table import Series, source_days
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class ReproduceError(Exception):
+class ReproduceError(LakehouseError):
     """A number that cannot be made again. Its text tells why, and what there is."""
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +34,7 @@ _SCHEMA = pa.schema(
 _Set = tuple[str | None, list[str], datetime]  # the set it adds to, what it adds, and when it was recorded
 
 
-class UnknownInputsError(Exception):
+class UnknownInputsError(LakehouseError):
     """A name of inputs that nothing is recorded for. Its text says what to do."""
 
 

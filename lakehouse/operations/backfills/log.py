@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills.plan import Plan, Status
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _BECOMES = {
 NEWEST = "newest"
 
 
-class UnknownPlanError(Exception):
+class UnknownPlanError(LakehouseError):
     """A plan that nobody has stored. Its text says which are known."""
 
 

@@ -21,6 +21,7 @@ from lakehouse.bronze import preview, readiness
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import provenance, table_io
 from lakehouse.dispositions import claims
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-class PlanProblemError(Exception):
+class PlanProblemError(LakehouseError):
     """A backfill that cannot be planned or must not start. Its text says why, and the way out."""
 
 

@@ -26,6 +26,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.storage import Storage
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.maintenance import rules as maintenance_rules
@@ -52,7 +53,7 @@ _REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetenti
 _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
 
 
-class MaintenanceError(Exception):
+class MaintenanceError(LakehouseError):
     """Maintenance that must not be done as it was asked for. Its text says why, and what to do."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import dagster as dg
 
 from lakehouse.delta import table_io
+from lakehouse.errors import LakehouseError
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.channels import Message, targets
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _SENDING_SECONDS = 30.0
 
 
-class UnreadError(Exception):
+class UnreadError(LakehouseError):
     """Sources or metrics whose alerts could not be looked at. Its text tells which, and why."""
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 from platformdirs import user_state_path
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,7 +27,7 @@ _PATIENCE_SECONDS = 5
 BACKFILL_AT_WORK = "a planned backfill is at work on the source: it brings all layers up to date"
 
 
-class AtWorkError(Exception):
+class AtWorkError(LakehouseError):
     """Another backfill is at work on the same source. Its text says what to do."""
 
 

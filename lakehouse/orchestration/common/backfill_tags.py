@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance
+from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import plan as backfill_plan
 from lakehouse.operations.backfills import planner
 
@@ -24,7 +25,7 @@ _PINS_TAG = "lakehouse/pins"
 _SOURCE_TAG = "lakehouse/source"
 
 
-class OtherVersionError(Exception):
+class OtherVersionError(LakehouseError):
     """The process that runs a part of a backfill has loaded other code or contracts than were planned."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
 from lakehouse.operations.backfills import log as backfill_log
@@ -52,7 +53,7 @@ class Layers(Protocol):
         """
 
 
-class CancelledError(Exception):
+class CancelledError(LakehouseError):
     """Somebody has cancelled the backfill. Its text says how far it had come."""
 
 

@@ -13,11 +13,14 @@ import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
+from lakehouse.errors import LakehouseError
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.partitions import tags_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dagster_shared.error import SerializableErrorInfo
 
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
@@ -31,7 +34,7 @@ _OUTPUT_STAYS_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module_
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-class RunFailedError(Exception):
+class RunFailedError(LakehouseError):
     """A run failed; its text names the asset, the days and the reason."""
 
 
@@ -65,7 +68,7 @@ class InProcess:
             failure = next(event for event in result.all_events if event.is_step_failure)
             error = failure.step_failure_data.error
             cause = error.cause if error and error.cause else error
-            reason = (cause.message if cause else "unknown").strip().splitlines()[0]
+            reason = _reason(cause) if cause else "unknown"
             about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {min(days)} to {max(days)}"
             msg = f"{key.to_user_string()} failed for {about}: {reason}"
             raise RunFailedError(msg)
@@ -86,6 +89,20 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
         return dg.DagsterInstance.ephemeral()
     with dg.DagsterInstance.get() as theirs:
         return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
+
+
+def _reason(error: SerializableErrorInfo) -> str:
+    """The first line of an error, without the name of its class where it is one of ours: these are sentences."""
+    line = error.message.strip().splitlines()[0]
+    if error.cls_name in {cls.__name__ for cls in _subclasses(LakehouseError)}:
+        return line.partition(": ")[2]
+    return line
+
+
+def _subclasses(cls: type[Exception]) -> Iterator[type[Exception]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def _says_restated(event: dg.DagsterEvent) -> bool:

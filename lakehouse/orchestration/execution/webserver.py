@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from lakehouse.errors import LakehouseError
 from lakehouse.orchestration.common.backfill_tags import PLAN_TAG
 from lakehouse.orchestration.execution.in_process import RunFailedError
 
@@ -38,7 +39,7 @@ _STATUS = """query($id: String!) {partitionBackfillOrError(backfillId: $id) {...
 _CANCEL = """mutation($id: String!) {cancelPartitionBackfill(backfillId: $id) {__typename}}"""
 
 
-class WebserverError(Exception):
+class WebserverError(LakehouseError):
     """A webserver that does not answer, or not as expected. Its text says what to do."""
 
 

@@ -10,8 +10,10 @@ from textwrap import dedent
 
 import dagster as dg
 import pytest
+from dagster._utils.error import serializable_error_info_from_exc_info
 
-from lakehouse.orchestration.execution.in_process import local_instance
+from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.orchestration.execution.in_process import _reason, local_instance
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -56,3 +58,14 @@ def test_nothing_outlives_a_run_that_was_started_with_interrupts_ignored(home: P
     """
     done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, timeout=60, check=True)
     assert "printed" in done.stdout
+
+
+def test_the_reason_of_a_failed_run_names_no_class_of_ours() -> None:
+    def reason(problem: Exception) -> str:
+        try:
+            raise problem
+        except type(problem):
+            return _reason(serializable_error_info_from_exc_info(sys.exc_info()))
+
+    assert reason(FileProblem("a.csv: the file breaks off\nmore")) == "a.csv: the file breaks off"
+    assert reason(ValueError("unexpected")) == "ValueError: unexpected"

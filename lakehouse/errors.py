@@ -1,0 +1,9 @@
+"""The base of every error that is reported to people by its text alone, without a stack trace.
+
+Each subclass is defined where it is raised. Errors of the programming language or of a library that nobody expected
+do not belong here: they keep their stack trace.
+"""
+
+
+class LakehouseError(Exception):
+    """An expected problem; its text describes what happened, where, and what to do about it."""

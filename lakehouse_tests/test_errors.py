@@ -1,0 +1,64 @@
+"""Every exception of the product is either reported to people by its text, or listed here with the reason why not."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import lakehouse
+from lakehouse import cli
+from lakehouse.contracts import ContractError
+from lakehouse.errors import LakehouseError
+
+#: Exceptions that no person is meant to see as they are.
+INTERNAL = {
+    "Malformed": "becomes the malformed_reason of a row",
+    "_PassingError": "starts another attempt to deliver a message",
+    "Problem": "becomes an HTTP response with a status of its own",
+    "ForgottenFeedError": "makes the reader fall back to all rows",
+}
+
+
+def _exceptions() -> dict[str, type]:
+    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(lakehouse.__path__, "lakehouse."):
+        if module.name.endswith("__main__"):
+            continue
+        members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+        found |= {name: cls for name, cls in members if issubclass(cls, BaseException) and cls.__module__ == module.name}
+    return found
+
+
+def test_every_exception_is_reported_or_has_a_reason_not_to_be() -> None:
+    exceptions = _exceptions()
+    internal = {name for name, cls in exceptions.items() if not issubclass(cls, LakehouseError)}
+    assert internal == INTERNAL.keys()
+    assert len(exceptions) > 30
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    def fails() -> None:
+        raise problem
+
+    monkeypatch.setattr(cli, "app", fails)
+    cli.main()
+
+
+@pytest.mark.parametrize(
+    "problem", [LakehouseError("what, where, [and] what to do"), ContractError(["a.yaml:1: x", "b.yaml:2: y"])]
+)
+def test_the_command_line_reports_it_in_its_own_words(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        _run(monkeypatch, problem)
+    assert end.value.code == 1
+    assert capsys.readouterr().err == f"{problem}\n"
+
+
+def test_what_nobody_expected_keeps_its_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ZeroDivisionError):
+        _run(monkeypatch, ZeroDivisionError())
