@@ -1,8 +1,10 @@
-"""Values as text for people. Plain Python; what belongs to one kind of answer or page stays with it."""
+"""Values as text for people, and as JSON. Plain Python; what belongs to one kind of answer or page stays with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -19,3 +21,12 @@ def format_duration(span: timedelta | None) -> str:
         if count:
             parts.append(f"{count:,} {unit}")
     return " ".join(parts[:2]) or "0 s"
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: a decimal as text, so that no reader rounds it; an infinity or a NaN as text, too."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not isfinite(value):
+        return f"{value}"
+    return value

@@ -11,9 +11,7 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from json.encoder import encode_basestring
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs, decisions, rebuild_requests
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -232,11 +231,9 @@ def text(value: Any) -> str:
         return "null"
     if isinstance(value, str):
         return encode_basestring(value)
-    if isinstance(value, Decimal):
-        return f'"{value:f}"'
     if isinstance(value, date):  # a datetime is one, too
         return f'"{value.isoformat()}"'
-    return _JSON.encode(f"{value}" if isinstance(value, float) and not isfinite(value) else value)
+    return _JSON.encode(json_value(value))
 
 
 def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:

@@ -67,7 +67,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
         raise UnknownVersionError(msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
         if as_json:
-            told = {name: _sides(sides) for name, sides in moved.items()}
+            told = {name: sides.as_json() for name, sides in moved.items()}
             out.print(json.dumps(_as_json(version) | {"moved": told}, default=str), soft_wrap=True)
             continue
         mark = "  (latest)" if version.is_latest else ""
@@ -202,10 +202,6 @@ def _print_origin(found: Version) -> None:
         out.print(f"  {counted(said['undecided_rows'])} undecided", style="yellow")
     if said.get("signed_off_by"):
         out.print(f"  signed off by {said['signed_off_by']}: {said['sign_off_reason']}", soft_wrap=True)
-
-
-def _sides(sides: Sides) -> dict[str, object]:
-    return {"before": sides.before, "after": sides.after, "difference": sides.difference, "percent": sides.percent}
 
 
 def _as_json(version: Version) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +81,11 @@ class Sides(NamedTuple):
         """How far apart the sides are, a missing one counted as 0; what is no number is furthest."""
         apart = _EXACT.abs(_EXACT.subtract(exact(self.after or 0), exact(self.before or 0)))
         return Decimal("Infinity") if apart.is_nan() else apart
+
+    def as_json(self) -> dict[str, Any]:
+        """Both numbers, the difference and the change in percent, as :func:`lakehouse.text.json_value` writes each."""
+        values = {"before": self.before, "after": self.after, "difference": self.difference, "percent": self.percent}
+        return {name: json_value(number) for name, number in values.items()}
 
 
 @dataclass(frozen=True)

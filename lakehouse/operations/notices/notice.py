@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers.comparison import Sides, added
@@ -45,8 +44,7 @@ class Moved:
     def as_json(self) -> dict[str, Any]:
         """Decimals as text, so that none is rounded on the way."""
         sides = self.sides or Sides(None, None)
-        said = {name: _value(getattr(sides, name)) for name in ("before", "after", "difference", "percent")}
-        return {"measure": self.measure, **said, "grain_rows": self.of, "grain_rows_changed": self.changed}
+        return {"measure": self.measure, **sides.as_json(), "grain_rows": self.of, "grain_rows_changed": self.changed}
 
     def __str__(self) -> str:
         if self.sides is None:
@@ -186,9 +184,3 @@ def _text(number: Number | None, *, signed: bool = False) -> str:
         return "none"
     form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) else "")
     return format(number, form) if isinstance(number, int | float) else format(number, f"{form}f")
-
-
-def _value(number: Number | None) -> int | float | str | None:
-    if number is None or isinstance(number, int) or (isinstance(number, float) and isfinite(number)):
-        return number
-    return str(number) if isinstance(number, float) else f"{number:f}"

@@ -6,7 +6,6 @@ import hashlib
 import json
 from bisect import bisect_right
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
 from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from fastapi.responses import Response
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.reports.wording import LABELS
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,7 +73,7 @@ def version(found: Version, first: int = 0) -> Values:
         "label": LABELS[found.state.value],
         "is_final": found.state is State.FINAL,
         "is_latest": found.is_latest,
-        "result": [{name: value(one) for name, one in row.items()} for row in found.rows[first : first + MOST_ROWS]],
+        "result": [{name: json_value(value) for name, value in row.items()} for row in found.rows[first : first + MOST_ROWS]],
         "total_rows": len(found.rows),
         "event_count": sum(row["row_count"] or 0 for row in found.rows),
         "undecided_rows": said["undecided_rows"] or 0,
@@ -92,24 +92,10 @@ def version(found: Version, first: int = 0) -> Values:
     }
 
 
-def value(one: Any) -> Any:
-    """As JSON has it: decimals as text, so that none is rounded on the way; what is no number as text, too."""
-    if isinstance(one, Decimal):
-        return f"{one:f}"
-    if isinstance(one, float) and not isfinite(one):
-        return f"{one}"
-    return one
-
-
-def sides(one: Sides) -> Values:
-    """Both sides of a number, the difference, and it in percent: None where there is none, or no double holds it."""
-    percent = None if one.percent is None else float(one.percent)
-    return {
-        "before": value(one.before),
-        "after": value(one.after),
-        "difference": value(one.difference),
-        "percent": percent if percent is None or isfinite(percent) else None,
-    }
+def sides(numbers: Sides) -> Values:
+    """Both sides of a number and what lies between them; ``percent`` is a number here, None also where no double holds it."""
+    percent = None if numbers.percent is None else float(numbers.percent)
+    return numbers.as_json() | {"percent": percent if percent is None or isfinite(percent) else None}
 
 
 def moves(told: Mapping[str, Sides]) -> Values:

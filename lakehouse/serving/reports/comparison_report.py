@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -20,6 +19,7 @@ from lakehouse.serving.reports import wording
 from lakehouse.serving.reports.charts import Series, before_and_after
 from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from lakehouse.gold.numbers.comparison import Change, Comparison, Number
+    from lakehouse.gold.numbers.comparison import Change, Comparison
 
 #: Rows of one measure on a page, and in a terminal; JSON has all.
 MOST = 200
@@ -110,11 +110,11 @@ def as_json(comparison: Comparison) -> str:
         "periods": len(comparison.periods),
         "changed_periods": sorted({change.period for change in comparison.changed()}),
         "missing": {"before": missing.before, "after": missing.after},
-        "totals": {measure: _sides(sides) for measure, sides in comparison.totals().items()},
+        "totals": {measure: sides.as_json() for measure, sides in comparison.totals().items()},
         "thresholds": [
             {
                 "measure": threshold.measure,
-                "percent": _value(threshold.percent),
+                "percent": json_value(threshold.percent),
                 "broken_by": sum(threshold.broken_by(change) for change in comparison.changes),
             }
             for threshold in comparison.thresholds
@@ -252,21 +252,12 @@ def _one(name: str, changes: Sequence[Change], periods: Sequence[str]) -> Series
     return Series(name, tuple(of_period), tuple(sums))
 
 
-def _sides(sides: Sides) -> dict[str, Any]:
-    return {
-        "before": _value(sides.before),
-        "after": _value(sides.after),
-        "difference": _value(sides.difference),
-        "percent": _value(sides.percent),
-    }
-
-
 def _change(comparison: Comparison, change: Change) -> dict[str, Any]:
     return {
         "period": change.period,
         "grain": dict(change.grain),
         "measure": change.measure,
-        **_sides(change.sides),
+        **change.sides.as_json(),
         "changed": change.changed,
         "beyond": any(threshold.broken_by(change) for threshold in comparison.thresholds),
         "before_version": change.before_version,
@@ -276,10 +267,3 @@ def _change(comparison: Comparison, change: Change) -> dict[str, Any]:
         "reason": change.reason,
         "rows": change.rows,
     }
-
-
-def _value(number: Number | None) -> int | float | str | None:
-    """As JSON has it: no decimals, no infinity."""
-    if number is None or isinstance(number, int) or (isinstance(number, float) and isfinite(number)):
-        return number
-    return str(number) if isinstance(number, float) else f"{number:f}"
