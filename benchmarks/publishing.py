@@ -17,7 +17,6 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -28,14 +27,14 @@ from handwritten import session
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
-from lakehouse.settings import Settings
+from lakehouse.settings import Settings, SimulatedClock
 from lakehouse.silver import update as silver_update
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ def main() -> None:
     spark = session(tuned=True)
     seconds: dict[int, list[list[float]]] = {arguments.few: [], arguments.many: []}
     written: dict[int, list[tuple[int, ...]]] = {days: [] for days in seconds}
-    with tempfile.TemporaryDirectory() as scratch, nullcontext() if arguments.apart else table_io.reusing_tables():
-        lakes = {days: Lake(spark, Path(scratch, str(days)), days) for days in seconds}
+    with tempfile.TemporaryDirectory() as scratch:
+        lakes = {days: Lake(spark, Path(scratch, str(days)), days, cached=not arguments.apart) for days in seconds}
         for number in range(WARM_UP + MEASURED):
             for days, lake in lakes.items():
                 lake.silver(FIRST + timedelta(days=1 + number), [FIRST - timedelta(days=2 + 3 * number)], f"late{number}")
@@ -91,9 +90,11 @@ def main() -> None:
 class Lake:
     """A lake with sales on each of the ``days`` before the first arrival day, published."""
 
-    def __init__(self, spark: SparkSession, root: Path, days: int) -> None:
+    def __init__(self, spark: SparkSession, root: Path, days: int, *, cached: bool) -> None:
         self._spark, self._root = spark, root
-        self._settings = Settings(root=str(root / "lake"), landing=str(root / "landing"))
+        self._clock = SimulatedClock(datetime.combine(FIRST, datetime.min.time(), timezone.utc))
+        settings = Settings(root=str(root / "lake"), landing=str(root / "landing")).with_clock(self._clock)
+        self._settings = with_table_cache(settings) if cached else settings
         self._source = load_catalog(None).sources["sales"]
         self._daily = Series(METRIC)
         start = time.perf_counter()
@@ -108,7 +109,7 @@ class Lake:
         lines = ["sale_id,store,amount,customer_id,sold_at,received_at,op,is_correction,corrects_sale_id"]
         lines += [f"{prefix}-{day},north,1.00,7,{day}T12:00:00Z,{arrival}T06:00:00Z,insert,false," for day in event_days]
         (landing / f"arrival_date={arrival}.csv").write_text("\n".join(lines) + "\n")
-        self._settings.now = datetime.combine(arrival, datetime.min.time(), timezone.utc) + timedelta(hours=12)
+        self._clock.set(datetime.combine(arrival, datetime.min.time(), timezone.utc) + timedelta(hours=12))
         Ingest(self._settings, self._source, self._session, "run").day(arrival)
         waiting = sorted(applied_inputs.pending(self._settings, "sales"))
         silver_update.update(self._settings, self._source, self._session, waiting, "run")

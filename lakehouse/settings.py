@@ -1,7 +1,8 @@
-"""Where data lives, which Spark runs it, and which clock it believes.
+"""The settings of a deployment: where its data is, which Spark runs it, and the clock that it goes by.
 
-Every setting is an environment variable with the prefix ``LAKEHOUSE_`` (or a line of a ``.env`` file in the working
-folder). What a *dataset* needs belongs into its contract, not here.
+Each setting is an environment variable with the prefix ``LAKEHOUSE_``, or a line of a ``.env`` file in the working folder. What a
+*dataset* needs is in its contract, not here. Product code never assigns to settings: whoever needs other ones makes a copy, for
+another clock with :meth:`Settings.with_clock`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,25 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 _HOW_TARGETS = 'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"]'
+
+
+class SimulatedClock:
+    """A clock that shows the moment it was last set to; a replay sets it to the end of each arrival day."""
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def set(self, moment: datetime) -> None:
+        """Go to a moment, with a time zone; it may lie before the one that the clock shows."""
+        self._moment = moment
+
+    def now(self) -> datetime:
+        """The moment that the clock shows."""
+        return self._moment
 
 
 class Settings(BaseSettings):
@@ -62,6 +78,8 @@ class Settings(BaseSettings):
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="delta-rs options for an object store.")
 
+    _clock: SimulatedClock | None = PrivateAttr(None)
+
     @field_validator("root", "landing")
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
@@ -91,8 +109,16 @@ class Settings(BaseSettings):
         return value
 
     def clock(self) -> datetime:
-        """The current time in UTC: the injected one in a replay, else the real one."""
+        """The current time: of the clock that was passed in, else ``LAKEHOUSE_NOW``, else the real time in UTC."""
+        if self._clock is not None:
+            return self._clock.now()
         return self.now or datetime.now(timezone.utc)
+
+    def with_clock(self, clock: SimulatedClock) -> Settings:
+        """A copy whose time is that of ``clock``, as are later copies of the copy; these settings keep theirs."""
+        copy = self.model_copy()
+        copy._clock = clock  # noqa: SLF001 (a copy of our own)
+        return copy
 
     def table(self, layer: str, name: str) -> str:
         """The address of one table; ``layer`` is bronze, silver, gold or ops."""

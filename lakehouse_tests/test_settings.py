@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from lakehouse.settings import Settings
+import lakehouse
+from lakehouse.settings import Settings, SimulatedClock
 
 
 def test_alerts_go_to_the_log_where_nothing_is_said(monkeypatch) -> None:
@@ -34,3 +37,27 @@ def test_anything_else_is_answered_with_what_to_write(monkeypatch, said: str) ->
     monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", said)
     with pytest.raises(ValidationError, match=r'write a JSON list such as \["log", "file:/path/alerts.jsonl"'):
         Settings()
+
+
+def test_the_time_is_that_of_the_clock_passed_in_else_the_fixed_one_else_the_real_one() -> None:
+    fixed = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    settings, clock = Settings(now=fixed), SimulatedClock(fixed)
+    replayed = settings.with_clock(clock)
+    copy = replayed.model_copy(update={"root": "elsewhere"})
+    clock.set(fixed + timedelta(days=1))
+    assert replayed.clock() == copy.clock() == fixed + timedelta(days=1)
+    assert settings.clock() == fixed, "the settings that it was passed to are a copy"
+    assert abs(Settings(now=None).clock() - datetime.now(timezone.utc)) < timedelta(minutes=1)
+
+
+def test_no_module_assigns_to_settings() -> None:
+    """Settings are shared; a module that needs other ones makes a copy."""
+    assigning = [
+        f"{path}:{node.lineno}"
+        for path in sorted(Path(lakehouse.__file__).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value).split(".")[-1].strip("_") == "settings"
+    ]
+    assert assigning == []

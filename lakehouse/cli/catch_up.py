@@ -31,11 +31,13 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     """Bring silver up to date on the days that wait, then gold, and print what was written."""
-    from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
+    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.execution.catch_up import catch_up  # noqa: PLC0415
+    from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
 
+    settings = with_table_cache(settings)
     with errors.status("bringing silver and gold up to date"), local_instance() as instance:
-        after = Replay(settings, catalog, source, instance, long_lived=False).catch_up()
+        after = catch_up(settings, catalog, source, InProcess(settings, catalog, instance))
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():

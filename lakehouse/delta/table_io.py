@@ -6,10 +6,8 @@ Whole partitions are replaced in ``partitions``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import reduce
+from contextlib import suppress
+from functools import partial, reduce
 from itertools import accumulate
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -23,12 +21,13 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import fs
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.delta.table_cache import cache_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 Where = Mapping[str, Collection[Any]]
 _COMPACT_ABOVE_FILES = 64
-_REMEMBER_ROWS = 20_000
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 #: Commits again where other writers were quicker, eight times.
@@ -40,30 +39,13 @@ _against_others = retry(
 )
 
 
-@dataclass
-class Reused:
-    """Tables that are open, and what was read of them last, by path and question: (version, rows)."""
-
-    tables: dict[str, DeltaTable] = field(default_factory=dict)
-    answers: dict[tuple[Any, ...], tuple[int, pa.Table]] = field(default_factory=dict)
-
-
-_reused: ContextVar[Reused | None] = ContextVar("reused", default=None)
-
-
 def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
-    """The table at its newest version, or None where there is none."""
-    reused = _reused.get()
-    if reused is not None and path in reused.tables:
-        reused.tables[path].update_incremental()
-        return reused.tables[path]
-    try:
-        table = DeltaTable(path, storage_options=dict(options or {}))
-    except TableNotFoundError:
-        return None
-    if reused is not None:
-        reused.tables[path] = table
-    return table
+    """The table at its newest version, or None where there is none.
+
+    :param options: delta-rs options; where they carry a table cache, the table is kept open in it and shared with later reads.
+    """
+    cache = cache_of(options)
+    return pinned(path, options) if cache is None else cache.table(path, partial(pinned, path, options))
 
 
 def version(path: str, options: Mapping[str, str] | None = None) -> int:
@@ -82,22 +64,6 @@ def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | 
         return None
 
 
-@contextmanager
-def reusing_tables(kept: Reused | None = None) -> Iterator[None]:
-    """Keep tables open inside: looking for new commits takes a fifth of the time that opening takes.
-
-    The same question to the same version is answered from memory. For a process that nobody deletes tables under; a table
-    answered earlier moves on with the newest.
-
-    :param kept: what was kept before, for one that comes back to it; never by two threads at once.
-    """
-    token = _reused.set(kept or _reused.get() or Reused())
-    try:
-        yield
-    finally:
-        _reused.reset(token)
-
-
 def read(
     path: str, columns: Sequence[str] | None = None, where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
@@ -105,16 +71,11 @@ def read(
     table = open_table(path, options)
     if table is None:
         return None
-    reused = _reused.get()
-    if reused is None:
+    cache = cache_of(options)
+    if cache is None:
         return read_version(table, columns, where)
     question = (path, tuple(columns or ()), *((column, frozenset(values)) for column, values in (where or {}).items()))
-    version, rows = reused.answers.get(question, (-1, None))
-    if version != table.version():
-        rows = read_version(table, columns, where)
-        if len(rows) <= _REMEMBER_ROWS:
-            reused.answers[question] = (table.version(), rows)
-    return rows
+    return cache.rows(table, question, partial(read_version, table, columns, where))
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.settings import Settings
 from lakehouse.stewardship import decide, quarantine
@@ -94,9 +96,9 @@ def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
 def replay(settings: Any, spark: SparkSession, watermark: int | None, days: int) -> Lake:
     lake = Lake(settings, earthquakes(watermark), spark)
     for day in span(FIRST, FIRST + timedelta(days=days - 1)):
-        with table_io.reusing_tables():
-            take(lake, day)
-            counted = check_books(lake)
+        cached = replace(lake, settings=with_table_cache(settings))
+        take(cached, day)
+        counted = check_books(cached)
         assert bool(counted["quarantined"]) == (watermark is not None)
         if day.day % 10 == 0:
             check_account(lake)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse.delta import commit_log, table_io
+from lakehouse.delta.table_cache import TableCache, with_table_cache
+from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +36,27 @@ def test_the_same_application_appends_once(tmp_path: Path) -> None:
 
 
 def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
-    path = str(tmp_path / "table")
-    with table_io.reusing_tables():
-        assert table_io.read(path) is None
-        for number in range(3):
-            table_io.append(path, rows(number))
-            for _ in range(2):
-                assert sorted(table_io.read(path, ["number"], {"source": ["s"]})["number"].to_pylist()) == list(range(number + 1))
-                assert len(table_io.read(path, ["number"], {"number": [0]})) == 1, "each question has its own answer"
+    path, options = str(tmp_path / "table"), with_table_cache(Settings()).storage_options
+    assert table_io.read(path, options=options) is None
+    for number in range(3):
+        table_io.append(path, rows(number))
+        for _ in range(2):
+            found = table_io.read(path, ["number"], {"source": ["s"]}, options)
+            assert sorted(found["number"].to_pylist()) == list(range(number + 1))
+            assert len(table_io.read(path, ["number"], {"number": [0]}, options)) == 1, "each question has its own answer"
+
+
+def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> None:
+    settings, path = Settings(), str(tmp_path / "table")
+    table_io.append(path, rows(1))
+    cached = with_table_cache(settings)
+    assert table_io.open_table(path, cached.storage_options) is table_io.open_table(path, cached.storage_options)
+    assert table_io.open_table(path, settings.storage_options) is not table_io.open_table(path, settings.storage_options)
+    assert table_io.read(path, options=cached.storage_options) is table_io.read(path, options=cached.storage_options)
+    assert with_table_cache(cached) is cached, "a callee goes on with its caller's"
+    other = with_table_cache(cached, TableCache())
+    assert table_io.open_table(path, other.storage_options) is not table_io.open_table(path, cached.storage_options)
+    assert table_io.pinned(path, cached.storage_options) is not table_io.open_table(path, cached.storage_options)
 
 
 def test_many_small_appends_are_put_together(tmp_path: Path) -> None:

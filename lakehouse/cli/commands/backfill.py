@@ -56,7 +56,7 @@ def plan_(
         msg = "--reason is empty: say why, for those who will ask"
         raise typer.BadParameter(msg)
     from lakehouse.bronze.manifests import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
-    from lakehouse.delta import table_io  # noqa: PLC0415
+    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
@@ -74,12 +74,12 @@ def plan_(
         dataset_version=arguments.dataset_version(target_version) if target_version else None,
         promised=promises(manifest.name, manifest.read_bytes()) if manifest else (),
     )
-    with errors.status("reading files") as status, table_io.reusing_tables():
+    with errors.status("reading files") as status:
 
         def read(done: int, of: int) -> None:
             status.update(f"reading files: {done} of {of}")
 
-        made = planner.plan(settings, catalog, wish, datetime.now(timezone.utc), read)
+        made = planner.plan(with_table_cache(settings), catalog, wish, datetime.now(timezone.utc), read)
     backfill_log.store_plan(settings, made)
     if as_json:
         out.print(made.model_dump_json(), soft_wrap=True)
@@ -114,7 +114,7 @@ def run(
         if layers is None:
             from lakehouse.orchestration.execution.in_process import InProcess  # noqa: PLC0415
 
-            settings.spark_long_lived = True
+            settings = settings.model_copy(update={"spark_long_lived": True})
             layers = InProcess(settings, catalog, instance)
         verdict = _run(settings, catalog, planned, layers)
     summary = backfill_verification.summary(settings, catalog, planned)

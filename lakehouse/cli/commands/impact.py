@@ -74,15 +74,15 @@ def _found(
     start: datetime | None,
     end: datetime | None,
 ) -> Impact:
-    from lakehouse.delta import table_io  # noqa: PLC0415
+    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
     from lakehouse.impact import analysis as tables  # noqa: PLC0415
 
-    with table_io.reusing_tables():
-        if file is not None:
-            return tables.of_file(settings, catalog, source, file)
-        if start is not None:
-            return tables.of_days(settings, catalog, source, start.date(), (end or start).date())
-        return tables.of_key(settings, catalog, source, key or "")
+    settings = with_table_cache(settings)
+    if file is not None:
+        return tables.of_file(settings, catalog, source, file)
+    if start is not None:
+        return tables.of_days(settings, catalog, source, start.date(), (end or start).date())
+    return tables.of_key(settings, catalog, source, key or "")
 
 
 def _print(found: Impact) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
@@ -28,7 +28,6 @@ class HoldError(LakehouseError):
 
 
 @again_on_conflict
-@table_io.reusing_tables()
 def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
     """Publish a held number with somebody's word; doing it again changes nothing.
 
@@ -36,6 +35,7 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
     :returns: what was published; None where the number is what readers see already.
     :raises HoldError: where another revision, or none, is held.
     """
+    settings = with_table_cache(settings)
     before = write_audit_publish.read(settings, one, [period.start])
     held = _held(settings, one, period, revision)
     standing, today = before.standings.get(period.start), lifecycle.today(settings.clock(), one.metric.publication)

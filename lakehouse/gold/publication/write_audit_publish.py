@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import locations
 from lakehouse.delta import provenance, table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import Reason, Step
 from lakehouse.gold.publication import candidates, gate, revisions
@@ -114,7 +115,6 @@ def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) 
     return Read(one, table, existing, starts)
 
 
-@table_io.reusing_tables()
 def publish(
     settings: Settings,
     before: Read,
@@ -128,6 +128,7 @@ def publish(
     :param expected: how many silver rows each number should cover, counted on their own.
     :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
     """
+    settings = with_table_cache(settings)
     one, standings = before.series, before.standings
     starts = [draft.start for draft in drafts]
     waiting = {held.start for held in candidates.held(settings, one, before.asked)}

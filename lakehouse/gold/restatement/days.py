@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason
 from lakehouse.gold.numbers.published_table import source_days
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-@table_io.reusing_tables()
 def restate(
     settings: Settings,
     one: Series,
@@ -55,6 +55,7 @@ def restate(
 
     :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
     """
+    settings = with_table_cache(settings)
     done = _publish_days(settings, one, session, sorted(days), run, follows)
     write_audit_publish.tidy(settings, one)
     publications.follow(settings, one.name, locations.gold(settings, one))

@@ -71,10 +71,13 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     return read(settings, series, table, since)
 
 
-def find_due(settings: Settings, series: Series) -> list[date]:
-    """The first days of the periods whose number is to change its state by now, and of days whose start delay is over."""
+def find_due(settings: Settings, series: Series, at: datetime | None = None) -> list[date]:
+    """The first days of the periods whose number is to change its state by now, and of days whose start delay is over.
+
+    :param at: another time than now.
+    """
     terms = series.metric.publication
-    today = lifecycle.today(settings.clock(), terms)
+    today = lifecycle.today(at or settings.clock(), terms)
     starts = set(published_table.due(settings, series, today))
     if series.kind is Kind.DAY and terms.start_delay:
         delayed = reach_ahead(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import listed
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-@table_io.reusing_tables()
 def restate(
     settings: Settings,
     contract: SourceContract,
@@ -56,6 +56,7 @@ def restate(
     :param session: asked for only where a measure is not additive.
     :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
     """
+    settings = with_table_cache(settings)
     periods = {rollup.period(start) for start in starts}
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
     wanted = _booked(settings, rollup, periods)

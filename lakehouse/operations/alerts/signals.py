@@ -113,8 +113,7 @@ def _held(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
 def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
     """What was due some days ago already: asked as of then, of the tables as they are."""
     terms, now = one.metric.publication, settings.clock()
-    then = settings.model_copy(update={"now": now - (one.metric.alerts.overdue_after + 1) * _DAY})
-    starts = find_due(then, one)
+    starts = find_due(settings, one, now - (one.metric.alerts.overdue_after + 1) * _DAY)
     if not starts:
         return
     due_on = _due_on(settings, one)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts import signals
@@ -60,11 +60,11 @@ def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         description="Late rows, restatements, held and overdue numbers, values beyond their bounds: owners are told.",
     )
     def sense(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        with table_io.reusing_tables():
-            state = signals.state_of(settings, catalog)
-            if state == context.cursor:
-                return dg.SkipReason("nothing has changed since the last look")
-            looked = look(settings, catalog, targets(settings, context.log))
+        cached = with_table_cache(settings)
+        state = signals.state_of(cached, catalog)
+        if state == context.cursor:
+            return dg.SkipReason("nothing has changed since the last look")
+        looked = look(cached, catalog, targets(settings, context.log))
         if looked.unread:
             raise UnreadError("; ".join(looked.unread))
         if not looked.undelivered:

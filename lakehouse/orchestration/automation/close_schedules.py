@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.orchestration.assets.metric_assets import gold_key
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
     """Publishes days as preliminary and as final when the contract says so."""
 
-    def due() -> list[date]:
+    def due(settings: Settings) -> list[date]:
         return find_due(settings, served_version.daily(settings, catalog, metric))
 
     return _close(settings, metric.name, due)
@@ -36,13 +36,13 @@ def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) ->
 def period_close(settings: Settings, rollup: Series) -> dg.ScheduleDefinition:
     """Publishes longer periods as preliminary and as final when the contract says so."""
 
-    def due() -> list[date]:
+    def due(settings: Settings) -> list[date]:
         return find_due(settings, rollup)
 
     return _close(settings, rollup.name, due)
 
 
-def _close(settings: Settings, name: str, due: Callable[[], list[date]]) -> dg.ScheduleDefinition:
+def _close(settings: Settings, name: str, due: Callable[[Settings], list[date]]) -> dg.ScheduleDefinition:
     key = gold_key(name)
 
     @dg.schedule(
@@ -54,8 +54,7 @@ def _close(settings: Settings, name: str, due: Callable[[], list[date]]) -> dg.S
         description=f"Publishes what is due of gold/{name} in its next state: live, preliminary, final.",
     )
     def close() -> dg.RunRequest | dg.SkipReason:
-        with table_io.reusing_tables():
-            starts = due()
+        starts = due(with_table_cache(settings))
         if not starts:
             return dg.SkipReason(f"no number of {name} changes its state by now")
         return dg.RunRequest(asset_selection=[key], tags=tags_for(starts))

@@ -14,7 +14,7 @@ import dagster as dg
 from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
@@ -48,11 +48,12 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     """Runs silver for exactly the days that a decision or a redaction concerns."""
     source = contract.dataset
 
-    def look() -> _Waiting:
+    def look(settings: Settings) -> _Waiting:
         waiting = applied_inputs.pending_by_hand(settings, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
-    said = [locations.decisions(settings, source), locations.redactions(settings, source)]
+    read = [locations.decisions(settings, source), locations.redactions(settings, source)]
+    read += [locations.rebuild_requests(settings), locations.applied_inputs(settings)]
     return _sensor_of_one_run(
         settings,
         source,
@@ -60,7 +61,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days they concern.",
         look,
-        lambda: state_of(settings, [*said, locations.rebuild_requests(settings), locations.applied_inputs(settings)], [contract]),
+        lambda settings: state_of(settings, read, [contract]),
         nothing="no decision waits for silver",
         what="decisions",
     )
@@ -69,7 +70,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
 def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
     """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
 
-    def look() -> _Waiting:
+    def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"})
 
@@ -81,7 +82,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         gold_key(metric.name),
         f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
         look,
-        lambda: state_of(settings, read, list(catalog.metrics.values())),
+        lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing="gold follows silver",
         what="days",
     )
@@ -90,7 +91,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
 def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
     """Runs a roll-up for exactly the periods whose days were published anew."""
 
-    def look() -> _Waiting:
+    def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, rollup)
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
 
@@ -102,7 +103,7 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
         gold_key(rollup.name),
         f"Published days of gold/{metric.name} start gold/{rollup.name} for their periods.",
         look,
-        lambda: state_of(settings, read, list(catalog.metrics.values())),
+        lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
         what="periods",
     )
@@ -126,8 +127,8 @@ def _sensor_of_one_run(
     name: str,
     key: dg.AssetKey,
     description: str,
-    look: Callable[[], _Waiting],
-    state: Callable[[], str],
+    look: Callable[[Settings], _Waiting],
+    state: Callable[[Settings], str],
     *,
     nothing: str,
     what: str,
@@ -152,9 +153,9 @@ def _sensor_of_one_run(
     def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if is_at_work(settings, source):
             return dg.SkipReason(BACKFILL_AT_WORK)
-        with table_io.reusing_tables():
-            now = state()  # before the look: what is written in between makes the next tick look again
-            waiting = None if Cursor.read(context.cursor).nothing_at == now else look()
+        cached = with_table_cache(settings)
+        now = state(cached)  # before the look: what is written in between makes the next tick look again
+        waiting = None if Cursor.read(context.cursor).nothing_at == now else look(cached)
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
             return dg.SkipReason(nothing)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.operations.channels import DeliveryError, Message, targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices import pending as notice_pending
@@ -52,16 +52,16 @@ def tell(settings: Settings, catalog: Catalog, to: Sequence[Target], seconds: fl
 
     :param seconds: after so long a target gets no further message this time.
     """
-    with table_io.reusing_tables():
-        audiences, problems = notice_pending.audiences(settings, catalog)
-        notice_pending.find(settings, audiences, [target.name for target in to])
-        waiting = notice_pending.waiting(settings)
-        delivered = 0
-        for target in to:
-            count, failed = _deliver(settings, target, [entry for entry in waiting if entry.target == target.name], seconds)
-            delivered += count
-            problems += failed
-        return Told(delivered, len(waiting) - delivered, notice_pending.follow_in_audit(settings, catalog, audiences), problems)
+    settings = with_table_cache(settings)
+    audiences, problems = notice_pending.audiences(settings, catalog)
+    notice_pending.find(settings, audiences, [target.name for target in to])
+    waiting = notice_pending.waiting(settings)
+    delivered = 0
+    for target in to:
+        count, failed = _deliver(settings, target, [entry for entry in waiting if entry.target == target.name], seconds)
+        delivered += count
+        problems += failed
+    return Told(delivered, len(waiting) - delivered, notice_pending.follow_in_audit(settings, catalog, audiences), problems)
 
 
 def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:

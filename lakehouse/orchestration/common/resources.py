@@ -38,7 +38,8 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
     def _options(self) -> dict[str, Any]:
         settings = Settings()
-        settings.spark_long_lived |= self.long_lived
+        if self.long_lived:
+            settings = settings.model_copy(update={"spark_long_lived": True})
         return spark_options(settings) | self.spark_config
 
     def session(self) -> SparkSession:

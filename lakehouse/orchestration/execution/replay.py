@@ -1,4 +1,8 @@
-"""Taking arrival days in order, each as if it were today, through the same assets in one process."""
+"""Replaying history: arrival days in order, each as if it were today, through the same assets in one process.
+
+The simulated clock is the replay's own: it works on a copy of the settings it is given. What an arrival day leaves to do is done
+by ``catch_up``, as after a steward's decision.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +18,17 @@ from lakehouse.bronze import pending_files
 from lakehouse.bronze.ingest import news
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
-from lakehouse.delta import table_io
-from lakehouse.gold.numbers import served_version
-from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, ingestions
-from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.delta.table_cache import TableCache, with_table_cache
+from lakehouse.ledger import ingestions
+from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.settings import SimulatedClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
 
 
@@ -53,32 +55,21 @@ class DayResult:
         return plain
 
 
-@dataclass(frozen=True)
-class CaughtUp:
-    """The silver days brought up to date, the days written per metric, and what happened to keys, by silver day."""
-
-    touched: list[date]
-    restated: dict[str, list[date]]
-    causes: dict[str, dict[str, int]]
-
-
 class Replay:
-    """Replays one source.
+    """Replays one source, under a clock of its own; ``settings`` stay as they are.
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
-    :param long_lived: whether many runs are to come: the first start slower then, and the later are faster.
     """
 
-    def __init__(
-        self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance, *, long_lived: bool = True
-    ) -> None:
-        settings.spark_long_lived |= long_lived
-        self._settings = settings
+    def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
+        self._clock = SimulatedClock(settings.clock())
+        self._tables = TableCache()
+        long_lived = settings.model_copy(update={"spark_long_lived": True})
+        self._settings = with_table_cache(long_lived.with_clock(self._clock), self._tables)
         self._source = source
         self._catalog = catalog
         self._contract: SourceContract = catalog.sources[source]
-        self._metrics = catalog.metrics_of(source)
-        self._layers = InProcess(settings, catalog, instance)
+        self._layers = InProcess(self._settings, catalog, instance)
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
         """The arrival days with files, in order, and complaints about files whose day is not a partition."""
@@ -98,29 +89,32 @@ class Replay:
             if before is not None:
                 self._close_between(before, day)
             before = max(day, before or day)
-            self._settings.now = replay_clock(day)
-            with table_io.reusing_tables():
-                # What a stopped replay left to do must not be done under the clock of an earlier day.
-                past = lived_through is not None and day < lived_through and not self._has_news(day)
-                result = self._told(day) if past else self.day(day)
-            yield result
+            self._begin(day)
+            # What a stopped replay left to do must not be done under the clock of an earlier day.
+            past = lived_through is not None and day < lived_through and not self._has_unseen_files(day)
+            yield self._recorded(day) if past else self._take(day)
 
-    def day(self, day: date) -> DayResult:
+    def _begin(self, day: date) -> None:
+        """Set the clock to the end of a day, and start it with an empty cache: what earlier days read is not asked again."""
+        self._clock.set(replay_clock(day))
+        self._tables.clear()
+
+    def _take(self, day: date) -> DayResult:
         """Take one arrival day through the layers."""
         start = perf_counter()
-        if self._has_news(day):
+        if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
-        after = self.catch_up()
+        after = catch_up(self._settings, self._catalog, self._source, self._layers)
         return replace(
-            self._told(day),
-            touched=after.touched,
+            self._recorded(day),
+            touched=after.silver_days,
             restated=after.restated,
             causes=after.causes,
             seconds=round(perf_counter() - start, 3),
         )
 
-    def _told(self, day: date) -> DayResult:
-        """What an arrival day brought, as the ledger says."""
+    def _recorded(self, day: date) -> DayResult:
+        """What an arrival day brought, as the ledger has it."""
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
         held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
@@ -138,46 +132,13 @@ class Replay:
         known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
         return max((entry.arrival_date for entry in known if entry.recorded_at == replay_clock(entry.arrival_date)), default=None)
 
-    def catch_up(self) -> CaughtUp:
-        """Bring silver up to date on all days that wait, then gold on exactly those that this concerns, and close what is due."""
-        touched = sorted(applied_inputs.pending(self._settings, self._source))
-        if touched:
-            self._layers.run(dg.AssetKey(["silver", self._source]), touched)
-        restated: dict[str, list[date]] = {}
-        causes: dict[str, dict[str, int]] = {}
-        for metric in self._metrics:
-            one = served_version.daily(self._settings, self._catalog, metric)
-            pending = find_pending(self._settings, one)
-            causes |= {cause_day.isoformat(): dict(what) for cause_day, what in pending.causes.items()}
-            days = sorted({*pending.starts, *find_due(self._settings, one)})
-            if days:
-                tag = {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"}
-                restated[metric.name] = self._layers.run(gold_key(metric.name), days, tag)
-            for rollup in one.rollups:
-                self._follow_days(rollup)
-        return CaughtUp(touched, restated, causes)
-
     def _close_between(self, before: date, day: date) -> None:
         """Let the days pass on which nothing arrived: numbers become preliminary and final on them, too."""
         for quiet in list(span(before, day))[1:-1]:
-            self._settings.now = replay_clock(quiet)
-            with table_io.reusing_tables():
-                for metric in self._metrics:
-                    one = served_version.daily(self._settings, self._catalog, metric)
-                    if due := find_due(self._settings, one):
-                        self._layers.run(gold_key(metric.name), due)
-                    for rollup in one.rollups:
-                        self._follow_days(rollup)
+            self._begin(quiet)
+            close_due(self._settings, self._catalog, self._source, self._layers)
 
-    def _follow_days(self, rollup: Series) -> None:
-        """Bring a roll-up up to date with its published days, and close what is due of it."""
-        pending = find_pending(self._settings, rollup)
-        starts = {*pending.starts, *find_due(self._settings, rollup)}
-        if starts:
-            tag = {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"}
-            self._layers.run(gold_key(rollup.name), sorted(starts), tag)
-
-    def _has_news(self, day: date) -> bool:
+    def _has_unseen_files(self, day: date) -> bool:
         files, _ = bronze_landing.landing_files(self._settings, self._contract)
         known = ingestions.all_of(self._settings, self._source)
         return any(file.arrival_date == day for file in news(files, known))

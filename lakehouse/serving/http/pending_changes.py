@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import candidates
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
+    from lakehouse.delta.table_cache import TableCache
     from lakehouse.settings import Settings
 
 
@@ -48,7 +50,7 @@ class Waiting:
         return series in self.anew and not self.anew[series].starts.isdisjoint(starts)
 
 
-def read(settings: Settings, catalog: Catalog, source: str, opened: table_io.Reused, known: Waiting | None) -> Waiting:
+def read(settings: Settings, catalog: Catalog, source: str, opened: TableCache, known: Waiting | None) -> Waiting:
     """What waits now.
 
     :param opened: the tables, kept open from one look to the next.
@@ -58,22 +60,19 @@ def read(settings: Settings, catalog: Catalog, source: str, opened: table_io.Reu
     paths = [log(settings) for log in logs]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
-    with table_io.reusing_tables(opened):
-        versions = {path: table_io.version(path, settings.storage_options) for path in paths}
-        if known is not None and known.versions == tuple(versions.values()):
-            return known
-        days = frozenset(applied_inputs.pending(settings, source))  # first: what leaves it is among the others then
-        before = {} if known is None else known.anew
-        anew = {name: told(before.get(name)) for name, told in _followers(settings, catalog, source, versions)}
-        return Waiting(days, anew, tuple(versions.values()))
+    settings = with_table_cache(settings, opened)
+    versions = {path: table_io.version(path, settings.storage_options) for path in paths}
+    if known is not None and known.versions == tuple(versions.values()):
+        return known
+    days = frozenset(applied_inputs.pending(settings, source))  # first: what leaves it is among the others then
+    before = {} if known is None else known.anew
+    anew = {name: told(before.get(name)) for name, told in _followers(settings, catalog, source, versions)}
+    return Waiting(days, anew, tuple(versions.values()))
 
 
-def held(
-    settings: Settings, one: Series, opened: table_io.Reused, _: Mapping[date, list[str]] | None
-) -> Mapping[date, list[str]]:
+def held(settings: Settings, one: Series, opened: TableCache, _: Mapping[date, list[str]] | None) -> Mapping[date, list[str]]:
     """By period the checks that hold a newer number of it back."""
-    with table_io.reusing_tables(opened):
-        return candidates.failing(settings, one)
+    return candidates.failing(with_table_cache(settings, opened), one)
 
 
 def _followers(

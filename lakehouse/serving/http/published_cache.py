@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness import arrival_curve, completeness
@@ -128,7 +128,7 @@ class Lake:
     async def waiting(self, source: str) -> Waiting:
         """What waits to be taken into silver and into numbers."""
         if source not in self._waiting:
-            look = partial(pending_changes.read, self.settings, self.catalog, source, table_io.Reused())
+            look = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
             self._waiting[source] = Fresh(look, *_WAITING)
         return await _got(self._waiting[source])
 
@@ -193,7 +193,7 @@ class Lake:
 
     async def _held_of(self, one: Series) -> Mapping[date, list[str]]:
         if one.name not in self._held:
-            self._held[one.name] = Fresh(partial(pending_changes.held, self.settings, one, table_io.Reused()), *_WAITING)
+            self._held[one.name] = Fresh(partial(pending_changes.held, self.settings, one, TableCache()), *_WAITING)
         return await _got(self._held[one.name])
 
     async def _snapshot(self, one: Series) -> Snapshot:

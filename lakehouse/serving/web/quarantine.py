@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import TableCache
 from lakehouse.ledger import decisions
 from lakehouse.serving.api.quarantine import ID, Decision, Status, decide, listed
 from lakehouse.serving.http import parameters, pending_changes
@@ -94,7 +94,7 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
 async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
-    waits = await run_in_threadpool(pending_changes.read, lake.settings, lake.catalog, source, table_io.Reused(), None)
+    waits = await run_in_threadpool(pending_changes.read, lake.settings, lake.catalog, source, TableCache(), None)
     metrics = lake.catalog.metrics_of(source)
     found, behind = [], []
     for metric in metrics:

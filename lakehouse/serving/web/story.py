@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import Asked, By
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import Version
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.reports.svg import Chart
+    from lakehouse.settings import Settings
 
 #: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
 _SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
@@ -102,8 +103,8 @@ def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
     steps = _steps(shown, period)
     left = max(len(steps) - _VERSIONS, 0)
     restating = [step for step in steps if step.restates][-_MOVES:]
-    with table_io.reusing_tables():
-        steps = [_with_rows(lake, shown, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
+    cached = with_table_cache(lake.settings)
+    steps = [_with_rows(lake, cached, shown, period, step, _SAMPLE) if step in restating else step for step in steps[left:]]
     newest = number_views.glance(shown, period.start)
     names = number_views.drawn(shown.series, _DRAWN)
     return {
@@ -118,7 +119,7 @@ def _told(lake: Lake, shown: Shown, period: Period) -> dict[str, Any]:
 
 def _one(lake: Lake, shown: Shown, period: Period, at: int) -> Step:
     step = _steps(shown, period)[at]
-    return _with_rows(lake, shown, period, step, _ROWS) if step.restates else step
+    return _with_rows(lake, lake.settings, shown, period, step, _ROWS) if step.restates else step
 
 
 def _steps(shown: Shown, period: Period) -> list[Step]:
@@ -128,7 +129,7 @@ def _steps(shown: Shown, period: Period) -> list[Step]:
     return [Step(version, moved, head.restates, before) for version, moved, head, before in told]
 
 
-def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) -> Step:
+def _with_rows(lake: Lake, settings: Settings, shown: Shown, period: Period, step: Step, most: int) -> Step:
     """The same, with the rows or the days that it took in."""
     one, before = shown.series, step.before
     if one.kind is not Kind.DAY:
@@ -137,7 +138,7 @@ def _with_rows(lake: Lake, shown: Shown, period: Period, step: Step, most: int) 
     contract = lake.source(one.metric.source)
     if first is None or last is None:
         return replace(step, behind=Behind(known=False))
-    found = row_changes.rows(lake.settings, contract, set(days_behind(one, period)), first + 1, last, most)
+    found = row_changes.rows(settings, contract, set(days_behind(one, period)), first + 1, last, most)
     return replace(step, behind=found)
 
 

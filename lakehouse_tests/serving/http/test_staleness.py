@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
+from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -244,7 +245,7 @@ def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Pat
 
 def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
     told = two_followed_days(tmp_path)
-    opened, known = pending_changes.table_io.Reused(), catalog(told.metric)
+    opened, known = TableCache(), catalog(told.metric)
     first = pending_changes.read(told.settings, known, "events", opened, None)
     assert pending_changes.read(told.settings, known, "events", opened, first) is first
     append_to_silver(told.settings, ("c", 1, 1))

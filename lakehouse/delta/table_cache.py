@@ -1,0 +1,84 @@
+"""Delta tables that are kept open between reads, with the rows that were read of them.
+
+Opening a table reads its log; a table that is open already reads only the commits since. A caller with many reads to make owns
+a :class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read goes through a cache if and only
+if it was handed such settings: they carry it in their ``storage_options``, which every read takes. Nothing is global, and two
+callers that share no settings share no cache.
+
+Reading itself is in ``store``; no other module looks into a cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.settings import Settings
+
+_KEEP_ROWS = 20_000
+
+
+class TableCache:
+    """Open tables by address, and the rows of their newest versions by question.
+
+    Each table is brought to its newest version whenever it is asked for, so a cache never hides a commit. It must not be
+    shared between threads, and no table in it may be deleted meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[str, DeltaTable] = {}
+        self._rows: dict[Hashable, tuple[int, pa.Table]] = {}
+
+    def table(self, path: str, open_: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+        """The table at its newest version, opened by ``open_`` the first time; None where that finds none."""
+        table = self._tables.get(path)
+        if table is not None:
+            table.update_incremental()
+            return table
+        table = open_()
+        if table is not None:
+            self._tables[path] = table
+        return table
+
+    def rows(self, table: DeltaTable, question: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+        """The answer to a question about a table, read by ``read`` where it is not known at the table's version."""
+        version, rows = self._rows.get(question, (-1, None))
+        if rows is None or version != table.version():
+            rows = read()
+            if len(rows) <= _KEEP_ROWS:
+                self._rows[question] = (table.version(), rows)
+        return rows
+
+    def clear(self) -> None:
+        """Close all tables and forget all rows, to free memory between two parts of a long task."""
+        self._tables.clear()
+        self._rows.clear()
+
+
+class CachedStorageOptions(dict[str, str]):
+    """delta-rs options, with the cache that reads which are given these options go through."""
+
+    def __init__(self, options: Mapping[str, str], cache: TableCache) -> None:
+        super().__init__(options)
+        self.cache = cache
+
+
+def cache_of(options: Mapping[str, str] | None) -> TableCache | None:
+    """The cache that reads with these options go through."""
+    return options.cache if isinstance(options, CachedStorageOptions) else None
+
+
+def with_table_cache(settings: Settings, cache: TableCache | None = None) -> Settings:
+    """A copy of the settings whose reads go through a cache.
+
+    :param cache: the caller's own cache, to be used again later; by default the one that the settings carry already, else a
+        new one.
+    """
+    if cache is None and cache_of(settings.storage_options) is not None:
+        return settings
+    return settings.model_copy(update={"storage_options": CachedStorageOptions(settings.storage_options, cache or TableCache())})

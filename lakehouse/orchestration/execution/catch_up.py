@@ -1,0 +1,82 @@
+"""Bringing silver and gold up to date in this process: what a decision, a redaction, a rebuild or an arrival day leaves to do.
+
+The daemon's sensors do the same one run at a time (see ``sensors`` and ``closing``); here the layers follow one another at once,
+for a command that somebody waits for. Which days those are is read from the tables, so that doing it again does nothing twice,
+and what an earlier command left behind is done as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.orchestration.execution.in_process import InProcess
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class CatchUpResult:
+    """The silver days brought up to date, the days written per metric, and what happened to keys, by silver day."""
+
+    silver_days: list[date]
+    restated: dict[str, list[date]]
+    causes: dict[str, dict[str, int]]
+
+
+def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
+    """Update silver on all days that wait for it, then gold on exactly the days that this concerns, then roll-ups; close what
+    is due of them.
+
+    :param layers: runs the assets; built from the same settings, so that runs and reads share clock and table cache.
+    :raises RunFailedError: when a run fails; what was done before stays, and the next call goes on from there.
+    """
+    silver_days = sorted(applied_inputs.pending(settings, source))
+    if silver_days:
+        layers.run(dg.AssetKey(["silver", source]), silver_days)
+    restated: dict[str, list[date]] = {}
+    causes: dict[str, dict[str, int]] = {}
+    for metric in catalog.metrics_of(source):
+        daily = served_version.daily(settings, catalog, metric)
+        pending = find_pending(settings, daily)
+        causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
+        days = sorted({*pending.starts, *find_due(settings, daily)})
+        if days:
+            tag = {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"}
+            restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
+        for rollup in daily.rollups:
+            _update_rollup(settings, rollup, layers)
+    return CatchUpResult(silver_days, restated, causes)
+
+
+def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> None:
+    """Publish the numbers of a source that are to become preliminary or final by now; silver is left as it is.
+
+    :param layers: as in :func:`catch_up`.
+    :raises RunFailedError: as :func:`catch_up`.
+    """
+    for metric in catalog.metrics_of(source):
+        daily = served_version.daily(settings, catalog, metric)
+        if due := find_due(settings, daily):
+            layers.run(gold_key(metric.name), due)
+        for rollup in daily.rollups:
+            _update_rollup(settings, rollup, layers)
+
+
+def _update_rollup(settings: Settings, rollup: Series, layers: InProcess) -> None:
+    """Bring a roll-up up to date with its published days, and close what is due of it."""
+    pending = find_pending(settings, rollup)
+    starts = {*pending.starts, *find_due(settings, rollup)}
+    if starts:
+        layers.run(gold_key(rollup.name), sorted(starts), {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})
