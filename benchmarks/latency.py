@@ -19,8 +19,8 @@ from statistics import median
 import dagster as dg
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.test_automation import FIRST, HEADER
 from lakehouse_tests.support.deployment import Deployment
+from lakehouse_tests.support.sales_files import FIRST_SALES, SALES_HEADER
 
 LAYERS = ("bronze/sales", "silver/sales", "gold/revenue")
 SALE = "late{number},south,2024-11-02T18:00:00Z,5.00,3,{day}T06:00:00Z,insert,0,\n"
@@ -38,7 +38,7 @@ def main() -> None:
         deployment = Deployment(Path(folder), LAKEHOUSE_SENSOR_SECONDS="15", LAKEHOUSE_SETTLE_SECONDS="5", **own)
         landing = deployment.root / "landing" / "sales"
         landing.mkdir(parents=True)
-        (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
+        (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
         with deployment.running():
             deployment.until(lambda: revenue(deployment) is not None, 600, "the first numbers")
             quiet(deployment)
@@ -54,7 +54,7 @@ def one_file(deployment: Deployment, landing: Path, number: int) -> dict[str, fl
     before = revenue(deployment)
     day = date(2024, 11, 5) + timedelta(days=number)
     dropped = time.time()
-    (landing / f"arrival_date={day}.csv").write_text(HEADER + SALE.format(number=number, day=day))
+    (landing / f"arrival_date={day}.csv").write_text(SALES_HEADER + SALE.format(number=number, day=day))
     while revenue(deployment) == before:
         time.sleep(POLL_SECONDS)
     shown = time.time()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from lakehouse.settings import Settings
+from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,3 @@ def spark() -> Iterator[SparkSession]:
 def settings(tmp_path: Path) -> Settings:
     """An empty lake and landing folder, at a fixed time."""
     return lake_settings(tmp_path)
-
-
-def lake_settings(folder: Path) -> Settings:
-    """Settings of an empty lake below ``folder``."""
-    (folder / "landing").mkdir()
-    now = datetime(2024, 3, 1, tzinfo=timezone.utc)
-    return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now)

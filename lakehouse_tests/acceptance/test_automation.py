@@ -10,26 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES, REFUND
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
-
-HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id\n"
-FIRST = HEADER + "".join(
-    f"s{day}{n},north,2024-11-{day:02}T10:0{n}:00Z,10.00,{n},2024-11-05T06:00:00Z,insert,0,\n"
-    for day in (1, 2, 3, 4)
-    for n in (1, 2)
-)
-LATE = (
-    HEADER
-    + "s13,south,2024-11-01T18:00:00Z,5.00,3,2024-11-06T06:00:00Z,insert,0,\n"  # late by four days
-    + "s41,north,2024-11-03T23:00:00Z,10.00,1,2024-11-06T06:00:00Z,correct,1,s41\n"  # moves from the 4th to the 3rd
-)
-REFUND = HEADER + "s23,north,2024-11-02T18:00:00Z,-4.00,2,2024-11-07T06:00:00Z,insert,0,\n"  # fails amount_is_positive
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:
@@ -42,14 +30,14 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> 
     deployment = Deployment(tmp_path)
     landing = deployment.root / "landing" / "sales"
     landing.mkdir(parents=True)
-    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
+    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
     day = {number: date(2024, 11, number) for number in (1, 2, 3, 4)}
     with deployment.running():
         deployment.until(lambda: revenue(deployment) == dict.fromkeys(day.values(), Decimal("20.00")), 300, "the first numbers")
         deployment.until(lambda: all(run["status"] == "SUCCESS" for run in deployment.runs()), 60, "quiet")
         before = {run["runId"] for run in deployment.runs()}
 
-        (landing / "arrival_date=2024-11-06.csv").write_text(LATE)
+        (landing / "arrival_date=2024-11-06.csv").write_text(LATE_SALES)
         wanted = {day[1]: Decimal("25.00"), day[2]: Decimal("20.00"), day[3]: Decimal("30.00"), day[4]: Decimal("10.00")}
         deployment.until(lambda: revenue(deployment) == wanted, 300, "the restated numbers")
         deployment.until(lambda: all(run["status"] == "SUCCESS" for run in deployment.runs()), 60, "quiet")

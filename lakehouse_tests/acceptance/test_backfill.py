@@ -18,10 +18,10 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.test_automation import FIRST, LATE
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
@@ -169,7 +169,7 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
 def deliver(root: Path) -> None:
     landing = root / "landing" / "sales"
     landing.mkdir(parents=True)
-    for day, text in zip(ARRIVALS, (FIRST, LATE)):
+    for day, text in zip(ARRIVALS, (FIRST_SALES, LATE_SALES)):
         (landing / f"arrival_date={day}.csv").write_text(text)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.test_automation import FIRST, LATE
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +68,8 @@ def test_the_tables_are_the_same_and_the_server_starts_once(tmp_path: Path) -> N
     for home in homes.values():
         landing = home / "lake" / "landing" / "sales"
         landing.mkdir(parents=True)
-        (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
-        (landing / "arrival_date=2024-11-06.csv").write_text(LATE)
+        (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
+        (landing / "arrival_date=2024-11-06.csv").write_text(LATE_SALES)
     with machine(tmp_path / "machine") as one:
         export = f"export LAKEHOUSE_SPARK_REMOTE={one.address}\n"
         started = one.start()

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.delta import table_io
 from lakehouse.dispositions.verdicts import Disposition
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.cli.test_commands import BUNDLED, lakehouse_command
+from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
 
 pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium")
 from selenium.webdriver.common.by import By
@@ -60,7 +60,7 @@ def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     home = tmp_path_factory.mktemp("pages")
     done = lakehouse_command(home, "demo")
     assert done.returncode == 0, done.stderr
-    shutil.copytree(BUNDLED, home / "contracts")
+    shutil.copytree(BUNDLED_CONTRACTS, home / "contracts")
     lakehouse_command(
         home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **said(home)
     ).check_returncode()

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.test_automation import FIRST, HEADER, LATE
 from lakehouse_tests.support.deployment import CHECKOUT
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES, SALES_HEADER
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
-FRESH = HEADER + "s24,north,2024-11-02T18:00:00Z,7.00,2,2024-11-08T06:00:00Z,insert,0,\n"
+FRESH = SALES_HEADER + "s24,north,2024-11-02T18:00:00Z,7.00,2,2024-11-08T06:00:00Z,insert,0,\n"
 #: The line of the correction that moves s41 to another day.
-WRONG = f"{hashlib.sha256(LATE.encode()).hexdigest()[:16]}:3"
+WRONG = f"{hashlib.sha256(LATE_SALES.encode()).hexdigest()[:16]}:3"
 
 
 def runbooks() -> dict[str, str]:
@@ -38,7 +38,7 @@ def test_each_runbook_does_what_it_says(tmp_path: Path) -> None:
     landing.mkdir(parents=True)
     (tmp_path / "dagster_home").mkdir()
     (tmp_path / "late.csv").write_text(FRESH)
-    for day, text in ((5, FIRST), (6, LATE)):
+    for day, text in ((5, FIRST_SALES), (6, LATE_SALES)):
         (landing / f"arrival_date=2024-11-0{day}.csv").write_text(text)
     books = runbooks()
     assert list(books) == [

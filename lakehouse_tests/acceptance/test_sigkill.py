@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse_tests.acceptance.test_automation import FIRST, LATE
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def test_killed_after_every_commit(tmp_path: Path) -> None:
     for name in ("killed", "unkilled"):
         landing = tmp_path / name / "landing" / "sales"
         landing.mkdir(parents=True)
-        for day, text in ((5, FIRST), (6, LATE + REFUND)):
+        for day, text in ((5, FIRST_SALES), (6, LATE_SALES + REFUND)):
             file = landing / f"arrival_date=2024-11-0{day}.csv"
             file.write_text(text)
             os.utime(file, (1_700_000_000, 1_700_000_000))

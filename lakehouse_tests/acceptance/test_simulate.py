@@ -20,7 +20,7 @@ import pytest
 from lakehouse.delta import table_io
 from lakehouse.examples import late_events
 from lakehouse.examples.late_events import FINAL_AFTER, Options
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

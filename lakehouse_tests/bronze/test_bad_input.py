@@ -8,8 +8,8 @@ from datetime import date
 import pytest
 
 from lakehouse.bronze.landing import landing_files
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_settings
 
 pytestmark = pytest.mark.spark
 

@@ -15,9 +15,9 @@ from lakehouse.bronze import delivery_reader
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_ids import Delivery
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.malformations import malformations
 from lakehouse_tests.support.lake import Lake, content_id, contract, row_of
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.malformed_files.expected import TYPED, misfits
 from lakehouse_tests.support.malformed_files.json_lines import RECEIVED
 from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, KEYS, joined
@@ -26,8 +26,7 @@ from lakehouse_tests.support.reference_model import Record, live_rows
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
-    from lakehouse_tests.malformations import Malformation
-    from lakehouse_tests.support.malformed_files.pieces import Format, Piece
+    from lakehouse_tests.support.malformed_files.pieces import Format, Malformation, Piece
 
 DAY = date(2024, 2, 1)
 AT_LEAST = 300

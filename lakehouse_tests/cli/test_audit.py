@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts import load_catalog
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
-from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import lakehouse
-
-BUNDLED = Path(lakehouse.__file__).parent / "contracts" / "bundled"
-
-
-def lakehouse_command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder of its own."""
-    said = os.environ | {"LAKEHOUSE_ROOT": str(folder / "lake"), "COLUMNS": "200", **environment}
-    command = [sys.executable, "-m", "lakehouse", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=said, check=False)
+from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
 
 
 def test_sound_contracts_are_summed_up(tmp_path: Path) -> None:
-    done = lakehouse_command(tmp_path, "contract", "check", str(BUNDLED / "sales.yaml"), str(BUNDLED / "revenue.yaml"))
+    done = lakehouse_command(
+        tmp_path, "contract", "check", str(BUNDLED_CONTRACTS / "sales.yaml"), str(BUNDLED_CONTRACTS / "revenue.yaml")
+    )
     assert done.returncode == 0
     assert "sales.yaml: source sales, 4 fields, key sale_id" in done.stdout
     assert "revenue.yaml: metric revenue over sales, 3 measures" in done.stdout

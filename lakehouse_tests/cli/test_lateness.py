@@ -12,8 +12,8 @@ from lakehouse.contracts import load_catalog
 from lakehouse.dispositions.admission import Standing, judge
 from lakehouse.lateness import watermark_log
 from lakehouse.settings import Settings
-from lakehouse_tests.cli.test_commands import lakehouse_command
 from lakehouse_tests.support.api_client import tell
+from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakehouse.delta import table_io
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 
 
 def many_files(folder: Path) -> Path:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.cli.test_commands import lakehouse_command
-from lakehouse_tests.cli.test_promote import METRIC, SOURCE
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
 from lakehouse_tests.support.notified_lake import Shop, added_up, metric, opened
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def _added_up() -> Iterator[None]:
 def _folder(tmp_path: Path) -> Path:
     """A folder with a metric that the board reads, and one that nobody does."""
     (tmp_path / "contracts").mkdir()
-    (tmp_path / "contracts" / "events.yaml").write_text(SOURCE)
-    (tmp_path / "contracts" / "total.yaml").write_text(f"{METRIC}consumers: [board]\n")
-    (tmp_path / "contracts" / "unread.yaml").write_text(METRIC.replace("metric: total", "metric: unread"))
+    (tmp_path / "contracts" / "events.yaml").write_text(EVENTS_SOURCE)
+    (tmp_path / "contracts" / "total.yaml").write_text(f"{TOTAL_METRIC}consumers: [board]\n")
+    (tmp_path / "contracts" / "unread.yaml").write_text(TOTAL_METRIC.replace("metric: total", "metric: unread"))
     return tmp_path
 
 
@@ -101,6 +101,6 @@ def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
 
 
 def test_without_consumers_there_is_nobody_to_tell(folder: Path) -> None:
-    (folder / "contracts" / "total.yaml").write_text(METRIC)
+    (folder / "contracts" / "total.yaml").write_text(TOTAL_METRIC)
     done = command(folder, "--send")
     assert (done.returncode, done.stderr) == (0, "No metric's contract names 'consumers:'; there is nobody to tell.\n")

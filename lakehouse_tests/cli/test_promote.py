@@ -8,22 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
 from lakehouse_tests.support.two_dataset_versions import three_days
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-METRIC = "metric: total\nsource: events\nmeasures:\n  - {name: total, sql: sum(amount), type: long, additive: true}\n"
-SOURCE = """\
-dataset: events
-primary_key: [id]
-model:
-  fields:
-    - {name: id, type: string}
-    - {name: amount, type: int}
-clocks: {event: event_time, arrival: arrived_at}
-"""
 WHO = ("--by", "ana", "--reason", "net of refunds")
 
 
@@ -32,9 +23,9 @@ def shop(tmp_path: Path) -> Path:
     """A folder with two versions of a metric, filled, that differ on one day of three."""
     folder = tmp_path / "contracts"
     folder.mkdir()
-    (folder / "events.yaml").write_text(SOURCE)
-    (folder / "total.yaml").write_text(f"{METRIC}deprecated_on: 2024-05-01\n")
-    (folder / "total_v2.yaml").write_text(f"{METRIC.replace('sum(amount)', 'sum(net)')}dataset_version: 2\n")
+    (folder / "events.yaml").write_text(EVENTS_SOURCE)
+    (folder / "total.yaml").write_text(f"{TOTAL_METRIC}deprecated_on: 2024-05-01\n")
+    (folder / "total_v2.yaml").write_text(f"{TOTAL_METRIC.replace('sum(amount)', 'sum(net)')}dataset_version: 2\n")
     three_days(Settings(root=str(tmp_path / "lake"), landing=None))
     return tmp_path
 

@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.cli import app
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import Series
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import METRICS, office
 
 if TYPE_CHECKING:

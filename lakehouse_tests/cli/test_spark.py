@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakehouse_tests.acceptance.test_automation import FIRST
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.sales_files import FIRST_SALES
 
 
 def test_a_server_that_cannot_be_reached_is_one_line_with_the_way_out(tmp_path: Path) -> None:
     landing = tmp_path / "lake" / "landing" / "sales"
     landing.mkdir(parents=True)
-    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST)
+    (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
     done = lakehouse_command(tmp_path, "replay", "sales", LAKEHOUSE_SPARK_REMOTE="sc://127.0.0.1:1")
     assert done.returncode == 1
     assert "no Spark Connect server can be reached at sc://127.0.0.1:1 (Connection refused): start one with" in done.stderr

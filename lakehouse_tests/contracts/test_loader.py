@@ -9,40 +9,7 @@ import pytest
 
 from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.loader import bundled_folder
-
-LAKELOGIC = """\
-dataset: silver_pos_sales_events
-primary_key: [event_id]
-model:
-  fields:
-    - {name: event_id, type: int, required: true}
-    - {name: event_date, type: date}
-    - {name: amount, type: float}
-    - {name: customer_id, type: int}
-quality:
-  row_rules:
-    - {name: positive_amount, sql: "amount > 0", category: correctness}
-materialization:
-  strategy: append
-  partition_by: [event_date]
-  reprocess_policy: overwrite_partition_safe
-  target_path: output/silver_pos_sales_events
-  format: csv
-"""
-SOURCE = """\
-dataset: shop
-primary_key: id
-clocks: {event: at}
-model:
-  fields:
-    - {name: id, type: int}
-"""
-METRIC = """\
-metric: turnover
-source: shop
-measures:
-  - {name: total, sql: sum(id), type: long}
-"""
+from lakehouse_tests.support.contract_texts import LAKELOGIC, SHOP_SOURCE, TURNOVER_METRIC
 
 
 @pytest.fixture
@@ -110,7 +77,7 @@ def test_metrics_of_a_source() -> None:
 
 
 def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
-    text = SOURCE.replace("clocks: {event: at}", "clocks: {event: at, max_ahead: PT6H, start_date: 2024-02-29}")
+    text = SHOP_SOURCE.replace("clocks: {event: at}", "clocks: {event: at, max_ahead: PT6H, start_date: 2024-02-29}")
     contract = source(file, text.replace("type: int", 'type: "Decimal(10, 2)"'))
     assert contract.model.fields[0].type == "decimal(10,2)"
     assert (contract.clocks.max_ahead, contract.first_event_day) == (timedelta(hours=6), date(2024, 2, 29))
@@ -161,7 +128,7 @@ def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_source_names_line_and_field(file: Path, old: str, new: str, expected: str) -> None:
-    (mistake,) = [each for each in mistakes(file, SOURCE.replace(old, new)) if "kind: unknown key" not in each]
+    (mistake,) = [each for each in mistakes(file, SHOP_SOURCE.replace(old, new)) if "kind: unknown key" not in each]
     assert mistake.startswith(expected)
 
 
@@ -174,19 +141,19 @@ def test_a_mistake_in_a_source_names_line_and_field(file: Path, old: str, new: s
     ],
 )
 def test_a_field_with_the_name_of_a_clock_must_be_that_clock(file: Path, field: str, expected: str) -> None:
-    (mistake,) = mistakes(file, SOURCE + f"    - {field}\n")
+    (mistake,) = mistakes(file, SHOP_SOURCE + f"    - {field}\n")
     assert mistake.startswith(expected)
 
 
 def test_fields_that_are_the_clocks(file: Path) -> None:
     clocks = "clocks: {event: at, arrival: got}"
     more = "    - {name: event_ts, type: string, column: at}\n    - {name: arrival_ts, type: string, column: got}\n"
-    assert source(file, SOURCE.replace("clocks: {event: at}", clocks) + more).columns_read == ["id", "at", "got"]
+    assert source(file, SHOP_SOURCE.replace("clocks: {event: at}", clocks) + more).columns_read == ["id", "at", "got"]
 
 
 def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> None:
     text = (
-        SOURCE.replace("primary_key: id", "primary_key: [id, nr]\nchanges:\n  corrects_event_id: of")
+        SHOP_SOURCE.replace("primary_key: id", "primary_key: [id, nr]\nchanges:\n  corrects_event_id: of")
         + "    - {name: nr, type: int}\n"
     )
     assert mistakes(file, text) == ["4: changes.corrects_event_id: needs a primary key of one column"]
@@ -204,12 +171,12 @@ def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> No
     ],
 )
 def test_a_mistake_in_a_metric_names_line_and_field(file: Path, old: str, new: str, expected: str) -> None:
-    (mistake,) = mistakes(file, METRIC.replace(old, new))
+    (mistake,) = mistakes(file, TURNOVER_METRIC.replace(old, new))
     assert mistake.startswith(expected)
 
 
 def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
-    found = mistakes(file, SOURCE.replace("dataset: shop", "dataset: Shop\nowners: me").replace("type: int", "type: money"))
+    found = mistakes(file, SHOP_SOURCE.replace("dataset: shop", "dataset: Shop\nowners: me").replace("type: int", "type: money"))
     assert [mistake.split(": ")[:2] for mistake in found] == [["1", "dataset"], ["7", "model.fields.0.type"], ["2", "owners"]]
 
 
@@ -240,7 +207,7 @@ def test_what_is_no_contract(file: Path, content: str | bytes, expected: str) ->
 
 def test_aliases_are_followed_once(file: Path) -> None:
     laughs = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 40))
-    text = SOURCE + "info:\n  l0: &l0 ha\n" + laughs + "  self: &self [*self]\n"
+    text = SHOP_SOURCE + "info:\n  l0: &l0 ha\n" + laughs + "  self: &self [*self]\n"
     assert set(source(file, text).info) == {"self", *(f"l{number}" for number in range(40))}
 
 
@@ -250,7 +217,7 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_contracts_of_ones_own_join_the_bundled_ones(tmp_path: Path) -> None:
-    loaded = catalog(tmp_path, bundled=True, shop=SOURCE, turnover=METRIC)
+    loaded = catalog(tmp_path, bundled=True, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC)
     assert (set(loaded.sources), set(loaded.metrics)) == (
         {"earthquakes", "sales", "shop"},
         {"earthquakes_daily", "revenue", "turnover"},
@@ -258,12 +225,12 @@ def test_contracts_of_ones_own_join_the_bundled_ones(tmp_path: Path) -> None:
 
 
 def test_a_contract_of_ones_own_replaces_the_bundled_one_of_its_name(tmp_path: Path) -> None:
-    loaded = catalog(tmp_path, bundled=True, anything=SOURCE.replace("shop", "sales"))
+    loaded = catalog(tmp_path, bundled=True, anything=SHOP_SOURCE.replace("shop", "sales"))
     assert loaded.sources["sales"].primary_key == ["id"]
 
 
 def test_a_source_of_ones_own_replaces_a_bundled_metric_of_its_name(tmp_path: Path) -> None:
-    loaded = catalog(tmp_path, bundled=True, revenue=SOURCE.replace("shop", "revenue"))
+    loaded = catalog(tmp_path, bundled=True, revenue=SHOP_SOURCE.replace("shop", "revenue"))
     assert ("revenue" in loaded.sources, "revenue" in loaded.metrics) == (True, False)
 
 
@@ -273,24 +240,24 @@ def test_a_folder_of_ones_own_is_optional(folder: Path | None) -> None:
 
 
 def test_both_endings_are_read(tmp_path: Path) -> None:
-    (tmp_path / "turnover.yml").write_text(METRIC, encoding="utf-8")
-    assert set(catalog(tmp_path, shop=SOURCE).metrics) == {"turnover"}
+    (tmp_path / "turnover.yml").write_text(TURNOVER_METRIC, encoding="utf-8")
+    assert set(catalog(tmp_path, shop=SHOP_SOURCE).metrics) == {"turnover"}
 
 
 def test_a_metric_without_its_source(tmp_path: Path) -> None:
     with pytest.raises(ContractError) as caught:
-        catalog(tmp_path, turnover=METRIC)
+        catalog(tmp_path, turnover=TURNOVER_METRIC)
     assert caught.value.mistakes == [f"{tmp_path}/turnover.yaml:2: source: no contract has 'dataset: shop'"]
 
 
-@pytest.mark.parametrize(("text", "key"), [(SOURCE, "dataset"), (METRIC.replace("turnover", "shop"), "metric")])
+@pytest.mark.parametrize(("text", "key"), [(SHOP_SOURCE, "dataset"), (TURNOVER_METRIC.replace("turnover", "shop"), "metric")])
 def test_two_files_with_the_same_name(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ContractError) as caught:
-        catalog(tmp_path, one=SOURCE, two=f"# again\n{text}", three=SOURCE.replace("shop", "other"))
+        catalog(tmp_path, one=SHOP_SOURCE, two=f"# again\n{text}", three=SHOP_SOURCE.replace("shop", "other"))
     assert f"{tmp_path}/two.yaml:2: {key}: the name 'shop' is taken by {tmp_path}/one.yaml" in caught.value.mistakes
 
 
 def test_the_mistakes_of_all_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ContractError) as caught:
-        catalog(tmp_path, one="[", two="x: 1", shop=SOURCE)
+        catalog(tmp_path, one="[", two="x: 1", shop=SHOP_SOURCE)
     assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == [f"{tmp_path}/one.yaml", f"{tmp_path}/two.yaml"]

@@ -17,7 +17,7 @@ from lakehouse.contracts import ContractError, SourceContract, load_contract
 from lakehouse.contracts.schedules import Cron
 from lakehouse.contracts.source_rules import CHECKS
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.contracts.test_loader import SOURCE
+from lakehouse_tests.support.contract_texts import SHOP_SOURCE
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ CRON: TypeAdapter[str] = TypeAdapter(Cron)
 
 def loaded(tmp_path: Path, more: str) -> SourceContract:
     file = tmp_path / "contract.yaml"
-    file.write_text(SOURCE + more, encoding="utf-8")
+    file.write_text(SHOP_SOURCE + more, encoding="utf-8")
     found = load_contract(file)
     assert isinstance(found, SourceContract)
     return found

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.dispositions import row_rules
 from lakehouse.impact import analysis
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.api_client import catalog, tell
 from lakehouse_tests.support.lake import contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

@@ -20,27 +20,14 @@ from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.silver import merge as silver_merge
 from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import Wanted
-from lakehouse_tests.contracts.test_loader import LAKELOGIC
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.contract_texts import LAKELOGIC
+from lakehouse_tests.support.lake import Lake, contract
+from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
-
-FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
-ARRIVED = [date(2024, 2, day) for day in range(1, 6)]
-
-
-def lake_under(settings: Settings, spark: Any, policy: str, **said: Any) -> Lake:
-    return Lake(settings, contract(materialization={"reprocess_policy": policy}, changes={}, **said), spark)
-
-
-def send(lake: Lake, arrival: int, *lines: str) -> set[date]:
-    """Deliver a file, and update what waits; the days whose content changed."""
-    lake.deliver(ARRIVED[arrival], csv_file([f"{line},2024-02-0{arrival + 1}T06:00:00Z,,,0" for line in lines]))
-    lake.ingest(ARRIVED[arrival])
-    return set(lake.update().changes) if lake.pending() else set()
 
 
 def content(lake: Lake) -> list[tuple[str, int, int]]:
@@ -51,9 +38,6 @@ def content(lake: Lake) -> list[tuple[str, int, int]]:
 
 def became(lake: Lake) -> Counter[str]:
     return Counter(row.disposition.value for row in dispositions_account.rows(lake.settings, lake.contract))
-
-
-A, B, C, D = ("a,1,2024-01-01T12:00:00Z", "b,2,2024-01-01T12:00:00Z", "c,3,2024-01-02T12:00:00Z", "d,4,2024-01-01T12:00:00Z")
 
 
 def files_of(settings: Settings, day: date) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
-from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
 
 if TYPE_CHECKING:

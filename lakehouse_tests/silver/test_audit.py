@@ -22,14 +22,16 @@ from lakehouse.silver import audit_log as log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.silver import update as silver_update
 from lakehouse.spark import commits as spark_commits
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_laws import cheap, histories
+from lakehouse_tests.support.audit_reader import audit_columns, replayed_audit
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.silver_histories import histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakehouse_tests.silver.test_laws import History
+    from lakehouse_tests.support.silver_histories import History
 
 pytestmark = pytest.mark.spark
 
@@ -58,13 +60,6 @@ def update(lake: Lake, days: Iterable[date]) -> None:
     silver_update.update(lake.settings, lake.contract, lambda: lake.spark, frozenset(days), "run", METRICS)
 
 
-def told(lake: Lake, *names: str) -> list[tuple[Any, ...]]:
-    """Some columns of the audit, in its order, values as JSON describes them."""
-    rows = [log.parsed(one) for one in log.read(lake.settings, "events").to_pylist()]
-    assert len({one["audit_id"] for one in rows}) == len(rows), "nothing is there twice"
-    return [tuple(one[name] for name in names) for one in rows]
-
-
 VALUES = ("event_id", "action_type", "original_value", "new_value", "field_changed")
 
 
@@ -79,10 +74,10 @@ def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, s
         row("moved", 4, "02-01T10:00", "02-01T12:00"),
         row("same", 5, "02-01T10:00", "02-01T12:00"),
     )
-    assert told(lake, "event_id", "action_type", "reason", "actor") == [
+    assert audit_columns(lake, "event_id", "action_type", "reason", "actor") == [
         ("late", "late_merge", "arrived 4 d 4 h after the event", "events"),
     ]
-    ((original, new, fields),) = told(lake, "original_value", "new_value", "field_changed")
+    ((original, new, fields),) = audit_columns(lake, "original_value", "new_value", "field_changed")
     assert (original, fields) == (None, None)
     assert new == {
         "record_key": "late",
@@ -101,7 +96,7 @@ def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, s
         row("moved", 4, "01-30T10:00", "02-02T12:00", "correct"),
         row("same", 5, "02-01T10:00", "02-02T12:00", "correct"),
     )
-    gone, changed, moved = told(lake, *VALUES, "reason", "event_date")[1:]
+    gone, changed, moved = audit_columns(lake, *VALUES, "reason", "event_date")[1:]
     assert gone[:2] == ("gone", "correction")
     assert (gone[2]["amount"], *gone[3:]) == (3, None, None, "withdrawn", date(2024, 2, 1))
     corrected = ("in time", "correction", {"amount": 2}, {"amount": 7}, "amount", "corrected 2 d after the event")
@@ -119,8 +114,8 @@ def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, s
     arrived = datetime(2024, 2, 2, 12, tzinfo=timezone.utc)
     days = ("2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02", "2024-02-03")
     kpis = ["daily@2024-01-30", "daily@2024-02-01", *(f"trailing@{day}" for day in days)]
-    assert told(lake, *columns)[-1] == ("run", arrived, settings.now, False, kpis)
-    assert [one[0] for one in told(lake, "silver_version")] == [1, 2, 2, 2]
+    assert audit_columns(lake, *columns)[-1] == ("run", arrived, settings.now, False, kpis)
+    assert [one[0] for one in audit_columns(lake, "silver_version")] == [1, 2, 2, 2]
 
     version = lake.silver_version()
     assert audit.follow(settings, lake.contract, METRICS) == 0
@@ -136,7 +131,7 @@ def test_a_move_applied_one_day_at_a_time_is_told_as_it_happened(settings, spark
     arrive(lake, FIRST, row("a", 1, "02-01T10:00", "02-01T12:00"))
     arrive(lake, SECOND, row("a", 2, "01-30T10:00", "02-02T12:00", "correct"), days=[date(2024, 1, 30)])
     update(lake, lake.pending())
-    assert [(kind, old and old["amount"], new and new["amount"]) for _, kind, old, new, _ in told(lake, *VALUES)] == [
+    assert [(kind, old and old["amount"], new and new["amount"]) for _, kind, old, new, _ in audit_columns(lake, *VALUES)] == [
         ("late_merge", None, 1),
         ("late_merge", None, 2),
         ("correction", 1, None),
@@ -156,11 +151,11 @@ def test_who_corrected_and_why_are_taken_from_the_record_and_values_can_be_made_
         lake.deliver(arrival, f"{header}\n{line}\n".encode())
         lake.ingest(arrival)
         lake.update()
-    ((key, _, old, new, names),) = told(lake, *VALUES)
+    ((key, _, old, new, names),) = audit_columns(lake, *VALUES)
     assert (key, names) == ('ä"\\', "due,paid,price,ratio")
     assert old == {"price": "10.50", "ratio": 0.1, "due": "2024-03-01", "paid": True}
     assert new == {"price": "9.00", "ratio": None, "due": "2024-03-02", "paid": False}
-    assert told(lake, "actor", "reason") == [("cem", "wrong, twice")]
+    assert audit_columns(lake, "actor", "reason") == [("cem", "wrong, twice")]
 
 
 def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +170,7 @@ def test_redacted_values_are_in_no_row_whenever_it_was_written(settings, spark, 
     assert log.redact(settings, "events", "a", ["amount"]) == 0
     lake.update()
     hidden = {"amount": "[redacted]"}
-    rows = told(lake, *VALUES, "actor", "reason")
+    rows = audit_columns(lake, *VALUES, "actor", "reason")
     assert [(kind, old and old["amount"], new["amount"]) for key, kind, old, new, *_ in rows if key == "a"] == [
         ("late_merge", None, "[redacted]"),
         ("correction", "[redacted]", "[redacted]"),
@@ -193,7 +188,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
     lake.deliver(FIRST, content)
     lake.ingest(FIRST)
     lake.update()
-    assert told(lake, "event_id") == [], "what waits for a steward is not in silver"
+    assert audit_columns(lake, "event_id") == [], "what waits for a steward is not in silver"
     accepted = Decision(
         content_id(content), 3, "b", "accept", "anna", "seen the till", settings.clock(), touched_days=[date(2024, 1, 28)]
     )
@@ -212,7 +207,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
     broken({"run_id": "mends", "operation": "bug_replay", "by": "ben", "reason": "BUG-7"})
     broken({"run_id": "fills", "operation": "backfill", "by": "cem", "reason": "lost disk"})
     audit.follow(settings, lake.contract, METRICS)
-    assert told(lake, "event_id", "action_type", "actor", "reason", "runner_id") == [
+    assert audit_columns(lake, "event_id", "action_type", "actor", "reason", "runner_id") == [
         ("b", "steward", "anna", "seen the till", "run"),
         ("a", "backfill", "lakehouse", "made again from Bronze", "spoils"),
         ("a", "replay", "ben", "BUG-7", "mends"),
@@ -240,26 +235,17 @@ def test_behind_a_stop_the_next_run_tells_what_the_stopped_one_did_not(settings,
                 stopped.setattr(log.store, "append", killed)
                 with pytest.raises(Killed):
                     follow(settings, lake.contract, METRICS)
-    assert told(lake, "audit_id") == []
+    assert audit_columns(lake, "audit_id") == []
     assert follow(settings, lake.contract, METRICS) == 3
     assert follow(settings, lake.contract, METRICS) == 0
-    assert [(old and old["amount"], new["amount"]) for _, _, old, new, _ in told(lake, *VALUES)] == [(None, 1), (1, 2), (2, 3)]
+    assert [(old and old["amount"], new["amount"]) for _, _, old, new, _ in audit_columns(lake, *VALUES)] == [
+        (None, 1),
+        (1, 2),
+        (2, 3),
+    ]
 
 
-def replayed(lake: Lake) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the audit says that silver holds, by key and day."""
-    state: dict[tuple[str, str], dict[str, Any]] = {}
-    for key, day, old, new in told(lake, "event_id", "event_date", "original_value", "new_value"):
-        before = {} if old is None else state.pop((key, old.get("event_date", f"{day}")))
-        assert old is None or {name: before[name] for name in old} == old, "each row begins where the one before it ended"
-        if new is not None:
-            after = before | new
-            assert (key, after["event_date"]) not in state
-            state[key, after["event_date"]] = after
-    return state
-
-
-@cheap(4)
+@derandomized(4)
 @given(history=histories())
 def test_replaying_the_audit_gives_what_silver_holds(
     history: History, spark: Any, tmp_path_factory: pytest.TempPathFactory
@@ -278,4 +264,4 @@ def test_replaying_the_audit_gives_what_silver_holds(
     held = [
         {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()} for one in rows.to_pylist()
     ]
-    assert replayed(lake) == {(one["record_key"], one["event_date"]): one for one in held}
+    assert replayed_audit(lake) == {(one["record_key"], one["event_date"]): one for one in held}

@@ -6,60 +6,24 @@ import json
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Field, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
+from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.lake import contract
-
-if TYPE_CHECKING:
-    from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+from lakehouse_tests.support.silver_log import append_to_silver
 
 NOW = datetime(2024, 2, 10, tzinfo=timezone.utc)
-EVENTS = contract()
-Said = tuple[str, int, int]
-
-
-def append_to_silver(settings: Settings, *said: Said, late: int = 5, source: SourceContract = EVENTS, **why: Any) -> int:
-    """One commit of new rows: key, day of February and amount; ``late`` are days.
-
-    :returns: the version.
-    """
-    rows = []
-    for key, day, amount in said:
-        event = datetime(2024, 2, day, 12, tzinfo=timezone.utc)
-        named = {"record_key": key, "id": key, "amount": amount, "event_ts": event, "event_date": event.date()}
-        rows.append({**named, "source_system": "shop", "arrival_ts": event + timedelta(days=late), "change_op": "insert"})
-    path = locations.silver(settings, source.dataset)
-    metadata = json.dumps({"run_id": "run", "method": "merge", "ingestions": ["x"], **why})
-    write_deltalake(
-        path,
-        pa.Table.from_pylist(rows, schema=arrow_schema(silver_columns(source))),
-        mode="append",
-        partition_by=["event_date"],
-        configuration={"delta.enableChangeDataFeed": "true"},
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
-    )
-    return DeltaTable(path).version()
-
-
-def follow(settings: Settings) -> int:
-    return audit.follow(settings, EVENTS, [])
-
-
-def rows(settings: Settings, **asked: Any) -> list[dict[str, Any]]:
-    return [log.parsed(row) for row in log.read(settings, "events", **asked).to_pylist()]
 
 
 def test_versions_without_a_row_are_not_read_again_for_ever(settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +32,14 @@ def test_versions_without_a_row_are_not_read_again_for_ever(settings, monkeypatc
     monkeypatch.setattr(audit, "_changed", lambda table, version: read.append(version) or changed(table, version))
     for number in range(12):
         append_to_silver(settings, (f"{number}", 1, 1), late=0)
-    assert follow(settings) == 0
-    assert follow(settings) == 0
+    assert follow_audit(settings) == 0
+    assert follow_audit(settings) == 0
     assert read == [*range(12)]
     append_to_silver(settings, ("in time", 1, 1), late=0)
     append_to_silver(settings, ("late", 1, 1))
-    assert [follow(settings), follow(settings)] == [1, 0]
+    assert [follow_audit(settings), follow_audit(settings)] == [1, 0]
     assert read == [*range(14)]
-    assert [row["event_id"] for row in rows(settings)] == ["late"]
+    assert [row["event_id"] for row in audit_rows(settings)] == ["late"]
 
 
 def test_versions_that_cannot_be_read_any_more_are_passed_over(settings, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,9 +51,9 @@ def test_versions_that_cannot_be_read_any_more_are_passed_over(settings, caplog:
     (folder / "_delta_log" / f"{0:020}.json").unlink()
     (vacuumed,) = (folder / "event_date=2024-02-02").glob("*.parquet")
     vacuumed.unlink()
-    assert follow(settings) == 1
-    assert follow(settings) == 0
-    assert [row["event_id"] for row in rows(settings)] == ["there"]
+    assert follow_audit(settings) == 1
+    assert follow_audit(settings) == 0
+    assert [row["event_id"] for row in audit_rows(settings)] == ["there"]
     assert "2 versions of silver/events are gone" in caplog.text
 
 
@@ -98,17 +62,17 @@ def test_other_problems_of_the_feed_are_not_passed_over(settings) -> None:
     (broken,) = Path(locations.silver(settings, "events")).glob("*/*.parquet")
     broken.write_bytes(b"no Parquet")
     with pytest.raises(Exception, match="arquet"):
-        follow(settings)
+        follow_audit(settings)
 
 
 def test_silver_made_anew_is_followed_from_its_first_version(settings) -> None:
     for number in range(3):
         append_to_silver(settings, (f"{number}", 1, 1))
-    assert follow(settings) == 3
+    assert follow_audit(settings) == 3
     Path(locations.silver(settings, "events")).rename(settings.table("silver", "before"))
     append_to_silver(settings, ("anew", 1, 1))
-    assert follow(settings) == 1
-    assert follow(settings) == 0
+    assert follow_audit(settings) == 1
+    assert follow_audit(settings) == 0
 
 
 @pytest.mark.parametrize("said", ["by hand", "[1]", "{}"])
@@ -116,8 +80,8 @@ def test_a_commit_by_somebody_else_is_no_stumbling_block(settings, said: str) ->
     append_to_silver(settings, ("a", 1, 1))
     table = DeltaTable(locations.silver(settings, "events"))
     table.delete("record_key = 'a'", commit_properties=CommitProperties(custom_metadata={"userMetadata": said}))
-    assert follow(settings) == 2
-    assert [(row["action_type"], row["runner_id"], row["actor"]) for row in rows(settings)] == [
+    assert follow_audit(settings) == 2
+    assert [(row["action_type"], row["runner_id"], row["actor"]) for row in audit_rows(settings)] == [
         ("late_merge", "run", "shop"),
         ("backfill", None, "lakehouse"),
     ]
@@ -126,8 +90,8 @@ def test_a_commit_by_somebody_else_is_no_stumbling_block(settings, said: str) ->
 def test_a_key_that_is_on_a_day_twice_has_a_row_for_each(settings) -> None:
     append_to_silver(settings, ("twice", 1, 1), ("twice", 1, 1), ("twice", 1, 2))
     append_to_silver(settings, ("twice", 1, 1))
-    assert follow(settings) == 4
-    found = rows(settings)
+    assert follow_audit(settings) == 4
+    found = audit_rows(settings)
     assert len({row["audit_id"] for row in found}) == 4
     assert sorted(row["new_value"]["amount"] for row in found) == [1, 1, 1, 2]
 
@@ -137,8 +101,8 @@ def test_a_column_that_silver_got_later_is_empty_before(settings) -> None:
     table = DeltaTable(locations.silver(settings, "events"))
     table.alter.add_columns([Field("colour", "string")])
     table.update(new_values={"amount": "2"})
-    assert follow(settings) == 2
-    first, second = rows(settings)
+    assert follow_audit(settings) == 2
+    first, second = audit_rows(settings)
     assert first["new_value"]["colour"] is None
     assert (second["original_value"], second["new_value"]) == ({"amount": 1}, {"amount": 2})
 
@@ -147,7 +111,7 @@ def test_lateness_is_expected_by_event_type(settings) -> None:
     bounds = {"expected": "P1D", "by": {"column": "amount", "values": {"7": {"expected": "P9D"}}}}
     append_to_silver(settings, ("patient", 1, 7), ("late", 1, 1))
     assert audit.follow(settings, contract(lateness=bounds), []) == 1
-    assert [row["event_id"] for row in rows(settings)] == ["late"]
+    assert [row["event_id"] for row in audit_rows(settings)] == ["late"]
 
 
 def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
@@ -176,13 +140,13 @@ def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
 def test_rows_are_found_by_day_key_actor_action_and_time(settings) -> None:
     settings.now = NOW
     append_to_silver(settings, ("a", 1, 1), ('"event_date": "2024-02-09"', 2, 1))
-    follow(settings)
+    follow_audit(settings)
     settings.now = NOW + timedelta(days=1)
     append_to_silver(settings, ("c", 3, 1), ingestions=[], by="ben", reason="lost disk", operation="backfill")
-    follow(settings)
+    follow_audit(settings)
 
     def found(**asked: Any) -> list[str]:
-        return [row["event_id"] for row in rows(settings, **asked)]
+        return [row["event_id"] for row in audit_rows(settings, **asked)]
 
     assert found() == ['"event_date": "2024-02-09"', "a", "c"]
     assert found(day=date(2024, 2, 1)) == ["a"]
@@ -203,8 +167,8 @@ def test_what_is_redacted_while_the_audit_is_written_is_masked_behind_it(setting
         return append(*said)
 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
-    assert follow(settings) == 2
-    assert {row["event_id"]: row["new_value"]["amount"] for row in rows(settings)} == {"a": "[redacted]", "b": 4711}
+    assert follow_audit(settings) == 2
+    assert {row["event_id"]: row["new_value"]["amount"] for row in audit_rows(settings)} == {"a": "[redacted]", "b": 4711}
     version = DeltaTable(locations.audit_log(settings)).version()
     assert log.redact(settings, "events", "a", ["amount"]) == 0
     assert DeltaTable(locations.audit_log(settings)).version() == version

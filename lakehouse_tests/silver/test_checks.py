@@ -12,8 +12,8 @@ from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.acceptance.test_automation import FIRST, LATE
 from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def _lake(settings: Settings, spark: SparkSession) -> Lake:
 
 def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     contract = lake.contract
-    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, LATE)):
+    for arrival_day, text in ((FIFTH, FIRST_SALES), (SIXTH, LATE_SALES)):
         lake.deliver(arrival_day, text.encode())
         lake.ingest(arrival_day)
     days = lake.pending()
@@ -68,7 +68,7 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
 def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     spark: SparkSession, settings: Settings, lake: Lake
 ) -> None:
-    lake.deliver(FIFTH, FIRST.encode())
+    lake.deliver(FIFTH, FIRST_SALES.encode())
     lake.ingest(FIFTH)
 
     def disposed() -> silver_checks.Outcome:
@@ -97,8 +97,8 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
 
 
 def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession, settings: Settings, lake: Lake) -> None:
-    withdrawn = FIRST.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
-    for arrival_day, text in ((FIFTH, FIRST), (SIXTH, withdrawn)):
+    withdrawn = FIRST_SALES.splitlines()[0] + "\ns11,north,2024-11-01T10:01:00Z,10.00,1,2024-11-06T06:00:00Z,delete,0,\n"
+    for arrival_day, text in ((FIFTH, FIRST_SALES), (SIXTH, withdrawn)):
         lake.deliver(arrival_day, text.encode())
         lake.ingest(arrival_day)
         lake.update()

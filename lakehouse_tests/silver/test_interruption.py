@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
-from functools import wraps
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
@@ -13,16 +11,16 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.key_log import IncompleteKeyLogError
-from lakehouse.spark import commits as spark_commits
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.stopped_commits import after_each_commit
 
 pytestmark = pytest.mark.spark
 
@@ -41,62 +39,6 @@ ARRIVALS = {
 TOTAL = MetricContract.model_validate(
     {"metric": "total", "source": "events", "measures": [{"name": "total", "sql": "sum(amount)", "type": "long"}]}
 )
-
-
-class Killed(BaseException):
-    """As little is caught of it as of a SIGKILL."""
-
-
-COMMITS = [
-    *((spark_commits, name) for name in ("create", "append_once", "merge", "replace_days")),
-    *((table_io, name) for name in ("append", "upsert")),
-    *((partition_writer, name) for name in ("create", "replace", "remark")),
-]
-
-
-def behind_each_commit(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
-    """Call ``then`` right behind each commit."""
-
-    def followed(commit: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(commit)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            result = commit(*args, **kwargs)
-            if result is not False:  # it wrote something
-                then()
-            return result
-
-        return replacement
-
-    for module, name in COMMITS:
-        monkeypatch.setattr(module, name, followed(getattr(module, name)))
-
-
-def kill_after(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
-    """Raise :class:`Killed` right behind the ``last``-th commit."""
-    commits = 0
-
-    def count() -> None:
-        nonlocal commits
-        commits += 1
-        if commits == last:
-            raise Killed
-
-    behind_each_commit(monkeypatch, count)
-
-
-def stopped_behind_each_commit(step: Callable[[], object]) -> int:
-    """Stop ``step`` behind its first commit, again and again, until it comes to its end; how often that was."""
-    stops = 0
-    while True:
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, 1)
-            try:
-                step()
-            except Killed:
-                stops += 1
-                assert stops < 12, "it never comes to its end"
-            else:
-                return stops
 
 
 def steps(lake: Lake) -> None:
@@ -145,7 +87,7 @@ def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytes
         copytree(lake.settings.root, stops[-1])
 
     with pytest.MonkeyPatch.context() as patched:
-        behind_each_commit(patched, copy)
+        after_each_commit(patched, copy)
         steps(lake)
     assert outcome(lake) == expected
     for number, root in enumerate(stops, 1):

@@ -13,9 +13,19 @@ from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import Wanted
-from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
-from lakehouse_tests.stewardship.test_quarantine import DAY, FIRST, LATE, ON_TIME, SECOND, WEEK, became, content, lake_with
 from lakehouse_tests.support.lake import Lake, contract
+from lakehouse_tests.support.quarantine_lake import (
+    DAY,
+    FIRST_FILE,
+    LATE,
+    ON_TIME,
+    SECOND_FILE,
+    WEEK_WATERMARK,
+    dispositions_by_key,
+    lake_with,
+    silver_amounts,
+)
+from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +37,7 @@ def plan(lake: Lake, **changes: Any) -> silver_rebuild.Planned:
 
 
 def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
-    lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
+    lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     version = lake.silver_version()
     planned = plan(lake)
     assert (planned.days, planned.rows_judged_otherwise) == ([DAY], 0)
@@ -41,35 +51,35 @@ def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
 
 
 def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None:
-    lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
+    lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
     assert plan(lake).rows_judged_otherwise == 2
     assert set(lake.update().changes) == {DAY}
-    assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
+    assert silver_amounts(lake) == {("b", 2), ("c", 3), ("d", 4)}
     assert {entry["quarantine_status"] for entry in quarantine.entries(settings, lake.contract, Wanted(status=None))} == {
         "released"
     }
-    became(lake)
+    dispositions_by_key(lake)
     entry = rebuild_requests.all_of(settings, "events")[-1]
     assert entry.contract_before != entry.contract_after
     assert lake.rebuilt([DAY, LATE]) == lake.silver()
-    lake.contract = contract(**WEEK)
+    lake.contract = contract(**WEEK_WATERMARK)
     assert plan(lake).rows_judged_otherwise == 2
     lake.update()
-    assert content(lake) == {("a", 1), ("d", 4)}
+    assert silver_amounts(lake) == {("a", 1), ("d", 4)}
 
 
 def test_only_the_range_is_judged_anew(settings, spark) -> None:
-    lake = lake_with(settings, spark, {}, (ON_TIME, FIRST), (LATE, SECOND))
+    lake = lake_with(settings, spark, {}, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(quality={"row_rules": [{"sql": "amount < 3", "severity": "reject"}]})
     assert plan(lake, first=date(2024, 2, 2), last=date(2024, 2, 29)).days == [LATE]
     lake.update()
-    assert content(lake) == {("b", 2), ("c", 3)}
+    assert silver_amounts(lake) == {("b", 2), ("c", 3)}
     assert plan(lake, first=date(2025, 1, 1), last=date(2025, 1, 2)).days == []
 
 
 def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
-    lake = lake_with(settings, spark, WEEK, (ON_TIME, FIRST), (LATE, SECOND))
+    lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
 
     def rebuild() -> None:
@@ -77,9 +87,9 @@ def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
         if lake.pending():
             lake.update()
 
-    assert stopped_behind_each_commit(rebuild) >= 5
-    assert content(lake) == {("b", 2), ("c", 3), ("d", 4)}
-    became(lake)
+    assert stopped_after_each_commit(rebuild) >= 5
+    assert silver_amounts(lake) == {("b", 2), ("c", 3), ("d", 4)}
+    dispositions_by_key(lake)
     assert lake.pending() == []
     table = table_io.read(locations.quarantine(settings, "events"), ["quarantine_status"])
     assert table is not None

@@ -22,11 +22,11 @@ from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import reconciliation
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.dispositions.test_reprocess_policies import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
-from lakehouse_tests.silver.test_laws import BACKWARD, DAYS, FORWARD, History, histories
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reproducible_lake import TOTAL, Office, metric, office
+from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
+from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import source_rules
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract

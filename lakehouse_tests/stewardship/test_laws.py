@@ -6,9 +6,9 @@ Judged by ``lakehouse_tests.support.reference_model``: who is admitted is worked
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, given
@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_audit import replayed
-from lakehouse_tests.silver.test_laws import DAYS, KEYS, cheap, records
+from lakehouse_tests.support.audit_reader import replayed_audit
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows, resent_days
+from lakehouse_tests.support.silver_histories import DAYS
+from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, History, Redact, histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,55 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 WATERMARK = timedelta(days=30)  # of records on the four days some are beyond it, by days or by hours
-ARRIVAL = date(2024, 2, 1)
-
-
-@dataclass(frozen=True)
-class Deliver:
-    file: int
-
-
-@dataclass(frozen=True)
-class Decide:
-    """On the n-th record that was delivered, counted round."""
-
-    record: int
-    verdict: Literal["accept", "reject", "duplicate"]
-
-
-@dataclass(frozen=True)
-class Redact:
-    key: str
-
-
-@dataclass(frozen=True)
-class Update:
-    days: frozenset[date]
-
-
-@dataclass(frozen=True)
-class History:
-    files: list[list[Record]]
-    actions: list[Any]
-
-
-@st.composite
-def histories(draw: st.DrawFn, *, plain: bool = False) -> History:
-    """:param plain: only inserts on a day, as the policies that overwrite want them."""
-    one = records()
-    if plain:
-        one = one.map(lambda record: replace(record, op="insert", day=record.day or DAYS[0], corrects=None))
-    pool = draw(st.lists(one, min_size=5, max_size=8))
-    files = draw(st.lists(st.lists(st.sampled_from(pool), min_size=1, max_size=5), min_size=3, max_size=3, unique_by=tuple))
-    actions: list[Any] = []
-    number = st.integers(0, 30)
-    decide = st.builds(Decide, number, st.sampled_from(["accept", "accept", "reject", "duplicate"]))
-    update = st.builds(Update, st.frozensets(st.sampled_from(DAYS), max_size=3))
-    redact = st.builds(Redact, st.sampled_from(KEYS))
-    for file in draw(st.permutations(range(len(files)))):
-        actions.append(Deliver(file))
-        actions += draw(st.lists(st.one_of(decide, decide, update, redact), max_size=3))
-    return History([[*file] for file in files], actions)
 
 
 def is_beyond(record: Record) -> bool:
@@ -151,7 +104,7 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
     assert sorted((row.ingestion_id, row.line_number) for row in account) == sorted((one.file, one.line) for one in known)
     living = {(row.ingestion_id, row.line_number) for row in account if row.lives}
     assert living == {(record.file, record.line) for record in alive}, "dispositions add up (R4)"
-    told = {(key, day, said["amount"]) for (key, day), said in replayed(lake).items()}
+    told = {(key, day, said["amount"]) for (key, day), said in replayed_audit(lake).items()}
     shown_amounts = {(row[0], f"{row[1]}", "[redacted]" if row[0] in redacted else row[2]) for row in expected}
     assert told == shown_amounts, "the audit, replayed from nothing, gives what silver holds"
 
@@ -184,13 +137,13 @@ def by_arrival(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, hi
     )
 
 
-@cheap(4)
+@derandomized(4)
 @given(history=histories(), beyond=st.sampled_from(["quarantine", "drop"]))
 def test_silver_is_a_function_of_bronze_and_of_what_people_said(tmp_path_factory, spark, history: History, beyond: str) -> None:
     by_merge(tmp_path_factory, spark, history, beyond)
 
 
-@cheap(4)
+@derandomized(4)
 @given(history=histories(plain=True))
 def test_so_it_is_where_a_resent_day_replaces_the_day(tmp_path_factory, spark, history: History) -> None:
     by_arrival(tmp_path_factory, spark, history)
@@ -198,7 +151,7 @@ def test_so_it_is_where_a_resent_day_replaces_the_day(tmp_path_factory, spark, h
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@cheap(40, Phase.shrink)
+@derandomized(40, Phase.shrink)
 @given(history=histories(), beyond=st.sampled_from(["restate", "quarantine", "drop"]))
 def test_with_people_in_between_at_length(tmp_path_factory, spark, history: History, beyond: str) -> None:
     by_merge(tmp_path_factory, spark, history, beyond)
@@ -206,7 +159,7 @@ def test_with_people_in_between_at_length(tmp_path_factory, spark, history: Hist
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@cheap(25, Phase.shrink)
+@derandomized(25, Phase.shrink)
 @given(history=histories(plain=True))
 def test_with_resent_days_at_length(tmp_path_factory, spark, history: History) -> None:
     by_arrival(tmp_path_factory, spark, history)

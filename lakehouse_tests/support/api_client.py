@@ -107,3 +107,18 @@ def on(number: int) -> str:
 
 def days(first: int, last: int) -> list[date]:
     return [day(number) for number in range(first, last + 1)]
+
+
+def two_days(told: Desk) -> Desk:
+    told.at(1, 6)
+    told.say(1, 1)
+    told.publish(1)
+    told.at(1, 18)
+    told.say(1, 5)
+    told.publish(1)
+    told.at(8)
+    told.say(2, 7)
+    told.publish()
+    told.roll()
+    told.at(8, 12)
+    return told

@@ -18,7 +18,7 @@ from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
 from lakehouse.delta import table_io
-from lakehouse_tests.cli.test_commands import lakehouse_command
+from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.operations.maintenance.maintain import Upkeep, maintain
-from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

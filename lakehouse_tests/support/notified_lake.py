@@ -26,8 +26,8 @@ from lakehouse.operations.channels import DeliveryError
 from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
-from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -9,12 +9,11 @@ from lakehouse.dispositions import account_tables
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.serving.reports.test_comparison_report import Page
-from lakehouse_tests.support.api_client import at, desk, on, tell
+from lakehouse_tests.support.api_client import at, desk, on, tell, two_days
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import without_spark
+from lakehouse_tests.support.parsed_page import ParsedPage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +48,7 @@ READ = [one for one in PAGES if one != "/page/sign-in"]
 ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
 
 
-class Html(Page):
+class Html(ParsedPage):
     """A page as a browser would find it; some elements are never closed."""
 
     def handle_starttag(self, tag, attrs):

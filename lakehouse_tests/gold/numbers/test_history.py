@@ -18,7 +18,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import By, UnknownVersionError, parse
-from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import FIRST, Desk, day, metric, rows, without_spark
 
 if TYPE_CHECKING:

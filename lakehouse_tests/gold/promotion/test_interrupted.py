@@ -11,10 +11,10 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.promotion import promotion, promotion_log
 from lakehouse.ledger import publications
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.silver.test_interruption import stopped_behind_each_commit
 from lakehouse_tests.support import two_dataset_versions as total
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.silver_log import append_to_silver
+from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 from lakehouse_tests.support.two_dataset_versions import (
     V1,
     V2,
@@ -109,7 +109,7 @@ def test_a_stop_behind_any_commit_changes_nothing(tmp_path_factory: pytest.TempP
         return outcome(settings)
 
     stops: list[int] = []
-    assert moved(lambda step: stops.append(stopped_behind_each_commit(step))) == moved(lambda step: step())
+    assert moved(lambda step: stops.append(stopped_after_each_commit(step))) == moved(lambda step: step())
     assert min(stops) >= 3
 
 

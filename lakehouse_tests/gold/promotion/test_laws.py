@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful
 from lakehouse_tests.support.two_dataset_versions import V1, at, catalog, day, fill, metric, promote, rollback, seen
 

@@ -18,9 +18,9 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_interruption import Killed, kill_after, stopped_behind_each_commit
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, without_spark
+from lakehouse_tests.support.stopped_commits import Killed, kill_after, stopped_after_each_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,7 +201,7 @@ def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, actio
     undisturbed = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
     action(undisturbed)
     desk = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
-    assert stopped_behind_each_commit(lambda: action(desk)) >= 3
+    assert stopped_after_each_commit(lambda: action(desk)) >= 3
     assert lawful(desk.settings, desk.series) == lawful(undisturbed.settings, undisturbed.series)
     assert desk.held() == undisturbed.held()
 

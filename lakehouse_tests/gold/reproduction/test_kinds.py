@@ -17,8 +17,8 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
 from lakehouse.stewardship import decide as stewardship_decide
-from lakehouse_tests.stewardship.test_quarantine import decide
 from lakehouse_tests.support.lake import csv_file
+from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import BIGGEST, METRICS, TOTAL, WEEK, coloured, metric, office
 
 pytestmark = pytest.mark.spark

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from lakehouse.stewardship import decide
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_laws import NOON, cheap
-from lakehouse_tests.stewardship.test_laws import ARRIVAL, Decide, Deliver, Redact, Update, histories
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
+from lakehouse_tests.support.silver_histories import NOON
+from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, Redact, Update, histories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse_tests.stewardship.test_laws import History
+    from lakehouse_tests.support.steward_histories import History
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +80,7 @@ def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
     return Office(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
 
 
-@cheap(2)
+@derandomized(2)
 @given(told=told_histories())
 def test_every_published_number_is_made_again(tmp_path_factory, spark, told: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *told)
@@ -87,7 +88,7 @@ def test_every_published_number_is_made_again(tmp_path_factory, spark, told: Any
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@cheap(25, Phase.shrink)
+@derandomized(25, Phase.shrink)
 @given(told=told_histories())
 def test_every_published_number_is_made_again_at_length(tmp_path_factory, spark, told: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *told)

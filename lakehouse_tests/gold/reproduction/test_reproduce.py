@@ -15,9 +15,9 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement.input_sets import UnknownInputsError
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.silver.test_interruption import Killed, kill_after
-from lakehouse_tests.stewardship.test_quarantine import decide
+from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import METRICS, TWO, WEEK, Office, coloured, office
+from lakehouse_tests.support.stopped_commits import Killed, kill_after
 
 pytestmark = pytest.mark.spark
 

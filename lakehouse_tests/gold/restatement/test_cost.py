@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
 
 if TYPE_CHECKING:

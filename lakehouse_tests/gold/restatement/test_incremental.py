@@ -15,8 +15,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import incremental, metric_query
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_settings
 
 pytestmark = pytest.mark.spark
 

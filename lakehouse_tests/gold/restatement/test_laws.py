@@ -27,9 +27,9 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_laws import cheap
+from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful, rows
 from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
 from lakehouse_tests.support.reference_model import Record, live_rows
@@ -267,7 +267,7 @@ def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
 
 
 @BOTH
-@cheap(2)
+@derandomized(2)
 @example(history=CORNERS)
 @given(history=HISTORIES)
 def test_published_numbers_are_what_the_rules_say(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
@@ -277,7 +277,7 @@ def test_published_numbers_are_what_the_rules_say(spark, tmp_path_factory, histo
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @BOTH
-@cheap(40, Phase.shrink)
+@derandomized(40, Phase.shrink)
 @given(history=HISTORIES)
 def test_published_numbers_are_what_the_rules_say_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)

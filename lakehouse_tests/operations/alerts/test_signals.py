@@ -21,9 +21,9 @@ from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import Kind
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.arrivals import arrive, at, every, row
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
 
 if TYPE_CHECKING:

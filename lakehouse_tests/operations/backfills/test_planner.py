@@ -15,40 +15,32 @@ from lakehouse.dispositions import claims
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.plan import Layer
 from lakehouse.operations.backfills.planner import PlanProblemError, Wish
+from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
 
 if TYPE_CHECKING:
     from lakehouse.operations.backfills.plan import Plan
     from lakehouse.settings import Settings
 
 CATALOG = load_catalog(None)
-HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id\n"
-FIRST, SECOND = date(2024, 11, 5), date(2024, 11, 6)
 NOW = datetime(2024, 11, 20, tzinfo=timezone.utc)
 
 
-def deliver(settings: Settings, day: date, *sales: str) -> None:
-    lines = [
-        f"{sale},north,{when}T10:00:00Z,10.00,1,{day}T06:00:00Z,insert,0,\n" for sale, when in (one.split("@") for one in sales)
-    ]
-    Path(str(settings.landing), f"arrival_date={day}.csv").write_text(HEADER + "".join(lines))
-
-
 def plan(settings: Settings, target: str = "sales", **more: Any) -> Plan:
-    wish = Wish(target=target, first_day=FIRST, last_day=SECOND, reason="why", runner_id="anna", **more)
+    wish = Wish(target=target, first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna", **more)
     return planner.plan(settings, CATALOG, wish, NOW)
 
 
 def test_new_files_are_followed_down_to_the_months(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01", "s2@2024-11-04")
-    deliver(settings, SECOND, "s3@2024-11-02")
-    deliver(settings, date(2024, 11, 7), "s4@2024-11-07")  # outside of the range
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01", "s2@2024-11-04")
+    deliver_sales(settings, SECOND_DAY, "s3@2024-11-02")
+    deliver_sales(settings, date(2024, 11, 7), "s4@2024-11-07")  # outside of the range
     made = plan(settings, wave_size=2)
-    assert [(file.arrival_date, file.rows, file.known) for file in made.files] == [(FIRST, 2, False), (SECOND, 1, False)]
+    assert [(file.arrival_date, file.rows, file.known) for file in made.files] == [(FIRST_DAY, 2, False), (SECOND_DAY, 1, False)]
     waves = {
         wave.table: sorted(day for one in made.waves if one.table == wave.table for day in one.partitions) for wave in made.waves
     }
     days = [date(2024, 11, day) for day in (1, 2, 4)]
-    assert waves["bronze/sales"] == [FIRST, SECOND]
+    assert waves["bronze/sales"] == [FIRST_DAY, SECOND_DAY]
     assert waves["silver/sales"] == days
     assert waves["gold/revenue"] == days
     assert waves["gold/revenue_monthly"] == [date(2024, 11, 1)]
@@ -58,15 +50,15 @@ def test_new_files_are_followed_down_to_the_months(settings: Settings) -> None:
 
 
 def test_the_same_wish_at_another_time_is_another_plan(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
-    wish = Wish(target="sales", first_day=FIRST, last_day=SECOND, reason="why", runner_id="anna")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+    wish = Wish(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
     later = planner.plan(settings, CATALOG, wish, datetime(2024, 11, 21, tzinfo=timezone.utc))
     assert later.plan_id != plan(settings).plan_id
 
 
 def test_what_is_not_as_the_manifest_says_is_refused_with_file_and_field(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
-    name = f"arrival_date={FIRST}.csv"
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+    name = f"arrival_date={FIRST_DAY}.csv"
     assert plan(settings, promised=[Promise("m.csv", name, {"rows": 1})]).new_files[0].file == name
     with pytest.raises(PlanProblemError, match=r"rows is 1, and m\.csv says 2"):
         plan(settings, promised=[Promise("m.csv", name, {"rows": 2})])
@@ -77,7 +69,7 @@ def test_what_is_not_as_the_manifest_says_is_refused_with_file_and_field(setting
 
 
 def test_a_broken_file_is_told_and_not_planned(settings: Settings) -> None:
-    Path(str(settings.landing), f"arrival_date={FIRST}.csv").write_bytes(b"\x1f\x8b\x08broken")
+    Path(str(settings.landing), f"arrival_date={FIRST_DAY}.csv").write_bytes(b"\x1f\x8b\x08broken")
     made = plan(settings)
     assert not made.files
     assert "it would be held" in made.notes[0]
@@ -93,12 +85,12 @@ def test_an_unknown_target_is_told_with_those_that_are_known(settings: Settings)
 
 
 def test_a_file_that_changed_since_stops_the_run(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
-    deliver(settings, SECOND, "s2@2024-11-01")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+    deliver_sales(settings, SECOND_DAY, "s2@2024-11-01")
     made = plan(settings)
     planner.still_as_planned(settings, CATALOG, made)
-    deliver(settings, FIRST, "s1@2024-11-02")
-    Path(str(settings.landing), f"arrival_date={SECOND}.csv").unlink()
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-02")
+    Path(str(settings.landing), f"arrival_date={SECOND_DAY}.csv").unlink()
     with pytest.raises(PlanProblemError) as problem:
         planner.still_as_planned(settings, CATALOG, made)
     assert "2024-11-05.csv has other content" in f"{problem.value}"
@@ -106,37 +98,37 @@ def test_a_file_that_changed_since_stops_the_run(settings: Settings) -> None:
 
 
 def test_another_contract_stops_the_run(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     other = plan(settings).model_copy(update={"contracts": {"sales": "another"}})
     with pytest.raises(PlanProblemError, match="the contract of sales was another and is"):
         planner.still_as_planned(settings, CATALOG, other)
 
 
 def test_the_same_content_under_two_names_is_expected_once(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01", "s2@2024-11-01")
-    content = Path(str(settings.landing), f"arrival_date={FIRST}.csv").read_bytes()
-    Path(str(settings.landing), f"arrival_date={FIRST}-again.csv").write_bytes(content)
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01", "s2@2024-11-01")
+    content = Path(str(settings.landing), f"arrival_date={FIRST_DAY}.csv").read_bytes()
+    Path(str(settings.landing), f"arrival_date={FIRST_DAY}-again.csv").write_bytes(content)
     made = plan(settings)
     assert [file.rows for file in made.files] == [2, 2]
     assert [file.rows for file in made.new_files] == [2]
 
 
 def test_files_that_wait_for_others_are_told_and_not_planned(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     sales = CATALOG.sources["sales"]
     source = type(sales.source).model_validate({**sales.source.model_dump(), "complete_when": {"marker": "{arrival_date}.done"}})
     catalog = replace(CATALOG, sources={"sales": sales.model_copy(update={"source": source})})
-    wish = Wish(target="sales", first_day=FIRST, last_day=SECOND, reason="why", runner_id="anna")
+    wish = Wish(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
     waiting = planner.plan(settings, catalog, wish, NOW)
     assert not waiting.files
     assert "wait for the marker 2024-11-05.done" in waiting.notes[0]
-    Path(str(settings.landing), f"{FIRST}.done").touch()
+    Path(str(settings.landing), f"{FIRST_DAY}.done").touch()
     assert len(planner.plan(settings, catalog, wish, NOW).new_files) == 1
 
 
 def test_the_key_log_is_read_once_for_all_files(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
-    deliver(settings, SECOND, "s2@2024-11-02")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+    deliver_sales(settings, SECOND_DAY, "s2@2024-11-02")
     looked, real = [], claims.reach
     monkeypatch.setattr(claims, "reach", lambda *asked: looked.append(asked[2]) or real(*asked))
     assert [wave.partitions for wave in plan(settings).waves if wave.layer is Layer.SILVER] == [

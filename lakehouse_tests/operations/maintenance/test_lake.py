@@ -17,8 +17,8 @@ from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import maintain
 from lakehouse.silver import audit_log
-from lakehouse_tests.stewardship.test_quarantine import decide
 from lakehouse_tests.support.maintained_lake import lifted
+from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import TWO, WEEK, Office, office
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
-from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.support.maintained_lake import (
     CATALOG,
     changing_silver,
@@ -25,6 +24,7 @@ from lakehouse_tests.support.maintained_lake import (
     pending,
     upkeep,
 )
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

@@ -14,9 +14,8 @@ from lakehouse.impact import key_history
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import audit_log
-from lakehouse_tests.silver.test_audit_log import append_to_silver
-from lakehouse_tests.silver.test_audit_log import rows as audited
 from lakehouse_tests.support import two_dataset_versions
+from lakehouse_tests.support.audit_reader import audit_rows as audited
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.maintained_lake import (
     changing_silver,
@@ -26,6 +25,7 @@ from lakehouse_tests.support.maintained_lake import (
     pending,
     upkeep,
 )
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings

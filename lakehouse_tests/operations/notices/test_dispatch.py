@@ -21,9 +21,9 @@ from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.silver.test_interruption import Killed, behind_each_commit
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.notified_lake import Box, Shop, added_up, metric, opened
+from lakehouse_tests.support.stopped_commits import Killed, after_each_commit
 from lakehouse_tests.support.webhook_server import receiving
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factor
         shop = restated(settings)
         stop()
         with pytest.MonkeyPatch.context() as patched:
-            behind_each_commit(patched, stop)
+            after_each_commit(patched, stop)
             patched.setattr(Box, "send", _and_then(Box.send, stop))
             shop.tell(box)
         expected = outcome(shop)

@@ -12,7 +12,8 @@ from lakehouse import locations
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import Entry, Status
 from lakehouse.silver import audit_log as log
-from lakehouse_tests.silver.test_audit_log import append_to_silver, follow, rows
+from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
+from lakehouse_tests.support.silver_log import append_to_silver
 
 AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
 
@@ -83,7 +84,7 @@ def test_notices_are_found_by_series_and_time_across_months(settings) -> None:
 def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, redacted: str) -> None:
     for key in ("a", "b"):
         append_to_silver(settings, (key, 1, 4711))
-    follow(settings)
+    follow_audit(settings)
     if redacted == "before":
         assert log.redact(settings, "events", "a", ["amount"]) == 1
     found = log.untold(settings, "events", [0, 7])
@@ -94,7 +95,7 @@ def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, reda
     version = DeltaTable(locations.audit_log(settings)).version()
     log.notified(settings, found)
     assert DeltaTable(locations.audit_log(settings)).version() == version, "once is enough"
-    told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in rows(settings)}
+    told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in audit_rows(settings)}
     assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}
     assert len(log.untold(settings, "events", [0])) == 0
     assert len(log.untold(settings, "events", [])) == 0
@@ -102,7 +103,7 @@ def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, reda
 
 def test_masking_a_row_does_not_undo_what_was_said_of_it_meanwhile(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     append_to_silver(settings, ("a", 1, 4711))
-    follow(settings)
+    follow_audit(settings)
     masked = log.masked
 
     def told_meanwhile(*said: Any) -> dict[str, Any]:
@@ -111,14 +112,14 @@ def test_masking_a_row_does_not_undo_what_was_said_of_it_meanwhile(settings, mon
 
     monkeypatch.setattr(log, "masked", told_meanwhile)
     log.redact(settings, "events", "a", ["amount"])
-    (row,) = rows(settings)
+    (row,) = audit_rows(settings)
     assert (row["notification_sent"], row["new_value"]["amount"]) == (True, "[redacted]")
 
 
 def test_nothing_to_say_writes_nothing(settings) -> None:
     assert len(log.untold(settings, "events", [1])) == 0
     append_to_silver(settings, ("a", 1, 1))
-    follow(settings)
+    follow_audit(settings)
     version = DeltaTable(locations.audit_log(settings)).version()
     assert log.notified(settings, log.untold(settings, "events", [9])) == 0
     assert DeltaTable(locations.audit_log(settings)).version() == version

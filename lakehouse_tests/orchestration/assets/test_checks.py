@@ -18,7 +18,8 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.acceptance.test_automation import FIRST
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.sales_files import FIRST_SALES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,10 +83,8 @@ def by_partition(found: list[dg.AssetCheckEvaluation]) -> dict[str | None, dict[
 
 @pytest.fixture(name="house", scope="module")
 def _house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    from lakehouse_tests.conftest import lake_settings  # noqa: PLC0415
-
     settings = lake_settings(tmp_path_factory.mktemp("house"))
-    Path(str(settings.landing), "arrival_date=2024-11-05.csv").write_text(FIRST)
+    Path(str(settings.landing), "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
     with dg.DagsterInstance.ephemeral() as instance:
         house = House(settings, instance)
         house.run({BRONZE}, {"dagster/partition": "2024-11-05"})

@@ -30,8 +30,8 @@ from lakehouse.orchestration.execution import backfill_runner, webserver
 from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import Webserver, WebserverError
-from lakehouse_tests.operations.backfills.test_planner import FIRST, SECOND, deliver
-from lakehouse_tests.silver.test_audit_log import append_to_silver
+from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
 
 
-def planned(settings: Settings, target: str = "sales", first: date = FIRST, last: date = SECOND) -> Plan:
+def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, last: date = SECOND_DAY) -> Plan:
     wish = Wish(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
     made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
     backfill_log.store_plan(settings, made)
@@ -96,7 +96,7 @@ class Layers:
 
 
 def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
 
     class Cancelled(Layers):
         def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
@@ -108,13 +108,13 @@ def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> Non
     layers = Cancelled(settings, planned(settings))
     with pytest.raises(CancelledError):
         layers.go()
-    assert layers.asked == [(BRONZE, [FIRST])]
+    assert layers.asked == [(BRONZE, [FIRST_DAY])]
     assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.CANCELLED
 
 
 def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
-    deliver(settings, SECOND, "s2@2024-11-04")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+    deliver_sales(settings, SECOND_DAY, "s2@2024-11-04")
     first, second = (file.file for file in planned(settings).files)
     layers = Layers(settings, planned(settings), {first: date(2024, 11, 1)})
     verdict = layers.go()
@@ -203,13 +203,13 @@ def test_a_webserver_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.
     launched = {"data": {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}}}
     at_work, done = ({"data": {"partitionBackfillOrError": {"status": one}}} for one in ("REQUESTED", "COMPLETED_SUCCESS"))
     with answering(nothing, launched, at_work, None, None, at_work, done) as server:
-        assert server.run(BRONZE, [FIRST]) == "abc"
+        assert server.run(BRONZE, [FIRST_DAY]) == "abc"
     with answering(nothing, launched, {"data": {"partitionBackfillOrError": {}}}) as server, pytest.raises(RunFailedError):
-        server.run(BRONZE, [FIRST])
+        server.run(BRONZE, [FIRST_DAY])
 
 
 def test_a_webserver_that_stays_away_is_told_of(settings: Settings) -> None:
-    deliver(settings, FIRST, "s1@2024-11-01")
+    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
 
     class Away(Layers):
         def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:

@@ -15,9 +15,9 @@ from lakehouse.gold.numbers.lifecycle import Reason
 from lakehouse.lateness import arrival_curve
 from lakehouse.lateness.completeness import Estimate, Unknown, estimate
 from lakehouse.lateness.measurement import Measured, newest_arrival
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.api_client import Row, asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import day, metric, without_spark
 
 if TYPE_CHECKING:

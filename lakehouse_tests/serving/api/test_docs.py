@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts import load_catalog
 from lakehouse.serving.app import create
 from lakehouse.settings import Settings
-from lakehouse_tests.serving.api.test_schema import server
+from lakehouse_tests.support.api_server import running_server
 
 if TYPE_CHECKING:
     import pytest
@@ -23,7 +23,7 @@ def test_asking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
     text = found[1]
-    with server(tmp_path) as (url, _):
+    with running_server(tmp_path) as (url, _):
         for there, here in {"http://127.0.0.1:8321": url, **HERE}.items():
             assert there in text
             text = text.replace(there, here)

@@ -18,10 +18,10 @@ from lakehouse.contracts import load_catalog
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.api_client import asked, got
 from lakehouse_tests.support.earthquakes.history import needs_earthquakes, true_daily
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
 
 if TYPE_CHECKING:

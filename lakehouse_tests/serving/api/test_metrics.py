@@ -10,9 +10,9 @@ import pytest
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http import responses, snapshot
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on
-from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
+from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, two_days
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,21 +32,6 @@ def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     told = two_days(desk(lake_settings(tmp_path_factory.mktemp("lake"))))
     with asked(told.settings, catalog(told.metric)) as client:
         yield client
-
-
-def two_days(told: Desk) -> Desk:
-    told.at(1, 6)
-    told.say(1, 1)
-    told.publish(1)
-    told.at(1, 18)
-    told.say(1, 5)
-    told.publish(1)
-    told.at(8)
-    told.say(2, 7)
-    told.publish()
-    told.roll()
-    told.at(8, 12)
-    return told
 
 
 def number(client: TestClient, window: str, **parameters: Any) -> Any:

@@ -14,9 +14,9 @@ from lakehouse.ledger import decisions
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.api_client import asked, at, catalog, got, on, problem, tell
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 import pytest
 import requests
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -20,17 +16,12 @@ from schemathesis.generation import GenerationMode
 
 from lakehouse.serving import app
 from lakehouse.serving.api import openapi_examples as examples_of
-from lakehouse.serving.app import Terms
-from lakehouse.serving.http import tokens
-from lakehouse.serving.http.tokens import Role
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.support.api_client import at, catalog, desk, on, tell
-from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.numbers_without_spark import metric, without_spark
+from lakehouse_tests.support.api_client import catalog, on
+from lakehouse_tests.support.api_server import running_server
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 #: Requests per operation and kind of data, where not many are asked for.
@@ -52,28 +43,6 @@ REAL: dict[str, list[str]] = {
     "end_date": [on(9)],
     "row_id": ["events:file1:1", "events:file1:2"],
 }
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[tuple[str, str]]:
-    """A server on a lake with something of everything: its address, and a steward's token."""
-    with without_spark():
-        told = two_days(desk(lake_settings(folder)))
-    source = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
-    rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
-    tell(told.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
-    _, token = tokens.add(told.settings, "anna", Role.STEWARD)
-    made = app.create(told.settings, catalog(told.metric, source=source), Terms(rate=1e9))
-    running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 60
-    while not running.started and time.monotonic() < until:
-        time.sleep(0.05)
-    assert running.started
-    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}", token
-    running.should_exit = True
-    thread.join(30)
 
 
 def every_answer(url: str, token: str, few: int, wanted: int) -> Counter[int]:
@@ -133,7 +102,7 @@ def schemathesis_seed(seed: int) -> Any:
 
 
 def test_every_answer_is_as_documented(tmp_path: Path) -> None:
-    with server(tmp_path) as (url, token):
+    with running_server(tmp_path) as (url, token):
         statuses = every_answer(url, token, FEW, 1)
     assert not [status for status in statuses if status >= 500]
     assert {200, 404, 422} <= set(statuses)
@@ -142,7 +111,7 @@ def test_every_answer_is_as_documented(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
-    with server(tmp_path) as (url, token):
+    with running_server(tmp_path) as (url, token):
         statuses = every_answer(url, token, 150, MANY)
     assert sum(statuses.values()) >= MANY
     assert not [status for status in statuses if status >= 500]
@@ -166,7 +135,7 @@ def test_every_answer_has_an_example(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_other_methods_are_refused(tmp_path: Path, method: str) -> None:
-    with server(tmp_path) as (url, _):
+    with running_server(tmp_path) as (url, _):
         answer = requests.request(method, f"{url}/metrics", timeout=10)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
         assert answer.json()["type"] == "urn:lakehouse:no-such-method"

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from lakehouse.serving.app import Terms
 from lakehouse.serving.http.request_guard import Buckets, Guard
-from lakehouse_tests.conftest import lake_settings
 from lakehouse_tests.support.api_client import asked, catalog, got, problem
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import choose, parse
 from lakehouse.serving.http import snapshot
 from lakehouse.serving.http.snapshot import Snapshot
-from lakehouse_tests.conftest import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, metric, without_spark
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.serving.http import pending_changes, published_cache
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.silver.test_audit_log import append_to_silver
 from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.maintained_lake import correct_in_silver, follow
 from lakehouse_tests.support.numbers_without_spark import FIRST, day, without_spark
+from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

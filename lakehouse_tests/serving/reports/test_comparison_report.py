@@ -10,7 +10,6 @@ import sys
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -21,10 +20,9 @@ from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
 from lakehouse.serving.reports import wording
 from lakehouse.serving.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
 from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown
+from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, ParsedPage
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
-HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=1> --> $x^$ | [a](http://evil.example) \x1b[31m\n# `{{ 7*7 }}"
-VOID = {"meta", "br", "use", "path"}
 D = Decimal
 
 
@@ -45,14 +43,23 @@ MONTH = comparison(
     thresholds=(Threshold("revenue", D("1.5")), Threshold("orders", D(10)), Threshold("buyers", D(1))),
 )
 EVIL = comparison(
-    change(1, 2, HOSTILE, HOSTILE, grain=((HOSTILE, HOSTILE),), before_version=HOSTILE, after_state=HOSTILE, reason=HOSTILE),
-    change(1, None, HOSTILE, HOSTILE, grain=((HOSTILE, "b"),)),
-    metric=HOSTILE,
-    from_version=HOSTILE,
-    to_version=HOSTILE + "2",
-    first=HOSTILE,
-    last=HOSTILE,
-    thresholds=(Threshold(HOSTILE, D(1)),),
+    change(
+        1,
+        2,
+        HOSTILE_TEXT,
+        HOSTILE_TEXT,
+        grain=((HOSTILE_TEXT, HOSTILE_TEXT),),
+        before_version=HOSTILE_TEXT,
+        after_state=HOSTILE_TEXT,
+        reason=HOSTILE_TEXT,
+    ),
+    change(1, None, HOSTILE_TEXT, HOSTILE_TEXT, grain=((HOSTILE_TEXT, "b"),)),
+    metric=HOSTILE_TEXT,
+    from_version=HOSTILE_TEXT,
+    to_version=HOSTILE_TEXT + "2",
+    first=HOSTILE_TEXT,
+    last=HOSTILE_TEXT,
+    thresholds=(Threshold(HOSTILE_TEXT, D(1)),),
 )
 LOG = (Promotion("2024-01-01", "r2", "final", "late_data", NOW, "bronze/sales@7", "gold/sales@12"),)
 DAYS = (
@@ -61,43 +68,12 @@ DAYS = (
 )
 SIMULATION = Simulation("A late week", {"late share": "10 %"}, DAYS, LOG, NOW, frozenset({"revenue"}))
 EVIL_SIMULATION = Simulation(
-    HOSTILE,
-    {HOSTILE: HOSTILE},
-    (SimulatedDay(HOSTILE, HOSTILE, 1, 2, (1, 2), 1, 1),),
-    (Promotion(HOSTILE, HOSTILE, HOSTILE, HOSTILE, NOW, HOSTILE, HOSTILE),),
+    HOSTILE_TEXT,
+    {HOSTILE_TEXT: HOSTILE_TEXT},
+    (SimulatedDay(HOSTILE_TEXT, HOSTILE_TEXT, 1, 2, (1, 2), 1, 1),),
+    (Promotion(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, NOW, HOSTILE_TEXT, HOSTILE_TEXT),),
     NOW,
 )
-
-
-class Page(HTMLParser):
-    """What a browser would find: every tag closed, texts and attributes decoded."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attrs for name, attrs in self.tags if name == tag]
 
 
 def printed(shown: Comparison, **console: Any) -> str:
@@ -143,7 +119,7 @@ def test_json_has_all_and_rounds_nothing():
     assert found["totals"]["revenue"]["after"] == str(more)
     assert json.loads(as_json(comparison(change(1.5, float("nan")))))["changes"][0]["after"] == "nan"
     assert list(found) == list(json.loads(as_json(EVIL)))
-    assert json.loads(as_json(EVIL))["metric"] == HOSTILE
+    assert json.loads(as_json(EVIL))["metric"] == HOSTILE_TEXT
 
 
 def test_json_says_what_is_beyond_and_what_is_missing():
@@ -155,7 +131,7 @@ def test_json_says_what_is_beyond_and_what_is_missing():
 
 @pytest.mark.parametrize("html", [as_html(MONTH), as_html(EVIL), simulation_html(SIMULATION), simulation_html(EVIL_SIMULATION)])
 def test_a_page_is_well_formed_and_needs_nothing(html):
-    page = Page(html)
+    page = ParsedPage(html)
     assert not {"script", "img", "link", "iframe", "object", "metadata"} & {tag for tag, _ in page.tags}
     loading = [value for _, attrs in page.tags for name, value in attrs.items() if name in {"src", "href", "xlink:href"}]
     assert loading
@@ -169,8 +145,8 @@ def test_a_page_is_well_formed_and_needs_nothing(html):
 
 @pytest.mark.parametrize("html", [as_html(EVIL), simulation_html(EVIL_SIMULATION)])
 def test_hostile_names_are_shown_and_do_nothing(html):
-    page = Page(html)
-    assert wording.plain(HOSTILE) in page.text
+    page = ParsedPage(html)
+    assert wording.plain(HOSTILE_TEXT) in page.text
     assert "{{ 7*7 }}" in page.text
     assert "\x1b" not in html
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
@@ -178,7 +154,7 @@ def test_hostile_names_are_shown_and_do_nothing(html):
 
 @pytest.mark.parametrize("html", [as_html(MONTH), simulation_html(SIMULATION)])
 def test_a_page_can_be_heard(html):
-    page = Page(html)
+    page = ParsedPage(html)
     assert page.all("html") == [{"lang": "en"}]
     assert len(page.all("caption")) == len(page.all("table")) > 1
     assert all(head.get("scope") in {"col", "row"} for head in page.all("th"))

@@ -13,13 +13,12 @@ from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web import overview as overview_page
-from lakehouse_tests.conftest import lake_settings
-from lakehouse_tests.serving.api.test_metrics import two_days
-from lakehouse_tests.serving.reports.test_comparison_report import HOSTILE
-from lakehouse_tests.support.api_client import asked, at, catalog, desk, on, tell
+from lakehouse_tests.support.api_client import asked, at, catalog, desk, on, tell, two_days
 from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric, without_spark
 from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, page, secret, sign_in
+from lakehouse_tests.support.parsed_page import HOSTILE_TEXT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,8 +258,8 @@ def lake_settings_in(folder: Path) -> Settings:
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     with without_spark():
-        told = two_days(desk(lake_settings(tmp_path), description=HOSTILE, owner=HOSTILE))
-    key = HOSTILE.replace("\n", " ").replace("\x1b", "")
+        told = two_days(desk(lake_settings(tmp_path), description=HOSTILE_TEXT, owner=HOSTILE_TEXT))
+    key = HOSTILE_TEXT.replace("\n", " ").replace("\x1b", "")
     tell(told.settings, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
     account_tables.after_decision(told.settings, SOURCE, {key}, {at(1).date()})
     with asked(told.settings, catalog(told.metric, source=SOURCE)) as client:

@@ -1,0 +1,45 @@
+"""The API behind a real socket, on a lake with something of everything."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from lakehouse.serving import app
+from lakehouse.serving.app import Terms
+from lakehouse.serving.http import tokens
+from lakehouse.serving.http.tokens import Role
+from lakehouse_tests.support.api_client import at, catalog, desk, tell, two_days
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.numbers_without_spark import without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[tuple[str, str]]:
+    """A server on a lake with something of everything: its address, and a steward's token."""
+    with without_spark():
+        told = two_days(desk(lake_settings(folder)))
+    source = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
+    rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
+    tell(told.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
+    _, token = tokens.add(told.settings, "anna", Role.STEWARD)
+    made = app.create(told.settings, catalog(told.metric, source=source), Terms(rate=1e9))
+    running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 60
+    while not running.started and time.monotonic() < until:
+        time.sleep(0.05)
+    assert running.started
+    yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}", token
+    running.should_exit = True
+    thread.join(30)

@@ -1,0 +1,18 @@
+"""Settings of an empty lake; imports neither Spark nor Dagster."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lake_settings(folder: Path) -> Settings:
+    """Settings of an empty lake below ``folder``."""
+    (folder / "landing").mkdir()
+    now = datetime(2024, 3, 1, tzinfo=timezone.utc)
+    return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now)

@@ -1,0 +1,72 @@
+"""A lake with rows beyond the watermark that wait in quarantine, and decisions about them."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.stewardship import decide as stewardship_decide
+from lakehouse.stewardship import quarantine
+from lakehouse.stewardship.quarantine import Wanted
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+
+if TYPE_CHECKING:
+    from lakehouse.dispositions.verdicts import Disposition
+    from lakehouse.settings import Settings
+
+
+ON_TIME, LATE = date(2024, 2, 1), date(2024, 2, 20)
+DAY = date(2024, 2, 1)
+#: b arrives 19 days late; c corrects a under another key, as late.
+FIRST_FILE = ["a,1,2024-02-01T06:00:00Z,2024-02-01T12:00:00Z,insert,,0"]
+SECOND_FILE = [
+    "b,2,2024-02-01T06:00:00Z,2024-02-20T12:00:00Z,insert,,0",
+    "c,3,2024-02-01T06:00:00Z,2024-02-20T12:00:00Z,correct,a,0",
+    "d,4,2024-02-20T06:00:00Z,2024-02-20T12:00:00Z,insert,,0",
+]
+WEEK_WATERMARK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
+
+
+def lake_with(settings: Settings, spark: Any, said: dict[str, Any], *files: tuple[date, list[str]]) -> Lake:
+    lake = Lake(settings, contract(**said), spark)
+    for arrival, lines in files:
+        lake.deliver(arrival, csv_file(lines))
+        lake.ingest(arrival)
+        lake.update()
+    return lake
+
+
+def silver_amounts(lake: Lake) -> set[tuple[str, int]]:
+    return {(row[0], row[2]) for row in lake.silver()}
+
+
+def quarantine_statuses(lake: Lake, **wanted: Any) -> dict[str, str]:
+    """Status by key."""
+    found = quarantine.entries(lake.settings, lake.contract, Wanted(**{"status": None, **wanted}))
+    return {entry["record_key"]: entry["quarantine_status"] for entry in found}
+
+
+def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
+    """Disposition by key, from the account and, the same, from the table for SQL."""
+    rows = dispositions_account.rows(lake.settings, lake.contract)
+    table = table_io.read(locations.dispositions(lake.settings, "events"))
+    assert table is not None
+    said = ("because", "decided_by", "decision")
+    written = {
+        (row["ingestion_id"], row["line_number"]): (row["disposition"], *(row[name] for name in said))
+        for row in table.to_pylist()
+    }
+    assert written == {
+        (row.ingestion_id, row.line_number): (row.disposition.value, *(getattr(row, name) for name in said)) for row in rows
+    }
+    return {str(row.record_key): row.disposition for row in rows}
+
+
+def decide(lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it") -> stewardship_decide.Taken:
+    entries = quarantine.entries(lake.settings, lake.contract, Wanted(status=None))
+    rows = [quarantine.row_id(entry) for entry in entries if entry["record_key"] in keys]
+    assert len(rows) == len(keys)
+    return stewardship_decide.decide(lake.settings, lake.contract, rows, verdict, by=by, reason=reason)
