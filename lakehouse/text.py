@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -21,6 +22,16 @@ def format_duration(span: timedelta | None) -> str:
         if count:
             parts.append(f"{count:,} {unit}")
     return " ".join(parts[:2]) or "0 s"
+
+
+def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:
+    """The first names, and how many more there are: ``a, b and 3 more files``.
+
+    :param limit: how many names are listed.
+    :param noun: what the names stand for, with a leading space.
+    """
+    more = f" and {len(names) - limit} more{noun}" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def json_value(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze.file_formats import FileProblem
 from lakehouse.bronze.manifests import ManifestProblem, Promise, promises
-from lakehouse.calendar.days import listed
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -121,4 +121,4 @@ def _broken(settings: Settings, contract: SourceContract, file: LandingFile, one
 
 
 def _named(files: Sequence[LandingFile]) -> str:
-    return listed([file.name for file in files], _SHOWN, " files")
+    return join_limited([file.name for file in files], _SHOWN, " files")

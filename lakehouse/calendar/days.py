@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
 
 def reach_back(days: Collection[date], window: int) -> set[date]:
@@ -40,9 +40,3 @@ def to_json(days: Collection[date]) -> str:
 def from_json(text: str) -> list[date]:
     """The days of :func:`to_json`."""
     return [date.fromisoformat(day) for day in json.loads(text)]
-
-
-def listed(names: Sequence[str], shown: int, what: str = "") -> str:
-    """The first few of some names, and how many more there are: ``what`` they are may be said."""
-    more = f" and {len(names) - shown} more{what}" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more

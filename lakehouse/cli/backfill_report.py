@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from lakehouse.calendar.days import listed
 from lakehouse.cli.console import counted, errors, out
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def print_status(plan: Plan, status: str, told: Sequence[Event]) -> None:
             about = f": {len(partitions)} partitions of {entry.said['table']}, {partitions[0]} to {partitions[-1]}"
         elif entry.kind == "failed":
             problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
-            about = f": {listed(problems, _SHOWN, ' problems')}"
+            about = f": {join_limited(problems, _SHOWN, ' problems')}"
         _say(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}  {entry.kind}{about}")
     final = next((entry for entry in told if entry.kind == "finished"), None)
     if final:
@@ -140,7 +140,7 @@ def _done(summary: Mapping[str, Any], plan: Plan) -> None:
         _say(f"gold/{name}: {found['numbers']:,} numbers published ({reasons})")
         restated += [f"{name} {period}" for period in found["restated"]]
     if restated and plan.consumers:
-        told = f"restated are {listed(restated, _SHOWN)}, because: {plan.reason}"
+        told = f"restated are {join_limited(restated, _SHOWN)}, because: {plan.reason}"
         out.print(f"Tell {', '.join(plan.consumers)}: {told}", soft_wrap=True)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.calendar.days import listed
 from lakehouse.cli.console import errors, out
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,4 +55,4 @@ def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
 
 
 def _listed(days: Sequence[str]) -> str:
-    return listed(days, _SHOWN, " days")
+    return join_limited(days, _SHOWN, " days")

@@ -217,9 +217,11 @@ def _say(done: Moved) -> None:
         return
     out.print(f"gold/{move.metric} shows v{move.to_version}, in place of v{move.from_version}: {_periods(move.periods)}.")
     if done.plan.left:
-        from lakehouse.gold.promotion.compatibility import listed  # noqa: PLC0415
+        from lakehouse.gold.promotion.compatibility import join_periods  # noqa: PLC0415
 
-        stays = f"v{move.to_version} never had a number of {listed(done.plan.left)}: what readers see there stays until it has."
+        stays = (
+            f"v{move.to_version} never had a number of {join_periods(done.plan.left)}: what readers see there stays until it has."
+        )
         out.print(stays, soft_wrap=True)
 
 

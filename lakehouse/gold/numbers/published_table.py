@@ -11,7 +11,6 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import Standing, State
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -167,11 +167,9 @@ def _files(settings: Settings, path: str) -> pa.Table | None:
 
 def _plain(value: Any) -> Any:
     """A value as JSON that tells different values apart."""
-    if isinstance(value, Decimal):
-        return f"{value:f}"
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, date):
         return value.isoformat()
     # The last digits of a double depend on the order in which rows were added up: they make no other number.
-    return f"{value:.12g}" if isinstance(value, float) else value
+    return f"{value:.12g}" if isinstance(value, float) else json_value(value)

@@ -15,6 +15,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.delta import change_feed, table_io
 from lakehouse.gold.publication import candidates, gate, write_audit_publish
 from lakehouse.gold.restatement.pending import count_silver_rows
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -79,10 +80,10 @@ def of_coverage(
     # A day that was emptied before the version was filled has nothing to be filled with, and says nothing either way.
     missing = [start for start in shown if start not in told and (start in pending.starts or not shown[start].is_empty)]
     if missing:
-        yield f"gold/{beside.name} has no number for {listed(missing)}, which readers see; {_fill(beside, missing)}"
+        yield f"gold/{beside.name} has no number for {join_periods(missing)}, which readers see; {_fill(beside, missing)}"
     stale = _stale(settings, told, beside, pending)
     if stale:
-        yield f"silver/{beside.metric.source} has changed {listed(stale)} since gold/{beside.name}; {_fill(beside, stale)}"
+        yield f"silver/{beside.metric.source} has changed {join_periods(stale)} since gold/{beside.name}; {_fill(beside, stale)}"
 
 
 def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pending: PendingRestatement) -> list[date]:
@@ -108,7 +109,7 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
     for one in series:
         held = [candidate.start for candidate in candidates.held(settings, one)]
         if held:
-            yield f"gold/{one.name} holds {listed(held)} back: 'lakehouse gold held' shows why; publish or drop it first"
+            yield f"gold/{one.name} holds {join_periods(held)} back: 'lakehouse gold held' shows why; publish or drop it first"
 
 
 def of_checks(settings: Settings, beside: Series, told: Mapping[date, Told], drafts: Collection[Draft]) -> Iterator[str]:
@@ -119,7 +120,7 @@ def of_checks(settings: Settings, beside: Series, told: Mapping[date, Told], dra
     """
     broken = [draft.start for draft in drafts if not told[draft.start].intact]
     if broken:
-        yield f"gold/{beside.name} does not hold what was computed for {listed(broken)}; {_fill(beside, broken)}"
+        yield f"gold/{beside.name} does not hold what was computed for {join_periods(broken)}; {_fill(beside, broken)}"
     metric, starts = beside.metric, [draft.start for draft in drafts]
     own = metric.checks.model_copy(update={"change": []})
     trailing = write_audit_publish.trailing(settings, beside, starts)
@@ -156,9 +157,9 @@ def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
     return told
 
 
-def listed(starts: Collection[date]) -> str:
+def join_periods(starts: Collection[date]) -> str:
     """Some periods, the first few by name."""
-    return calendar_days.listed([f"{start}" for start in sorted(starts)], _SHOWN)
+    return join_limited([f"{start}" for start in sorted(starts)], _SHOWN)
 
 
 def _fill(beside: Series, starts: Collection[date]) -> str:

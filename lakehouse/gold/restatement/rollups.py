@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.days import listed
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, served_version
@@ -24,6 +23,7 @@ from lakehouse.gold.publication.write_audit_publish import Published, Run, again
 from lakehouse.gold.restatement import rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.ledger import publications
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -160,4 +160,4 @@ def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Tab
 def _told(anew: pa.Table) -> str:
     """Which days are others than the newest revision was made from."""
     changed = sorted(set(anew["period"].to_pylist()))
-    return f"made from {listed(changed, _SHOWN)} anew" if changed else "made anew"
+    return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"

@@ -15,12 +15,11 @@ from math import sqrt
 from statistics import mean, variance
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.calendar.days import listed
 from lakehouse.gold.numbers.comparison import exact
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness import rules as lateness_rules
 from lakehouse.operations.alerts.alert import Kind
-from lakehouse.text import format_duration
+from lakehouse.text import format_duration, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -247,7 +246,7 @@ def _margin(limit: Decimal, tolerance: Decimal) -> Decimal:
 
 
 def _periods(restated: Sequence[Restated]) -> str:
-    return listed(sorted({one.period for one in restated}), _SHOWN)
+    return join_limited(sorted({one.period for one in restated}), _SHOWN)
 
 
 def _microseconds(span: timedelta) -> int:

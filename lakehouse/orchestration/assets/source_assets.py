@@ -10,7 +10,6 @@ from pydantic import Field
 
 from lakehouse import locations
 from lakehouse.bronze.ingest import DayReport, Ingest
-from lakehouse.calendar.days import listed
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.common import backfill_tags, run_events
@@ -19,6 +18,7 @@ from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver.update import SilverUpdate, update
+from lakehouse.text import join_limited
 
 _SHOWN = 5
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
@@ -124,7 +124,7 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
         "files_ingested": len(report.ingested),
         "files_known_already": len(report.redelivered),
         "files_held": len(report.held),
-        **({"left_for_now": listed(report.waiting, _SHOWN, " files")} if report.waiting else {}),
+        **({"left_for_now": join_limited(report.waiting, _SHOWN, " files")} if report.waiting else {}),
         "dagster/row_count": sum(entry.rows for entry in report.ingested),
         "malformed_rows": sum(entry.malformed for entry in report.ingested),
         "event_days_touched": len({day for entry in report.ingested for day in entry.touched_days}),

@@ -16,13 +16,13 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
-from lakehouse.calendar.days import listed
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,9 +64,9 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         found = pending_files.look(settings, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
         reasons = list(found.remarks)
         if found.unsettled:
-            reasons.append(f"left until settled: {listed(found.unsettled, _SHOWN, ' files')}")
+            reasons.append(f"left until settled: {join_limited(found.unsettled, _SHOWN, ' files')}")
         if found.nothing:
-            because = listed(reasons, _SHOWN, " remarks") or "no new file"
+            because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
             context.update_cursor(f"{Cursor(state, because)}")
             yield dg.SkipReason(because)
             return
@@ -124,7 +124,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         ]
         reasons = _why_not(asked, causes, "make silver follow the arrivals of")
         if outside := [f"{day}" for day in left_behind if day < first]:
-            told = listed(outside, _SHOWN, " days")
+            told = join_limited(outside, _SHOWN, " days")
             reasons.append(f"arrivals of {told} wait for silver, and source.start_date of {source} is {first}: set it back")
         if not left_behind:
             reasons.append(f"{len(waiting)} days wait for silver, all announced a short while ago")
@@ -178,14 +178,14 @@ def _why_not(asked: Plan, days: Mapping[str, date], what: str) -> list[str]:
 
 
 def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
-    return listed([f"{days[cause]}" for cause in causes], _SHOWN, " days")
+    return join_limited([f"{days[cause]}" for cause in causes], _SHOWN, " days")
 
 
 def _requests_or_reasons(
     context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Dagster takes requests or one reason, never both: beside requests the reasons go to the log."""
-    told = listed(reasons, _SHOWN, " remarks")
+    told = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
         yield dg.SkipReason(told)
         return
