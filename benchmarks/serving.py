@@ -33,9 +33,9 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature

@@ -8,7 +8,7 @@ from pathlib import Path
 import lakehouse
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
 

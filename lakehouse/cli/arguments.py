@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Kind, Period
     from lakehouse.contracts import Catalog, MetricContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.version_selector import Asked
     from lakehouse.settings import Settings
 
@@ -43,8 +43,8 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
     :raises typer.BadParameter: where the metric is not published for it.
     """
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
+    from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
-    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
 
     daily = served_version.daily(settings, catalog, metric)
     if kind is Kind.DAY:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 

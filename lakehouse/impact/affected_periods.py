@@ -21,7 +21,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.ledger import publications, restatements
 
 if TYPE_CHECKING:
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected, Moved, Moves, Shown
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings

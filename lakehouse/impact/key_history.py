@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import Series
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.served_version import follower
 from lakehouse.ledger import restatements
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, source_assets
 from lakehouse.orchestration.automation import (

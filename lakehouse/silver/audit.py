@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.event_day import lateness
+from lakehouse.contracts.series import Series
 from lakehouse.delta import change_feed, commit_log, table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log

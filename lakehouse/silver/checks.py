@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
+    from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.publication.write_audit_publish import Read
     from lakehouse.settings import Settings
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.ledger import key_log
 
@@ -67,8 +67,7 @@ def _mask_series(
             continue
         changed = {}
         for start, own in table_io.split(rows, one.by).items():
-            source_days = published_table.source_days(one.metric, periods[start].days)
-            others = _values_of_others(settings, contract, key, list(values), source_days)
+            others = _values_of_others(settings, contract, key, list(values), source_days(one.metric, periods[start].days))
             gone = {name: shown - others[name] for name, shown in values.items()}
             after, count = _masked(one, own, gone)
             if count:

@@ -15,8 +15,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions

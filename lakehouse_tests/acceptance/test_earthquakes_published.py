@@ -12,9 +12,9 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.orchestration.execution.replay import Replay

@@ -12,7 +12,7 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.settings import Settings

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from lakehouse import locations
 from lakehouse.cli import app
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import METRICS, office
 

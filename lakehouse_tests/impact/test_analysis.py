@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import sign_off
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision

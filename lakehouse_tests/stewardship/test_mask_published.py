@@ -8,8 +8,9 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series, digest
+from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days

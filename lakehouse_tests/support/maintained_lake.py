@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement

@@ -18,10 +18,10 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication import sign_off as publication_sign_off
 from lakehouse.gold.publication.write_audit_publish import Published, Run

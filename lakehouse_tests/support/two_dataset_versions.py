@@ -11,8 +11,8 @@ import pytest
 
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish

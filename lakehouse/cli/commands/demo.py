@@ -72,10 +72,11 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> int:
 def _report(settings: Settings) -> None:
     """All of it is read from the tables, so that it is the same however often the demo runs."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415
 
-    one = published_table.Series(load_catalog(None).metrics["revenue"])
+    one = Series(load_catalog(None).metrics["revenue"])
     known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
     restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
     out.print()

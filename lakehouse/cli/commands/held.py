@@ -11,7 +11,7 @@ from lakehouse.cli import arguments
 from lakehouse.cli.console import deployment, out
 
 if TYPE_CHECKING:
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import Held
 
 Revision = Annotated[

@@ -110,7 +110,7 @@ def rollback(
 
 def moves(metric: _Metric) -> None:
     """Every move of a metric's readers to another dataset version, oldest first: when, by whom, and why."""
-    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
+    from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from lakehouse.cli.console import counted, deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.reproduction.reproduce import Reproduced
 
 #: What the command ends with where nothing could be compared; 1 says that the numbers differ.
@@ -62,7 +62,7 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
     :raises UnknownPeriodError: for a text that names no period.
     """
     from lakehouse.calendar.periods import Calendar  # noqa: PLC0415
-    from lakehouse.gold.numbers.published_table import Series  # noqa: PLC0415
+    from lakehouse.contracts.series import Series  # noqa: PLC0415
 
     kind = Calendar().parse(period).kind
     found: dict[str, Series] = {}

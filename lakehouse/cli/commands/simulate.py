@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
     from lakehouse.examples.late_events import Options
     from lakehouse.examples.simulation_report import Simulation
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
 
 _MARK = "simulation.json"

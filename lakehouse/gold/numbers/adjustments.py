@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
 
 #: Python's own context would round what has more than 28 digits.
 EXACT = Context(prec=100, traps=[Inexact])

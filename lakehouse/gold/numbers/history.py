@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Threshold
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.numbers.version_selector import Asked
     from lakehouse.settings import Settings
 

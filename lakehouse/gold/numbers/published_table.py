@@ -1,15 +1,15 @@
-"""The table of a metric's published numbers: what it is called, which columns it has, and what is in it already.
+"""The table of a series' published numbers: its schema, the digest of a number, and what is published of each period.
 
 Any engine finds the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
-(superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. Only reading; its one kind of commit is in
-``revisions``, what people ask of it is answered in ``reading``.
+(superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads; ``publication.revisions`` writes
+the table, and ``history`` answers questions about it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_back
-from lakehouse.calendar.periods import Kind, Period
-from lakehouse.contracts.checks import GoldChecks
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import Standing, State
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.published_columns import Column
+    from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 
 TIME = pa.timestamp("us", "UTC")
@@ -50,68 +47,6 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 #: The columns of a published row that hold neither grain nor measures.
 PUBLISHED_SCHEMA = arrow_schema(PUBLISHED)
-
-
-@dataclass(frozen=True)
-class Series:
-    """What is published as one table: a metric's numbers for one kind of period.
-
-    ``called`` names the table where it is not named after the metric: a later dataset version may be served under the
-    first one's name.
-    """
-
-    metric: MetricContract
-    kind: Kind = Kind.DAY
-    called: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the table and of the asset."""
-        return f"{self.called or self.metric.name}{self.kind.suffix}"
-
-    @property
-    def by(self) -> str:
-        """The column with a period's first day, by which the table is partitioned."""
-        return self.kind.column
-
-    @property
-    def content(self) -> list[str]:
-        """The columns that make two numbers equal or not, without the period's own."""
-        return [*self.metric.grain, *self.numbers]
-
-    @property
-    def numbers(self) -> list[str]:
-        """The columns that count or measure something: the measures and row_count."""
-        return [*(measure.name for measure in self.metric.measures), "row_count"]
-
-    @property
-    def daily(self) -> Series:
-        """The series of the days: itself, or what a longer period is made from."""
-        return Series(self.metric, Kind.DAY, self.called)
-
-    @property
-    def rollups(self) -> list[Series]:
-        """The series of the longer periods that are made from these days."""
-        kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
-        return [Series(self.metric, Kind(kind), self.called) for kind in kinds]
-
-    @property
-    def checks(self) -> GoldChecks:
-        """The contract's checks, which are about days; longer periods have those that every number has."""
-        return self.metric.checks if self.kind is Kind.DAY else GoldChecks()
-
-    def period(self, day: date) -> Period:
-        """The period that a day lies in."""
-        return self.metric.publication.calendar.containing(day, self.kind)
-
-    def periods(self, days: Collection[date]) -> list[Period]:
-        """The periods that some days lie in, in order, each once."""
-        return self.metric.publication.calendar.covering(days, self.kind)
-
-
-def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
-    """The Silver days that the numbers of ``days`` are computed from."""
-    return sorted(reach_back(days, metric.window))
 
 
 def digest(rows: pa.Table) -> str:

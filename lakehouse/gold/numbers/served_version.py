@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers.published_table import Series
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

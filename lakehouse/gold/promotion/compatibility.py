@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.promotion.version_numbers import Told
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.restatement.pending import PendingRestatement

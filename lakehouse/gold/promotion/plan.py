@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Step
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import compatibility, version_numbers
 from lakehouse.gold.promotion.promotion_log import Kind
 from lakehouse.gold.publication import write_audit_publish

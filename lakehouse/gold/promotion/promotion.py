@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import plan as promotion_plan
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.plan import Plan, PromotionRefusedError, compare, shown_version

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.publication import Publication
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import Reason, Standing, State
-    from lakehouse.gold.numbers.published_table import Series
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Standing, State, Step, VersionName, next_change
-from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, Series, standings
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, standings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.settings import Settings
 

@@ -17,7 +17,7 @@ from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import Held
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.settings import Settings

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import Standing
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers.published_table import Series, source_days
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.restatement import lineage, metric_query, rollup_totals
 from lakehouse.ledger import ingestions, redactions

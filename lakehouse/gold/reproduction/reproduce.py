@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import provenance, table_io
-from lakehouse.gold.numbers.published_table import Series, digest, source_days
+from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import Terms
 from lakehouse.gold.reproduction.differences import Difference

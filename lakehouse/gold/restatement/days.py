@@ -15,11 +15,11 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.published_columns import LINEAGE
+from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason
-from lakehouse.gold.numbers.published_table import source_days
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Published, Read, Run, again_on_conflict
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.restatement.lineage import Basis, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement

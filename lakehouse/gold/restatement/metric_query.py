@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
+from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import source_days
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for

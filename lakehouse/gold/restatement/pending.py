@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import source_days
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
-from lakehouse.gold.numbers.published_table import source_days
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 
 _SAMPLE = 5

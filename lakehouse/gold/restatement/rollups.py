@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 

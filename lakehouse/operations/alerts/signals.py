@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
+from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io, table_state
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.numbers.published_table import TIME, Series
+from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import recent_lags

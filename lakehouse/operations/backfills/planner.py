@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.manifests import Promise
     from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected
     from lakehouse.operations.backfills.plan import Order, WriteMode
     from lakehouse.settings import Settings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings

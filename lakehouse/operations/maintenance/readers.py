@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.ledger import applied_inputs, publications, restatements
 from lakehouse.operations.maintenance.rules import Need

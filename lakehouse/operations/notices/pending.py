@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts import Catalog
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 

@@ -18,8 +18,8 @@ from lakehouse.operations.notices.notice import Notice, Restated, restates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 

@@ -7,8 +7,8 @@ import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import gate
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events

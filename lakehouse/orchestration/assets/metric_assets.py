@@ -6,9 +6,9 @@ import dagster as dg
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Step
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Published, Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days

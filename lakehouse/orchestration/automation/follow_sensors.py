@@ -14,9 +14,9 @@ import dagster as dg
 from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key

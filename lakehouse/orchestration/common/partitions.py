@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
 
 #: The exact days of a run that is not about one partition or one range of them.
 DAYS_TAG = "lakehouse/days"

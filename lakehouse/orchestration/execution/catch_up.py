@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
     from lakehouse.orchestration.execution.in_process import InProcess
     from lakehouse.settings import Settings
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, restatements

@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import pending_changes, snapshot, tokens

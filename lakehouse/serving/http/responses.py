@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.numbers.published_table import Series
 
 Values = dict[str, Any]
 #: So many rows of the grain an answer carries: of one number, or of all those on a page.

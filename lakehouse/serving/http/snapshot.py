@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.settings import Settings
 
 #: After so many seconds a table is opened anew: one that was made again in its place has other commits of the same numbers.

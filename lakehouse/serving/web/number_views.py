@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Number
     from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.numbers.published_table import Series
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.http.snapshot import Kept
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, rows, said_of, without_spark

@@ -15,8 +15,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import By, UnknownVersionError, parse
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import FIRST, Desk, day, metric, rows, without_spark

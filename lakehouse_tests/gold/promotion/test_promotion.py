@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion import promotion, promotion_log
 from lakehouse.gold.restatement import rollups

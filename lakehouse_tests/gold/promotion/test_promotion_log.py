@@ -7,8 +7,8 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import Kind
 from lakehouse_tests.support.two_dataset_versions import at, catalog, fill, metric, promote, rollback, three_days

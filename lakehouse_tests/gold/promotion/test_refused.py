@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.comparison import Threshold
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.publication import candidates

@@ -13,8 +13,8 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements

@@ -16,10 +16,9 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import Reason
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import rollups
@@ -243,17 +242,17 @@ def test_every_reader_sees_the_same(settings) -> None:
     connection = duckdb.connect()
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
-    for one in (desk.series, published_table.Series(desk.metric, Kind.WEEK)):
+    for one in (desk.series, Series(desk.metric, Kind.WEEK)):
         versions, there = lawful(settings, one), rows(settings, one)
         columns = f"{one.by}, store, total"
 
-        def asked(where: str, columns: str = columns, one: published_table.Series = one) -> list[tuple[Any, ...]]:
+        def asked(where: str, columns: str = columns, one: Series = one) -> list[tuple[Any, ...]]:
             found = connection.execute(
                 f"SELECT {columns} FROM delta_scan('{locations.gold(settings, one)}') WHERE {where}"
             ).fetchall()
             return sorted(found, key=str)
 
-        def mine(found: list[dict[str, Any]], one: published_table.Series = one) -> list[tuple[Any, ...]]:
+        def mine(found: list[dict[str, Any]], one: Series = one) -> list[tuple[Any, ...]]:
             return sorted(((row[one.by], row["store"], row["total"]) for row in found), key=str)
 
         newest = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]})

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.reproduction.contract_history import ForgottenContractError

@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement.input_sets import UnknownInputsError
 from lakehouse.stewardship.redact import redact_fields

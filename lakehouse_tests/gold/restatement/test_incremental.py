@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days

@@ -18,8 +18,8 @@ from hypothesis import Phase, example, given
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication import candidates, sign_off
 from lakehouse.gold.publication.write_audit_publish import Run

@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.publication import candidates, write_audit_publish
 from lakehouse.gold.restatement.pending import find_due, find_pending

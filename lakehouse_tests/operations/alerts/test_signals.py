@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import lateness
 from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import Kind

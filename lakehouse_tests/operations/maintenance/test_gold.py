@@ -13,9 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
+from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, partition_writer, table_io
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications

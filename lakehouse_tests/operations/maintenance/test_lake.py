@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain

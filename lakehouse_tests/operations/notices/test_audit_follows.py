@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.calendar.periods import Calendar, Kind
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import pending as notice_pending

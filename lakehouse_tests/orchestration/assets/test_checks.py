@@ -11,9 +11,9 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
+from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark

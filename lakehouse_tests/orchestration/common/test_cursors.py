@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
+from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import Reason, State, Step
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.revisions import Signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.gold.numbers.published_table import Series
+from lakehouse.contracts.series import Series
 from lakehouse_tests.support.api_client import asked, got
 from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
 

@@ -22,7 +22,7 @@ from lakehouse_tests.support.numbers_without_spark import Desk, metric, without_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.gold.numbers.published_table import Series
+    from lakehouse.contracts.series import Series
 
 ASKED = ("latest", "final", "first", "r1", "r2", "r2.a1", "v1", "2024-01-03", "2024-01-05T12:00:00Z")
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 5), st.booleans()), min_size=1, max_size=7)

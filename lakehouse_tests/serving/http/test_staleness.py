@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
+from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import TableCache
-from lakehouse.gold.numbers.published_table import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups

@@ -1,0 +1,82 @@
+"""A series: the numbers of a metric for one kind of period, which are published as one table.
+
+What a series is follows from the metric's contract alone. Its table and rows belong to ``gold.numbers.published_table``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse.calendar.days import reach_back
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.checks import GoldChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import date
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import MetricContract
+
+
+@dataclass(frozen=True)
+class Series:
+    """What is published as one table: a metric's numbers for one kind of period.
+
+    ``called`` names the table where it is not named after the metric: a later dataset version may be served under the
+    first one's name.
+    """
+
+    metric: MetricContract
+    kind: Kind = Kind.DAY
+    called: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the table and of the asset."""
+        return f"{self.called or self.metric.name}{self.kind.suffix}"
+
+    @property
+    def by(self) -> str:
+        """The column with a period's first day, by which the table is partitioned."""
+        return self.kind.column
+
+    @property
+    def content(self) -> list[str]:
+        """The columns that make two numbers equal or not, without the period's own."""
+        return [*self.metric.grain, *self.numbers]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that count or measure something: the measures and row_count."""
+        return [*(measure.name for measure in self.metric.measures), "row_count"]
+
+    @property
+    def daily(self) -> Series:
+        """The series of the days: itself, or what a longer period is made from."""
+        return Series(self.metric, Kind.DAY, self.called)
+
+    @property
+    def rollups(self) -> list[Series]:
+        """The series of the longer periods that are made from these days."""
+        kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
+        return [Series(self.metric, Kind(kind), self.called) for kind in kinds]
+
+    @property
+    def checks(self) -> GoldChecks:
+        """The contract's checks, which are about days; longer periods have those that every number has."""
+        return self.metric.checks if self.kind is Kind.DAY else GoldChecks()
+
+    def period(self, day: date) -> Period:
+        """The period that a day lies in."""
+        return self.metric.publication.calendar.containing(day, self.kind)
+
+    def periods(self, days: Collection[date]) -> list[Period]:
+        """The periods that some days lie in, in order, each once."""
+        return self.metric.publication.calendar.covering(days, self.kind)
+
+
+def source_days(metric: MetricContract, days: Collection[date]) -> list[date]:
+    """The Silver days that the numbers of ``days`` are computed from."""
+    return sorted(reach_back(days, metric.window))
