@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving import web
-from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, quality_models, quarantine
-from lakehouse.serving.api.openapi_examples import ANSWERS
+from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine
+from lakehouse.serving.api.openapi import ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
 from lakehouse.serving.http import problems
 from lakehouse.serving.http.authentication import Callers
 from lakehouse.serving.http.problems import Problem
@@ -36,21 +36,6 @@ _ABOUT = """Published numbers, whether they are live, preliminary or final, and 
 
 Every number is one version of a period: `latest`, `final`, `r3`, or what readers saw at a time. Answers carry an `ETag`; errors
 are problem documents (RFC 9457) whose `type` programs can rely on. Decimals are text."""
-_ERRORS = {
-    400: "The request makes no sense.",
-    404: "There is no such metric, window, version, source or row.",
-    421: "The server is not asked under this name.",
-    422: "A parameter is not as documented.",
-    429: "Too many requests.",
-    500: "An incident, which the server's log tells of.",
-    503: "The tables cannot be read.",
-}
-_WRITING = {
-    401: "A token is needed.",
-    403: "The token does not allow it, or a page of another site asks.",
-    409: "The row cannot be decided on.",
-    413: "The request is too large.",
-}
 
 
 @dataclass(frozen=True)
@@ -89,15 +74,15 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
     app.add_exception_handler(HTTPException, problems.on_http)
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     reading = [Depends(callers.reader)] if terms.reading_needs_token else []
-    errors = _documented(_ERRORS | ({401: _WRITING[401]} if terms.reading_needs_token else {}))
+    errors = problem_responses(ERRORS | (TOKEN_ERRORS if terms.reading_needs_token else {}))
     for resource in (comparison, metrics, data_quality, lineage):
         app.include_router(resource.routes(lake), dependencies=reading, responses=errors)
     app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
-    app.include_router(quarantine.deciding(lake, callers.steward), responses=_documented(_ERRORS | _WRITING))
+    app.include_router(quarantine.deciding(lake, callers.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health.routes(lake, tells=not terms.reading_needs_token), responses=errors)
     app.include_router(web.routes(lake, callers, reading_needs_token=terms.reading_needs_token))
     app.state.lake = lake
-    _describe(app)
+    openapi.complete(app)
     app.add_middleware(Guard, hosts=terms.hosts, rate=terms.rate, told=_told)
     return app
 
@@ -105,24 +90,3 @@ def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> 
 def _told(problem: Problem, path: str) -> Response:
     """A problem as the one who asked can read it."""
     return web.told(problem) if web.owns(path) else problem.response()
-
-
-def _describe(app: FastAPI) -> None:
-    """What FastAPI leaves out of the OpenAPI document: problem documents, examples, and that an answer may be an old one."""
-    made = app.openapi()
-    for path, operations in made["paths"].items():
-        for method, operation in operations.items():
-            if path in ANSWERS:
-                operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
-            if method == "get":
-                operation["responses"]["304"] = {"description": "Still the answer that If-None-Match names."}
-    schema = quality_models.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    made["components"]["schemas"] |= {**schema.pop("$defs", {}), "Problem": schema}
-
-
-def _documented(said: dict[int, str]) -> dict[int | str, dict[str, Any]]:
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    found: dict[int | str, dict[str, Any]] = {
-        status: {"description": text, "content": {problems.MEDIA_TYPE: schema}} for status, text in said.items()
-    }
-    return found

@@ -48,7 +48,7 @@ def routes(lake: Lake) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
-    @router.get("/{name}/compare", response_model=models.Comparison, summary="Two versions of a number side by side")
+    @router.get("/{name}/compare", response_model=models.ComparisonModel, summary="Two versions of a number side by side")
     async def compare(request: Request, name: MetricName, wanted: Annotated[ForComparison, Query()]) -> Response:
         """Per measure and row of the grain the difference, absolute and in percent; percent is null where the base is 0."""
         metric = lake.metric(name)
@@ -63,7 +63,7 @@ def routes(lake: Lake) -> APIRouter:
         told_of = {side: _side(text, version, note) for side, text, version, (_, note) in told}
         return responses.respond(request, window(shown, period) | told_of | compared)
 
-    @router.get("/{name}/at-this-time", response_model=models.AtThisTime, summary="Yesterday as it was known at this time")
+    @router.get("/{name}/at-this-time", response_model=models.AtThisTimeModel, summary="Yesterday as it was known at this time")
     async def at_this_time(request: Request, name: MetricName, wanted: Annotated[ForThisTime, Query()]) -> Response:
         """Today so far is not to be held against all of yesterday: here is what was known of yesterday at this time of day,
         beside what is known of it now.

@@ -69,7 +69,7 @@ def routes(lake: Lake) -> APIRouter:
         version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
         return measured(source, start, end, version)
 
-    @router.get("/lateness", response_model=quality_models.Lateness, summary="How late rows came")
+    @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows came")
     async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
         """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
         event type, what became of the rows, and which watermark they ask for, with what others would have caught.
@@ -81,7 +81,9 @@ def routes(lake: Lake) -> APIRouter:
         told = [await run_in_threadpool(source_told, name, start, end) for name in names]
         return responses.respond(request, {"start_date": start, "end_date": end, "sources": told})
 
-    @router.get("/restatements", response_model=quality_models.Restatements, summary="Numbers that changed after publication")
+    @router.get(
+        "/restatements", response_model=quality_models.RestatementsModel, summary="Numbers that changed after publication"
+    )
     async def restated(request: Request, wanted: Annotated[ForRestatements, Query()]) -> Response:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = parameters.span(wanted.start_date, wanted.end_date)

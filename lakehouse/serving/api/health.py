@@ -22,7 +22,7 @@ def routes(lake: Lake, *, tells: bool) -> APIRouter:
     """
     router = APIRouter(prefix="/health", tags=["health"])
 
-    @router.get("", response_model=quality_models.Health, summary="Whether numbers can be read")
+    @router.get("", response_model=quality_models.HealthModel, summary="Whether numbers can be read")
     async def health(request: Request, _: NoParameters) -> Response:
         """Looks at every metric's table; 503 where one cannot be read."""
         shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]

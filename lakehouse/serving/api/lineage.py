@@ -31,7 +31,7 @@ def routes(lake: Lake) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("/{name}/{window_name}", response_model=quality_models.Lineage, summary="Where a number comes from")
+    @router.get("/{name}/{window_name}", response_model=quality_models.LineageModel, summary="Where a number comes from")
     async def lineage(
         request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[ForLineage, Query()]
     ) -> Response:

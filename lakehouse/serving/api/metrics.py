@@ -58,12 +58,12 @@ def routes(lake: Lake) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
-    @router.get("", response_model=models.Metrics, summary="Every metric that is published")
+    @router.get("", response_model=models.MetricsModel, summary="Every metric that is published")
     async def catalogue(request: Request, _: NoParameters) -> Response:
         listed = [await _described(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
         return responses.respond(request, {"metrics": listed, "total": len(listed)})
 
-    @router.get("/{name}", response_model=models.Number, summary="A published number")
+    @router.get("/{name}", response_model=models.NumberModel, summary="A published number")
     async def number(request: Request, name: MetricName, wanted: Annotated[ForNumber, Query()]) -> Response:
         """One version of a number: what it says, how sure it is, how old, and how much of its period has come.
 
@@ -97,7 +97,7 @@ def routes(lake: Lake) -> APIRouter:
         body["staleness"] = staleness
         return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
 
-    @router.get("/{name}/history", response_model=models.History, summary="How a number came to be")
+    @router.get("/{name}/history", response_model=models.HistoryModel, summary="How a number came to be")
     async def history(request: Request, name: MetricName, wanted: Annotated[ForHistory, Query()]) -> Response:
         """Every revision and adjustment, oldest first: what it moved, by how much, and why."""
         metric = lake.metric(name)
@@ -109,7 +109,7 @@ def routes(lake: Lake) -> APIRouter:
         following = {"total": len(kept.heads), "next_offset": more if more < len(kept.heads) else None}
         return responses.respond(request, window(shown, period) | {"versions": page} | following)
 
-    @router.get("/{name}/series", response_model=models.Points, summary="A number of many periods in a row")
+    @router.get("/{name}/series", response_model=models.PointsModel, summary="A number of many periods in a row")
     async def series(request: Request, name: MetricName, wanted: Annotated[ForSeries, Query()]) -> Response:
         """The version asked for of each period from one day through another; all as of one moment."""
         metric = lake.metric(name)

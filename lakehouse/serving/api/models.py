@@ -1,4 +1,8 @@
-"""The answers as the OpenAPI document has them. They are made in ``answers`` and the routes; here is their shape alone."""
+"""The schema of answers about published numbers, as the OpenAPI document shows it.
+
+Only shapes belong here; the values are built in ``http.responses`` and in the routes. Every class ends in ``Model``, so that it
+is not taken for the class of the same thing in the product; the OpenAPI document leaves the ending out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+#: What the names of models end in.
+MODEL = "Model"
 State = Literal["live", "preliminary", "final"]
 Label = Literal["Live (updating)", "Preliminary", "Final"]
 Reason = Literal["initial", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"]
@@ -21,13 +27,18 @@ Percent = Annotated[
 Row = dict[str, Value]
 
 
+def schema_name(model: type) -> str:
+    """The name of a model in the OpenAPI document."""
+    return model.__name__.removesuffix(MODEL)
+
+
 class Shape(BaseModel):
     """A part of an answer: it has these fields and no others."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", model_title_generator=schema_name)
 
 
-class Sides(Shape):
+class SidesModel(Shape):
     """A number in two versions."""
 
     before: Value
@@ -36,7 +47,7 @@ class Sides(Shape):
     percent: Percent
 
 
-class Version(Shape):
+class VersionModel(Shape):
     """One revision of a number, or one adjustment of a closed one."""
 
     version_name: str = Field(examples=["revenue_v2024-11-07.r2"])
@@ -67,13 +78,13 @@ class Version(Shape):
     sign_off_reason: str | None
 
 
-class Revision(Version):
+class RevisionModel(VersionModel):
     """A version in a history, with what it moved."""
 
-    moved: dict[str, Sides]
+    moved: dict[str, SidesModel]
 
 
-class Staleness(Shape):
+class StalenessModel(Shape):
     """How old the number is, and whether more is known by now."""
 
     seconds: int = Field(description="Since it was computed.")
@@ -81,7 +92,7 @@ class Staleness(Shape):
     newest_arrival: datetime | None = Field(description="The newest arrival of the source.")
 
 
-class Completeness(Shape):
+class CompletenessModel(Shape):
     """The share of the period's rows that is in the number, judged by how earlier periods came in; or why it is not known.
 
     It speaks of the rows that come within ``horizon_hours``; ``low`` to ``high`` held the share in ``coverage`` of cases.
@@ -98,7 +109,7 @@ class Completeness(Shape):
     horizon_hours: int | None = None
 
 
-class Window(Shape):
+class WindowModel(Shape):
     """Which number it is."""
 
     metric: str
@@ -108,20 +119,20 @@ class Window(Shape):
     last_day: date
 
 
-class Number(Window, Version):
+class NumberModel(WindowModel, VersionModel):
     """A published number."""
 
-    staleness: Staleness
-    completeness: Completeness
+    staleness: StalenessModel
+    completeness: CompletenessModel
     next_row_offset: int | None = Field(description="Ask with this row_offset for more of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
-    history: list[Revision] | None = Field(
+    history: list[RevisionModel] | None = Field(
         None, description="The newest hundred versions, or as many as fit, oldest first, where it was asked for."
     )
 
 
-class Measure(Shape):
+class MeasureModel(Shape):
     """What a metric measures."""
 
     name: str
@@ -130,7 +141,7 @@ class Measure(Shape):
     description: str | None
 
 
-class Terms(Shape):
+class TermsModel(Shape):
     """When numbers are what."""
 
     start_delay: int
@@ -140,7 +151,7 @@ class Terms(Shape):
     timezone: str
 
 
-class Metric(Shape):
+class MetricModel(Shape):
     """A metric of the catalogue."""
 
     name: str
@@ -148,9 +159,9 @@ class Metric(Shape):
     owner: str | None
     source: str
     grain: list[str]
-    measures: list[Measure]
+    measures: list[MeasureModel]
     windows: list[str] = Field(description="The lengths of period that it is published for.")
-    terms: Terms
+    terms: TermsModel
     consumers: list[str]
     dataset_version: int = Field(description="The version of its logic that readers see.")
     deprecated_on: date | None
@@ -159,14 +170,14 @@ class Metric(Shape):
     last_day: date | None
 
 
-class Metrics(Shape):
+class MetricsModel(Shape):
     """The catalogue."""
 
-    metrics: list[Metric]
+    metrics: list[MetricModel]
     total: int
 
 
-class Change(Shape):
+class ChangeModel(Shape):
     """One measure of one row of the grain in two versions."""
 
     grain: dict[str, str]
@@ -177,7 +188,7 @@ class Change(Shape):
     percent: Percent
 
 
-class Side(Shape):
+class SideModel(Shape):
     """A version that was compared."""
 
     asked: str
@@ -189,20 +200,20 @@ class Side(Shape):
     note: str | None
 
 
-class Comparison(Window):
+class ComparisonModel(WindowModel):
     """Two versions of a number side by side."""
 
-    version_a: Side
-    version_b: Side
-    changes: list[Change]
+    version_a: SideModel
+    version_b: SideModel
+    changes: list[ChangeModel]
     total: int
     next_offset: int | None
-    totals: dict[str, Sides] = Field(description="Over the grain, of the measures that add up.")
+    totals: dict[str, SidesModel] = Field(description="Over the grain, of the measures that add up.")
     reason: str | None = Field(description="The gravest reason of a revision in between.")
     changed_rows: int | None
 
 
-class Point(Shape):
+class PointModel(Shape):
     """One period of a series."""
 
     window: str
@@ -219,41 +230,41 @@ class Point(Shape):
     total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
 
 
-class Points(Shape):
+class PointsModel(Shape):
     """A series; periods without such a version are left out."""
 
     metric: str
     series: str
     version: str
-    points: list[Point]
+    points: list[PointModel]
     next_start: date | None = Field(description="Ask with this start for more; null at the end.")
 
 
-class History(Window):
+class HistoryModel(WindowModel):
     """How a number came to be."""
 
-    versions: list[Revision]
+    versions: list[RevisionModel]
     total: int
     next_offset: int | None
 
 
-class Known(Shape):
+class KnownModel(Shape):
     """A number as it was known at a time."""
 
     window: str
     at: datetime
-    number: Version | None = Field(description="Null where nothing had been published.")
+    number: VersionModel | None = Field(description="Null where nothing had been published.")
     note: str | None
 
 
-class AtThisTime(Shape):
+class AtThisTimeModel(Shape):
     """Yesterday as it was known at this time of day, beside yesterday final, and today."""
 
     metric: str
     series: str
     at: datetime
-    yesterday_at_this_time: Known
-    yesterday: Known = Field(description="The final number, or the newest one until there is one.")
-    today: Known
-    yesterday_moved: dict[str, Sides] = Field(description="From what was known then to what is known now.")
-    today_against_yesterday: dict[str, Sides] = Field(description="From yesterday at this time to today.")
+    yesterday_at_this_time: KnownModel
+    yesterday: KnownModel = Field(description="The final number, or the newest one until there is one.")
+    today: KnownModel
+    yesterday_moved: dict[str, SidesModel] = Field(description="From what was known then to what is known now.")
+    today_against_yesterday: dict[str, SidesModel] = Field(description="From yesterday at this time to today.")

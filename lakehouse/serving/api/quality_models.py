@@ -1,16 +1,16 @@
-"""The answers about how numbers came about and who looks after them, as the OpenAPI document has them; see ``models``."""
+"""The schema of answers about data quality, lineage, quarantine and health, and of problem documents; see ``models``."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from lakehouse.serving.api.models import Reason, Shape, Sides, State, Window
+from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, WindowModel, schema_name
 
 
-class Quantiles(Shape):
+class QuantilesModel(Shape):
     """Seconds behind the event within which so many rows came."""
 
     p50: int
@@ -21,14 +21,14 @@ class Quantiles(Shape):
     max: int
 
 
-class Caught(Shape):
+class CaughtModel(Shape):
     """What a watermark would have caught."""
 
     watermark_seconds: int
     share: float
 
 
-class Recommendation(Shape):
+class RecommendationModel(Shape):
     """Which watermark the data asks for, and the evidence."""
 
     verdict: Literal["keep", "set", "raise", "lower", "too_few"]
@@ -37,10 +37,10 @@ class Recommendation(Shape):
     proposed_seconds: int | None
     needed_seconds: int | None
     because: str
-    evidence: list[Caught]
+    evidence: list[CaughtModel]
 
 
-class TypeLateness(Shape):
+class TypeLatenessModel(Shape):
     """One event type of a source."""
 
     event_type: str
@@ -48,11 +48,11 @@ class TypeLateness(Shape):
     on_time: int
     on_time_share: float
     late_share: float
-    seconds: Quantiles
-    recommendation: Recommendation
+    seconds: QuantilesModel
+    recommendation: RecommendationModel
 
 
-class SourceLateness(Shape):
+class SourceLatenessModel(Shape):
     """How late the rows of a source came, and what became of them."""
 
     source: str
@@ -60,26 +60,26 @@ class SourceLateness(Shape):
     rows: int
     on_time_share: float | None
     late_share: float | None
-    seconds: Quantiles | None = Field(description="Of all event types together; null where no row has an event time.")
+    seconds: QuantilesModel | None = Field(description="Of all event types together; null where no row has an event time.")
     without_event_time: int
     accepted: int = Field(description="Applied, superseded or duplicate.")
     quarantined: int
     dropped: int
     dispositions: dict[str, int]
-    recommendation: Recommendation = Field(description="Of the event types without bounds of their own, together.")
-    event_types: list[TypeLateness] = Field(description="Those with the most rows.")
+    recommendation: RecommendationModel = Field(description="Of the event types without bounds of their own, together.")
+    event_types: list[TypeLatenessModel] = Field(description="Those with the most rows.")
     event_types_left_out: int
 
 
-class Lateness(Shape):
+class LatenessModel(Shape):
     """By arrival day."""
 
     start_date: date
     end_date: date
-    sources: list[SourceLateness]
+    sources: list[SourceLatenessModel]
 
 
-class Restatement(Window):
+class RestatementModel(WindowModel):
     """A number that changed after it was published."""
 
     version: str
@@ -91,22 +91,22 @@ class Restatement(Window):
     changed_rows: int | None
     booked_on: date | None
     signed_off_by: str | None
-    moved: dict[str, Sides]
+    moved: dict[str, SidesModel]
 
 
-class Restatements(Shape):
+class RestatementsModel(Shape):
     """Newest first."""
 
     start_date: date
     end_date: date
-    restatements: list[Restatement]
+    restatements: list[RestatementModel]
     total: int
     by_reason: dict[str, int]
     by_state: dict[str, int]
     next_offset: int | None
 
 
-class Publication(Shape):
+class PublicationModel(Shape):
     """The commit that published a number."""
 
     publication_id: str
@@ -120,7 +120,7 @@ class Publication(Shape):
     downstream: list[str]
 
 
-class Lineage(Window):
+class LineageModel(WindowModel):
     """Where a number comes from."""
 
     version: str
@@ -137,10 +137,10 @@ class Lineage(Window):
     run_id: str | None
     signed_off_by: str | None
     sign_off_reason: str | None
-    publication: Publication | None = Field(description="Null where the ledger has not told of it yet.")
+    publication: PublicationModel | None = Field(description="Null where the ledger has not told of it yet.")
 
 
-class Quarantined(Shape):
+class QuarantinedModel(Shape):
     """A row that waits, or has waited, for a steward. What it says is not told here: `lakehouse quarantine show` does."""
 
     id: str = Field(examples=["sales:3f1c0b9a7d2e4f60:17"])
@@ -161,15 +161,15 @@ class Quarantined(Shape):
     decision: str | None
 
 
-class Quarantine(Shape):
+class QuarantineModel(Shape):
     """Rows by source, arrival day, file and line."""
 
-    rows: list[Quarantined]
+    rows: list[QuarantinedModel]
     total: int
     next_offset: int | None
 
 
-class Decided(Shape):
+class DecidedModel(Shape):
     """What was decided. Silver and gold follow with Dagster's daemon, or with `lakehouse quarantine` and no row."""
 
     id: str
@@ -179,7 +179,7 @@ class Decided(Shape):
     waiting_days: list[date] = Field(description="The event days that are made anew.")
 
 
-class MetricHealth(Shape):
+class MetricHealthModel(Shape):
     """One metric as this process sees it."""
 
     metric: str
@@ -187,27 +187,29 @@ class MetricHealth(Shape):
     periods: int
 
 
-class Health(Shape):
+class HealthModel(Shape):
     """Whether numbers can be read."""
 
     status: Literal["ok"]
     version: str
     now: datetime
-    metrics: list[MetricHealth] = Field(description="None where reading needs a token.")
+    metrics: list[MetricHealthModel] = Field(description="None where reading needs a token.")
 
 
-class Mistake(Shape):
+class MistakeModel(Shape):
     """One parameter that is not as documented."""
 
     where: str
     message: str
 
 
-class Problem(BaseModel):
+class ProblemModel(BaseModel):
     """RFC 9457."""
+
+    model_config = ConfigDict(model_title_generator=schema_name)
 
     type: str = Field(examples=["urn:lakehouse:unknown-metric"])
     title: str
     status: int
     detail: str
-    errors: list[Mistake] | None = None
+    errors: list[MistakeModel] | None = None

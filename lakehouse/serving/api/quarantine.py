@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.serving.api import quality_models
+from lakehouse.serving.api.models import schema_name
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.authentication import holder
 from lakehouse.serving.http.parameters import Limit, NoParameters, Offset, Parameters
@@ -52,10 +53,14 @@ class ForQuarantine(Parameters):
     offset: Offset = 0
 
 
-class Decision(BaseModel):
+class DecisionModel(BaseModel):
     """What a steward decides on a row; the token's name is who decides."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"decision": "accept", "reason": "ticket 12"}]})
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"decision": "accept", "reason": "ticket 12"}]},
+        model_title_generator=schema_name,
+    )
 
     decision: Literal["accept", "reject", "duplicate"]
     reason: str = Field(min_length=1, max_length=500, pattern=r"[^\s]")
@@ -65,7 +70,7 @@ def reading(lake: Lake) -> APIRouter:
     """The route that lists."""
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
-    @router.get("", response_model=quality_models.Quarantine, summary="Rows that wait for a steward")
+    @router.get("", response_model=quality_models.QuarantineModel, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
         """Which rows wait, why, and until when somebody should have looked; not what they say."""
         names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
@@ -99,12 +104,15 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
     @router.post(
-        "/{row_id}/decision", dependencies=[Depends(steward)], response_model=quality_models.Decided, summary="Decide on a row"
+        "/{row_id}/decision",
+        dependencies=[Depends(steward)],
+        response_model=quality_models.DecidedModel,
+        summary="Decide on a row",
     )
     async def decided(
         request: Request,
         row_id: Annotated[str, Path(pattern=ID, description="As GET /quarantine shows it.")],
-        decision: Decision,
+        decision: DecisionModel,
         _: NoParameters,
     ) -> Response:
         """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
@@ -128,7 +136,7 @@ def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def decide(lake: Lake, source: str, row: RowId, decision: Decision, by: str) -> stewardship_decide.Taken:
+def decide(lake: Lake, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.Taken:
     """Record a decision on a row that waits or has waited; one at a time.
 
     :raises Problem: where there is no such row, or it cannot be decided on.

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta.table_cache import TableCache
 from lakehouse.ledger import decisions
-from lakehouse.serving.api.quarantine import ID, Decision, Status, decide, listed
+from lakehouse.serving.api.quarantine import ID, DecisionModel, Status, decide, listed
 from lakehouse.serving.http import parameters, pending_changes
 from lakehouse.serving.http.parameters import NoParameters, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.ledger.decisions import Decision as Said
+    from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.serving.http.published_cache import Lake
 
@@ -68,7 +68,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         if not found.decides:
             raise Problem(403, "not-a-steward", f"{found.token.name} may read; to decide takes a steward's token")
         try:
-            decision = Decision.model_validate(said)
+            decision = DecisionModel.model_validate(said)
         except ValidationError:
             return await _row_page(request, lake, row_id, "Choose a decision and say why, in 500 characters at most.", 422)
         source, given = _parsed(row_id)
@@ -91,7 +91,7 @@ async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | No
     return respond(request, "row", "quarantine", values, status)
 
 
-async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Said) -> dict[str, Any]:
+async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Decision) -> dict[str, Any]:
     """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
     source, days = contract.dataset, set(said.touched_days)
     waits = await run_in_threadpool(pending_changes.read, lake.settings, lake.catalog, source, TableCache(), None)

@@ -1,0 +1,65 @@
+"""What FastAPI leaves out of the OpenAPI document: problem documents, examples, and answers without a body.
+
+The shapes of answers are in ``models`` and ``quality_models``, examples of them in ``openapi_examples``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.serving.api.models import MODEL
+from lakehouse.serving.api.openapi_examples import ANSWERS
+from lakehouse.serving.api.quality_models import ProblemModel
+from lakehouse.serving.http import problems
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_SCHEMAS = "#/components/schemas/"
+_MODEL_REFERENCE = re.compile(rf'("{_SCHEMAS}\w+){MODEL}"')
+#: What a status of any request means.
+ERRORS = {
+    400: "The request makes no sense.",
+    404: "There is no such metric, window, version, source or row.",
+    421: "The server is not asked under this name.",
+    422: "A parameter is not as documented.",
+    429: "Too many requests.",
+    500: "An incident, which the server's log tells of.",
+    503: "The tables cannot be read.",
+}
+#: What a status of a request that needs a token means.
+TOKEN_ERRORS = {401: "A token is needed."}
+#: What a status of a request that writes means.
+WRITE_ERRORS = TOKEN_ERRORS | {
+    403: "The token does not allow it, or a page of another site asks.",
+    409: "The row cannot be decided on.",
+    413: "The request is too large.",
+}
+
+
+def problem_responses(meanings: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    """The problem documents of a route, as FastAPI's ``responses`` take them.
+
+    :param meanings: what each status means.
+    """
+    content = {problems.MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
+    return {status: {"description": text, "content": content} for status, text in meanings.items()}
+
+
+def complete(app: FastAPI) -> None:
+    """Add to the application's OpenAPI document what FastAPI cannot know."""
+    document = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(app.openapi())))
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path in ANSWERS:
+                operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
+            if method == "get":
+                operation["responses"]["304"] = {"description": "Still the answer that If-None-Match names."}
+    schemas = {name.removesuffix(MODEL): schema for name, schema in document["components"]["schemas"].items()}
+    problem = ProblemModel.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    definitions = {name.removesuffix(MODEL): schema for name, schema in problem.pop("$defs", {}).items()}
+    problem = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(problem)))
+    document["components"]["schemas"] = schemas | definitions | {"Problem": problem}
+    app.openapi_schema = document
