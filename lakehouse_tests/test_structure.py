@@ -1,0 +1,46 @@
+"""The shape of the source tree: tests mirror the product, and no test depends on another test."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TESTS = Path(__file__).parent
+PRODUCT = TESTS.parent / "lakehouse"
+#: Folders of tests that mirror no folder of the product: helpers, and tests of a whole deployment.
+OF_THEIR_OWN = ("support", "acceptance")
+
+
+def packages(root: Path) -> set[str]:
+    """The folders below ``root`` that hold modules, relative to it."""
+    return {path.parent.relative_to(root).as_posix() for path in root.rglob("*.py")} - {"."}
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Absolute names of what a module imports, at any depth of its code; of ``from a import b`` both ``a`` and ``a.b``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_each_folder_of_the_product_has_a_folder_of_tests_and_the_other_way_round() -> None:
+    mirrored = {folder for folder in packages(TESTS) if folder.split("/")[0] not in OF_THEIR_OWN}
+    assert mirrored == packages(PRODUCT)
+
+
+def test_no_test_imports_a_test_module() -> None:
+    test_modules = {".".join(path.relative_to(TESTS.parent).with_suffix("").parts) for path in TESTS.rglob("test_*.py")}
+    imports = [
+        f"{path.relative_to(TESTS.parent)} imports {module}"
+        for path in TESTS.rglob("*.py")
+        for module in imported_modules(path)
+        if module in test_modules
+    ]
+    assert imports == [], "move what they share to lakehouse_tests/support"
