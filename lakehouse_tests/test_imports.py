@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from importlinter import api
+
+import lakehouse
 
 _PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 _CONTRACT = "Reading needs no Spark"
@@ -39,3 +43,31 @@ def test_packages_that_read_load_neither_spark_nor_dagster() -> None:
 
 def test_spark_is_noticed() -> None:
     assert "pyspark" in _loaded("lakehouse.spark")
+
+
+@pytest.mark.parametrize(
+    ("private", "place"),
+    [("dagster._", "orchestration/common/dagster_internals.py"), ("deltalake._", "delta/delta_rs_internals.py")],
+)
+def test_the_internals_of_a_library_are_imported_in_one_module(private: str, place: str) -> None:
+    root = Path(lakehouse.__file__).parent
+    importing = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        if f"{name}.".startswith(private)
+    }
+    assert importing <= {place}
+
+
+def test_what_delta_rs_keeps_private_of_a_table_is_used_in_one_module() -> None:
+    root = Path(lakehouse.__file__).parent
+    using = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "_table"
+    }
+    assert using == {"delta/delta_rs_internals.py"}

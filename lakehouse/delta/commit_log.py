@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
     where others have committed since, each commit would get the number of an older one.
     """
     own, before = table.version(), -1
-    while before != (newest := table._table.get_latest_version()):  # noqa: SLF001 (what is public opens the table anew)
+    while before != (newest := newest_version(table)):
         before = newest
         found = table.history(newest - after) if newest > after else []
     told = [commit | {"version": newest - place} for place, commit in enumerate(found)]

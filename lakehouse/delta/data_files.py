@@ -11,16 +11,16 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
-from pyarrow import fs
 
 from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
     from deltalake import DeltaTable
+    from pyarrow import fs
 
 
 def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
@@ -34,7 +34,7 @@ def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
 
 def system_of(table: DeltaTable) -> fs.FileSystem:
     """Where the files of a table are."""
-    return table_io.local_files(table) or fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001 (as delta-rs does)
+    return table_io.local_files(table) or file_system(table)
 
 
 def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import psutil
-from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+
+from lakehouse.orchestration.common.dagster_internals import CheckRunHealthResult, WorkerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

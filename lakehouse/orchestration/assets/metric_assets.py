@@ -15,6 +15,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.common import backfill_tags, run_events
+from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.settings import Settings
@@ -22,8 +23,6 @@ from lakehouse.silver import checks as silver_checks
 
 #: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
 FOLLOWS_TAG = "lakehouse/follows_silver"
-#: Set by Dagster on the runs of a backfill.
-_BACKFILL_TAG = "dagster/backfill"
 #: What a partition's page shows of a publication; ``ops/publications`` has the rest.
 _LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
 
@@ -110,9 +109,9 @@ def _covered_days() -> dg.TimeWindowPartitionMapping:
 def _run(context: dg.AssetExecutionContext) -> Run:
     tags = context.run.tags
     planned = tags.get(backfill_tags.PLAN_TAG)
-    said = Reason.BACKFILL if planned or _BACKFILL_TAG in tags else None
+    said = Reason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
     why = f"{Reason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
-    return Run(context.run.run_id, context.job_name, said, tags.get("user") or tags.get("dagster/user"), why, planned)
+    return Run(context.run.run_id, context.job_name, said, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
 
 
 def _told(done: Published, start: object) -> dict[str, object]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
@@ -22,6 +21,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
+from lakehouse.orchestration.common.dagster_internals import SENSOR_NAME_TAG
 from lakehouse.orchestration.common.partitions import tags_for
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, plan
 

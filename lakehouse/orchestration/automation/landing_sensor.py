@@ -11,7 +11,6 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
@@ -21,6 +20,7 @@ from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
+from lakehouse.orchestration.common.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
 from lakehouse.text import join_limited
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import rolling
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract

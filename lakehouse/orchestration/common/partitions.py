@@ -6,9 +6,9 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from lakehouse.calendar.days import from_json, to_json
+from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
+from lakehouse.orchestration.common.dagster_internals import AssetCheckEvaluationTargetMaterializationData
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.tags import MAX_RETRIES_TAG
+
+from lakehouse.orchestration.common.dagster_internals import MAX_RETRIES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -10,10 +10,10 @@ from statistics import StatisticsError, linear_regression, median
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from lakehouse.calendar.days import span
 from lakehouse.operations.backfills.plan import Layer
+from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 from lakehouse.orchestration.execution.in_process import TABLE_TAG
 

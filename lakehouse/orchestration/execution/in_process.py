@@ -10,11 +10,10 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
 from lakehouse.errors import LakehouseError
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.partitions import tags_for
 
 if TYPE_CHECKING:

@@ -1,0 +1,25 @@
+"""What the project needs of delta-rs that its Python package keeps private; no other module reaches behind ``DeltaTable``.
+
+delta-rs is pinned to a minor version, and an upgrade is checked against this list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def newest_version(table: DeltaTable) -> int:
+    """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time."""
+    version: int = table._table.get_latest_version()  # noqa: SLF001
+    return version
+
+
+def file_system(table: DeltaTable) -> fs.FileSystem:
+    """The file system of a table's folder, with the table's credentials, as delta-rs's own dataset builds it."""
+    return fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001

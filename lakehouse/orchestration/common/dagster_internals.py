@@ -1,0 +1,37 @@
+"""The names of Dagster's internals that the project uses: Dagster is pinned, and an upgrade is checked against this list.
+
+No other module imports from ``dagster._core``. What is here has no public counterpart: the tags that Dagster sets on runs or
+reads from them, the launcher's health check, the target of a check's evaluation, and the parts of an instance.
+"""
+
+from __future__ import annotations
+
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    BACKFILL_ID_TAG,
+    MAX_RETRIES_TAG,
+    SENSOR_NAME_TAG,
+    USER_TAG,
+)
+
+__all__ = [
+    "ASSET_PARTITION_RANGE_END_TAG",
+    "ASSET_PARTITION_RANGE_START_TAG",
+    "BACKFILL_ID_TAG",
+    "MAX_RETRIES_TAG",
+    "SENSOR_NAME_TAG",
+    "USER_TAG",
+    "AssetCheckEvaluationTargetMaterializationData",
+    "BulkActionStatus",
+    "BulkActionsFilter",
+    "CheckRunHealthResult",
+    "InstanceRef",
+    "NoOpComputeLogManager",
+    "WorkerStatus",
+]
