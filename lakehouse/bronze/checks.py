@@ -1,47 +1,104 @@
-"""Checks on a source as a whole, which are about now: is it still sending, and do its stewards keep their time? No JVM.
+"""The checks of Bronze: of an arrival day's rows, and of a source as a whole.
 
-They change by waiting alone, so that no partition's run would notice: a schedule runs them.
+The checks of a source as a whole (is it still sending, are its reviews in time) change by the passage of time, so that a
+schedule runs them and not a partition's run. What became of an arrival day's rows is checked in ``dispositions.checks``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
+
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.ledger import ingestions
+from lakehouse.quality import rules as quality_rules
+from lakehouse.quality import source_checks
 from lakehouse.quality.check_result import Outcome
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime, timedelta
 
     from lakehouse.contracts.schedules import Freshness
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.quality.source_checks import NullCounts
     from lakehouse.settings import Settings
 
 FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
+_ALWAYS = {
+    **source_checks.CONTRACT_SCHEMA,
+    "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
+    "no_file_held": "No file of the day waits because it could not be read as a whole.",
+}
 
 
-def names(contract: SourceContract) -> dict[str, str]:
-    """The checks of a source as a whole, each with what it says."""
+def bronze_check_names(contract: SourceContract) -> dict[str, str]:
+    """The checks of an arrival day, each with its description."""
+    counts = {"row_count": "The arrival day brings as many rows as the contract expects."} if contract.quality.row_count else {}
+    nulls = {"nulls": "No field lacks its value in more of the day's records than the contract tolerates; deletes have none."}
+    return _ALWAYS | dispositions_checks.names(contract) | counts | (nulls if contract.quality.nulls else {})
+
+
+def source_check_names(contract: SourceContract) -> dict[str, str]:
+    """The checks of a source as a whole, each with its description."""
     fresh = f"The newest file arrived at most {format_duration(contract.freshness.max_age)} ago." if contract.freshness else None
     return {**({FRESH: fresh} if fresh else {}), REVIEWED: "No quarantined row of any day is past its review deadline."}
 
 
-def with_something_to_say(settings: Settings, contract: SourceContract) -> list[str]:
-    """The checks that may come out otherwise by waiting: none, where nothing is to be fresh and no row has ever waited."""
+def time_dependent_checks(settings: Settings, contract: SourceContract) -> list[str]:
+    """The checks of the source that may change by waiting: none without a freshness rule if no row was ever quarantined."""
     table = table_io.open_table(locations.quarantine(settings, contract.dataset), settings.storage_options)
-    waited = table is not None and table_io.rows_at_most(table, {}) > 0
-    return [name for name in names(contract) if name == FRESH or waited]
+    quarantined = table is not None and table_io.rows_at_most(table, {}) > 0
+    return [name for name in source_check_names(contract) if name == FRESH or quarantined]
+
+
+def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """Every check on each arrival day."""
+    source, options = contract.dataset, settings.storage_options
+    entries = ingestions.all_of(settings, source)
+    table = table_io.open_table(locations.bronze(settings, source), options)
+    outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
+    where = {"arrival_date": list(days)}
+    rows = table_io.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
+    in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
+    sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
+    log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
+    claims = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
+    held = ingestions.still_held(entries)
+    outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
+    outcomes += check_source_rules(settings, contract, days)
+    for day in sorted(days):
+        read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
+        malformed = in_bronze[day] - sound[day]
+        numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed}
+        balanced = read == in_bronze[day] == claims[day] + malformed
+        outcomes.append(Outcome("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
+        messages = [entry.message for entry in held if entry.arrival_date == day]
+        explanation = "; ".join(filter(None, messages)) or None
+        outcomes.append(Outcome("no_file_held", day, not messages, {"files_held": len(messages)}, explanation))
+    return source_checks.with_severities(contract, outcomes)
+
+
+def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """The contract's rules on the rows of each arrival day together: how many arrive, and the shares of NULLs."""
+    entries = ingestions.all_of(settings, contract.dataset)
+    return [*_check_row_counts(contract, entries, days), *_check_nulls(settings, contract, days)]
 
 
 def check_source(settings: Settings, contract: SourceContract) -> list[Outcome]:
     """Every check on the source as it is now; the day of an outcome is today."""
-    fresh = [_freshness(settings, contract, contract.freshness)] if contract.freshness else []
-    return [*fresh, _reviews(settings, contract)]
+    fresh = [_check_freshness(settings, contract, contract.freshness)] if contract.freshness else []
+    return source_checks.with_severities(contract, [*fresh, _check_reviews(settings, contract)])
 
 
 def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
@@ -52,7 +109,49 @@ def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> date
     return min(taken_in_at, end_of_day(arrival_day, zone))
 
 
-def _freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> Outcome:
+@dataclass(frozen=True)
+class _ArrivalDay:
+    """An arrival day among others, by the number of their rows in the ledger."""
+
+    day: date
+    rows: Mapping[date, int]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it brought."""
+        return self.rows.get(self.day, 0)
+
+    def trailing_counts(self, days: int) -> list[int]:
+        """How many each of so many days before it brought, of those on which a file came."""
+        return [rows for other, rows in self.rows.items() if 0 < (self.day - other).days <= days]
+
+
+def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], days: Collection[date]) -> list[Outcome]:
+    rule = contract.quality.row_count
+    if rule is None:
+        return []
+    rows: Counter[date] = Counter()
+    for entry in entries:
+        if entry.status == "ingested":
+            rows[entry.arrival_date] += entry.rows
+    findings = {day: list(quality_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
+    return [quality_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
+
+
+def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    names = list(contract.quality.nulls)
+    if not names:
+        return []
+    path, columns = locations.bronze(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
+    rows = table_io.read(path, columns, {"arrival_date": days}, settings.storage_options)
+    counts: dict[str, NullCounts] = {}
+    if rows is not None:
+        sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
+        counts = {name: source_checks.null_counts(sound, "arrival_date", name) for name in names}
+    return source_checks.check_nulls(contract, days, counts, "records")
+
+
+def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> Outcome:
     now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
     entries = ingestions.all_of(settings, contract.dataset)
     held = len(ingestions.still_held(entries))
@@ -73,20 +172,20 @@ def _freshness(settings: Settings, contract: SourceContract, rule: Freshness) ->
     return Outcome(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
 
 
-def _reviews(settings: Settings, contract: SourceContract) -> Outcome:
+def _check_reviews(settings: Settings, contract: SourceContract) -> Outcome:
     now, columns = settings.clock(), ["quarantine_since", "quarantine_review_by"]
     path = locations.quarantine(settings, contract.dataset)
-    found = table_io.read(path, columns, {"quarantine_status": ["open"]}, settings.storage_options)
-    since: list[datetime] = [] if found is None else found["quarantine_since"].to_pylist()
-    deadlines: list[datetime] = [] if found is None else found["quarantine_review_by"].to_pylist()
+    entries = table_io.read(path, columns, {"quarantine_status": ["open"]}, settings.storage_options)
+    since: list[datetime] = [] if entries is None else entries["quarantine_since"].to_pylist()
+    deadlines: list[datetime] = [] if entries is None else entries["quarantine_review_by"].to_pylist()
     overdue = [deadline for deadline in deadlines if deadline < now]
     oldest = _hours(now - min(since)) if since else 0.0
     numbers = {"waiting": len(since), "overdue": len(overdue), "oldest_hours": oldest}
     why = None
     if overdue:
         longest = f"the oldest of them by {format_duration(now - min(overdue))}"
-        ask = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'"
-        why = f"{len(overdue)} rows are past their review deadline, {longest}: {ask}"
+        advice = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'"
+        why = f"{len(overdue)} rows are past their review deadline, {longest}: {advice}"
     return Outcome(REVIEWED, now.date(), not overdue, numbers, why, warns=True)
 
 

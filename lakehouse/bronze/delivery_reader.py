@@ -1,7 +1,7 @@
 """One landing file into rows of Bronze, as Arrow batches.
 
 Here the file's format is chosen and its records are parsed. Spark is not needed: a preview reads a file this way, and a
-Spark task does. How rows are committed is in ``bronze``.
+Spark task does. How rows are committed is in ``table``.
 """
 
 from __future__ import annotations

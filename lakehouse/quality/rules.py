@@ -3,7 +3,7 @@
 Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
 ``contracts.checks``, the statistics in ``quality.statistics``; what is checked whatever the contract says, and what becomes of
 a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it. Two of the rules
-also judge sources (``source_rules``).
+also judge sources (``source_checks``).
 """
 
 from __future__ import annotations

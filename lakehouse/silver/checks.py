@@ -1,110 +1,132 @@
-"""Checks on what was written, read by another engine than the one that wrote it. Dagster shows them per partition."""
+"""The checks of silver, per event day: its columns and keys, the contract's rules, and its rows against Bronze.
+
+The expected rows are computed independently of the write path: from the disposition tables, not from a MERGE or a rebuild.
+A difference that is explained by input that waits for silver is reported, and is no failure.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.bronze import checks as lakehouse_bronze_checks
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
-from lakehouse.dispositions import checks as dispositions_checks
-from lakehouse.gold.publication import gate as of_new_numbers
-from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.restatement import metric_query, rollup_totals
-from lakehouse.gold.restatement.pending import count_silver_rows
-from lakehouse.ledger import ingestions, key_log, redactions
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
+from lakehouse.quality import source_checks
 from lakehouse.quality.check_result import Outcome
-from lakehouse.silver import reconciliation, source_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection
     from datetime import date
 
     from deltalake import DeltaTable
-    from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.columns import Columns
+    from lakehouse.quality.source_checks import NullCounts
     from lakehouse.settings import Settings
 
-
-BRONZE = {
-    "contract_schema": "The table has the columns and types of the contract.",
-    "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
-    "no_file_held": "No file of the day waits because it could not be read as a whole.",
-}
-SILVER = {
-    "contract_schema": "The table has the columns and types of the contract.",
+EQUALS_BRONZE = "equals_bronze"
+_ALWAYS = {
+    **source_checks.CONTRACT_SCHEMA,
     "unique_key": "No key of the day lives twice, on this day or another.",
     "required_fields": "Every field that the contract requires is there.",
+    EQUALS_BRONZE: "Silver holds exactly the rows of Bronze that are applied to the day, by their dispositions.",
 }
+#: What makes a row of Bronze and a row of silver the same one.
+_ROW = pa.schema(
+    [
+        ("event_date", pa.date32()),
+        ("record_key", pa.string()),
+        ("arrival_date", pa.date32()),
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+    ]
+)
 
 
-def bronze_checks(contract: SourceContract) -> dict[str, str]:
-    """The checks of a source's bronze, each with what it says."""
-    return BRONZE | dispositions_checks.names(contract) | source_rules.bronze_names(contract)
-
-
-def silver_checks(contract: SourceContract) -> dict[str, str]:
-    """The same of its silver."""
-    return SILVER | reconciliation.SILVER | source_rules.silver_names(contract)
-
-
-def gold_checks(one: Series) -> dict[str, str]:
-    """The same of a metric's days."""
-    return of_new_numbers.names(one.checks) | reconciliation.GOLD
-
-
-def check_source(settings: Settings, contract: SourceContract) -> list[Outcome]:
-    """Every check on a source as a whole, as it is now."""
-    return _shown(contract, lakehouse_bronze_checks.check_source(settings, contract))
-
-
-def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
-    """Every bronze check on each arrival day."""
-    source = contract.dataset
-    options = settings.storage_options
-    entries = ingestions.all_of(settings, source)
-    schema = _schema_outcomes(table_io.open_table(locations.bronze(settings, source), options), bronze_columns(contract), days)
-    where = {"arrival_date": list(days)}
-    rows = table_io.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
-    in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
-    sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
-    log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
-    own = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
-    held = Counter(entry.arrival_date for entry in ingestions.still_held(entries))
-    outcomes = [*schema, *dispositions_checks.check_rows(settings, contract, in_bronze, days)]
-    outcomes += source_rules.check_arrival_days(settings, contract, days)
-    for day in sorted(days):
-        read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
-        malformed = in_bronze[day] - sound[day]
-        numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": own[day], "malformed": malformed}
-        balanced = read == in_bronze[day] == own[day] + malformed
-        outcomes.append(Outcome("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
-        messages = [entry.message for entry in ingestions.still_held(entries) if entry.arrival_date == day]
-        outcomes.append(
-            Outcome("no_file_held", day, not messages, {"files_held": held[day]}, "; ".join(filter(None, messages)) or None)
-        )
-    return _shown(contract, outcomes)
+def silver_check_names(contract: SourceContract) -> dict[str, str]:
+    """The checks of an event day, each with its description."""
+    nulls = {"nulls": "No field lacks its value in more of the day's rows than the contract tolerates; redacted ones aside."}
+    return _ALWAYS | (nulls if contract.quality.nulls else {})
 
 
 def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
-    """Every silver check on each event day."""
+    """Every check on each event day."""
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
-    outcomes = _schema_outcomes(table, silver_columns(contract), days)
-    required = [item.name for item in contract.typed_fields if item.required]
-    rows = (
-        None
-        if table is None
-        else table_io.read_version(table, ["event_date", "record_key", *required], {"event_date": list(days)})
-    )
+    outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
+    outcomes += _check_rows(settings, contract, table, days)
+    outcomes += check_source_rules(settings, contract, days)
+    outcomes += check_equals_bronze(settings, contract, days)
+    return source_checks.with_severities(contract, outcomes)
+
+
+def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """The contract's rules on the rows of each event day together. A redacted field does not count as NULL."""
+    names = list(contract.quality.nulls)
+    if not names:
+        return []
+    path, columns = locations.silver(settings, contract.dataset), ["event_date", "record_key", *names]
+    rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
+    hidden = redactions.keys_by_field(settings, contract.dataset)
+    counts: dict[str, NullCounts] = {}
+    if rows is not None:
+        for name in names:
+            keys = pa.array(sorted(hidden.get(name, ())), pa.string())
+            shown = rows.filter(pc.invert(pc.is_in(rows["record_key"], keys)))
+            counts[name] = source_checks.null_counts(shown, "event_date", name)
+    return source_checks.check_nulls(contract, days, counts, "rows")
+
+
+def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    """Silver's rows of each event day, one by one, against those that the dispositions apply to it.
+
+    The disposition tables are read first, as whole columns. Where they differ from silver, the keys in question are judged
+    again: the tables lag where a process was stopped between a decision and its entry.
+    """
+    source = contract.dataset
+    waiting = applied_inputs.pending(settings, source)
+    rows = table_io.read(locations.silver(settings, source), _ROW.names, {"event_date": days}, settings.storage_options)
+    in_silver = _ROW.empty_table() if rows is None else rows.cast(_ROW)
+    try:
+        differing = _differing_rows(settings, contract, days, in_silver)
+    except key_log.IncompleteKeyLogError as problem:
+        return [Outcome(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
+    any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(settings, source)
+    waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
+    held = Counter({count["values"]: count["counts"] for count in pc.value_counts(in_silver["event_date"]).to_pylist()})
+    missing: Counter[date] = Counter()
+    too_many: Counter[date] = Counter()
+    for day, count in zip(differing["event_date"].to_pylist(), differing["_missing"].to_pylist()):
+        (missing if count > 0 else too_many)[day] += abs(count)
+    outcomes = []
+    for day in sorted(days):
+        waits = day in waiting or any_unrecorded
+        numbers = {
+            "rows_in_silver": held[day],
+            "rows_applied": held[day] + missing[day] - too_many[day],
+            "difference": too_many[day] - missing[day],
+            "rows_missing": missing[day],
+            "rows_too_many": too_many[day],
+            "waits_for_silver": int(waits),
+        }
+        wrong = missing[day] + too_many[day]
+        advice = "something that came since waits for silver" if waits else f"materialize silver/{source} for {day}"
+        why = f"silver lacks {missing[day]} rows of the day that count, and holds {too_many[day]} that do not: {advice}"
+        outcomes.append(Outcome(EQUALS_BRONZE, day, not wrong or waits, numbers, why if wrong else None))
+    return outcomes
+
+
+def _check_rows(settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[Outcome]:
+    """Whether keys are unique and required fields are filled."""
+    required = [field.name for field in contract.typed_fields if field.required]
+    columns = ["event_date", "record_key", *required]
+    rows = None if table is None else table_io.read_version(table, columns, {"event_date": list(days)})
     hidden = redactions.keys_by_field(settings, contract.dataset)
     keys_on: dict[date, list[str]] = {day: [] for day in days}
     missing: Counter[date] = Counter()
@@ -115,85 +137,73 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
         )
     policy = contract.materialization.reprocess_policy
     everywhere = policy in {"merge", "overwrite_all"}
-    lives = (
-        _lives(settings, contract, table, {key for keys in keys_on.values() for key in keys}, days) if everywhere else Counter()
-    )
-    for day, keys in sorted(keys_on.items()):
-        here = lives if everywhere else Counter(keys)  # where each day stands for itself, a key may be on several
-        twice = 0 if policy == "append" else sum(here[key] > 1 for key in keys)
-        advice = _unless(not twice, "a key lives twice: materialize again this day and the others on which the key has been")
-        outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(keys), "keys_twice": twice}, advice))
-        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(keys), "missing": missing[day]}))
-    outcomes += source_rules.check_event_days(settings, contract, days)
-    return _shown(contract, [*outcomes, *reconciliation.silver_with_bronze(settings, contract, days)])
-
-
-def _shown(contract: SourceContract, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Outcomes with the severity that the contract gives their checks."""
-    said = contract.quality.severity
-    return [replace(one, warns=said[one.check] == "warn") if one.check in said else one for one in outcomes]
-
-
-def _lives(
-    settings: Settings, contract: SourceContract, table: DeltaTable | None, keys: set[str], days: Collection[date]
-) -> Counter[str]:
-    """How often each key lives, on ``days`` and on every other day on which the key log has seen it."""
-    if table is None or not keys:
-        return Counter()
-    reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
-    found = table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
-    return Counter(found["record_key"].to_pylist())
-
-
-def check_gold(settings: Settings, one: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
-    """Every check of a new number on each event day that has rows: of what silver says now, against what readers see."""
-    counted = count_silver_rows(settings, one.metric, days)
-    there = [day for day in sorted(days) if counted.get(day)]
-    numbers = metric_query.numbers(session(), settings, one.metric, there) if there else {}
-    return _against_published(settings, one, numbers, counted)
-
-
-def check_published(settings: Settings, one: Series, days: Collection[date]) -> list[Outcome]:
-    """What readers see of each event day against what silver holds now."""
-    return reconciliation.gold_with_silver(settings, one, days)
-
-
-def check_rollup(
-    settings: Settings,
-    contract: SourceContract,
-    daily: Series,
-    rollup: Series,
-    session: Callable[[], SparkSession],
-    starts: Collection[date],
-) -> list[Outcome]:
-    """Every check on each period: of what the published days say now, and whether it is what readers of the roll-up see."""
-    found = rollup_totals.numbers(settings, contract, daily, rollup, session, [rollup.period(start) for start in sorted(starts)])
-    return _against_published(settings, rollup, {period.start: rows for period, rows in found.items()}, {})
-
-
-def _against_published(
-    settings: Settings, one: Series, numbers: Mapping[date, pa.Table], counted: Mapping[date, int]
-) -> list[Outcome]:
-    before = write_audit_publish.read(settings, one, sorted(numbers))
-    before_these = write_audit_publish.trailing(settings, one, numbers)
+    keys = {key for of_day in keys_on.values() for key in of_day}
+    rows_per_key = _rows_per_key(settings, contract, table, keys, days) if everywhere else Counter()
     outcomes = []
-    for start, rows in sorted(numbers.items()):
-        standing = before.standings.get(start)
-        revision = (standing.revision if standing else 0) + 1
-        shown = before.latest.get(start, rows.slice(0, 0))
-        outcomes += write_audit_publish.judge(before, start, revision, rows, shown, before_these, counted.get(start))
+    for day, of_day in sorted(keys_on.items()):
+        counts = rows_per_key if everywhere else Counter(of_day)  # where each day stands for itself, a key may be on several
+        twice = 0 if policy == "append" else sum(counts[key] > 1 for key in of_day)
+        advice = "a key lives twice: materialize again this day and the others on which the key has been" if twice else None
+        outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
+        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))
     return outcomes
 
 
-def _schema_outcomes(table: DeltaTable | None, columns: Columns, days: Collection[date]) -> list[Outcome]:
-    wanted = arrow_schema(columns)
-    found = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
-    actual = {item.name: item.type for item in found}
-    wrong = [item.name for item in wanted if actual.get(item.name) != item.type]
-    passed = table is None or not wrong
-    note = None if passed else f"not as the contract says: {', '.join(wrong)}"
-    return [Outcome("contract_schema", day, passed, {"columns": len(wanted)}, note) for day in sorted(days)]
+def _rows_per_key(
+    settings: Settings, contract: SourceContract, table: DeltaTable | None, keys: set[str], days: Collection[date]
+) -> Counter[str]:
+    """How many rows each key has, on ``days`` and on every other day on which the key log has seen it."""
+    if table is None or not keys:
+        return Counter()
+    reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
+    rows = table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
+    return Counter(rows["record_key"].to_pylist())
 
 
-def _unless(passed: bool, explanation: str) -> str | None:  # noqa: FBT001
-    return None if passed else explanation
+def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date], in_silver: pa.Table) -> pa.Table:
+    """What :func:`_differences` gives for the rows that are due on the days and those that are in silver."""
+    differing = _differences(_applied_rows(settings, contract, days), in_silver)
+    if not len(differing):
+        return differing
+    keys = pc.unique(differing["record_key"])
+    in_question = in_silver.filter(pc.is_in(in_silver["record_key"], keys))
+    return _differences(_judged_rows(settings, contract, differing, days), in_question)
+
+
+def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
+    """The rows of :data:`_ROW` that two tables do not hold equally often; ``_missing`` is how much less often silver does."""
+    both = pa.concat_tables([due, in_silver])
+    signed = both.append_column("_missing", pa.array([1] * len(due) + [-1] * len(in_silver), pa.int64()))
+    summed = signed.group_by(_ROW.names).aggregate([("_missing", "sum")]).rename_columns([*_ROW.names, "_missing"])
+    return summed.filter(pc.not_equal(summed["_missing"], 0))
+
+
+def _applied_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
+    """The rows that are applied to the days by the disposition tables."""
+    path, columns = locations.dispositions(settings, contract.dataset), [*_ROW.names, "disposition", "change_op"]
+    rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
+    if rows is None:
+        return _ROW.empty_table()
+    # Filtered here: a condition on text may have delta-rs read the files of all days (see ``store``).
+    applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
+    return rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
+
+
+def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:
+    """The rows that live on the days, of the keys of some rows, by the key log and the decisions.
+
+    :raises IncompleteKeyLogError: when Bronze holds one of them and the key log does not.
+    """
+    keys = set(differing["record_key"].to_pylist())
+    arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", keys) | set(differing["arrival_date"].to_pylist())
+    account = dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys)
+    wanted = set(days)
+    living = [row for row in account if row.lives and row.event_date in wanted]
+    return pa.Table.from_pydict({name: [getattr(row, name) for row in living] for name in _ROW.names}, schema=_ROW)
+
+
+def _has_unrecorded_ingestion(settings: Settings, source: str) -> bool:
+    """Whether a file is being ingested at this moment, or its run was stopped: silver waits until the ledger knows it."""
+    claims = table_io.read(locations.key_log(settings, source), ["ingestion_id"], None, settings.storage_options)
+    logged = set() if claims is None else set(pc.unique(claims["ingestion_id"]).to_pylist())
+    return bool(logged - ingestions.ingested(ingestions.all_of(settings, source)).keys())

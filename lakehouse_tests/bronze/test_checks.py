@@ -16,7 +16,6 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ FILE = Ingestion(
 
 
 def outcome(settings: Settings, check: str, **said: Any) -> Outcome:
-    [found] = [one for one in silver_checks.check_source(settings, contract(**said)) if one.check == check]
+    [found] = [one for one in bronze_checks.check_source(settings, contract(**said)) if one.check == check]
     assert found.day == settings.clock().date()
     assert found.passed == (found.explanation is None)
     return found
@@ -129,7 +128,7 @@ def test_reviews_are_counted_and_the_oldest_is_told(settings: Settings) -> None:
 def test_a_schedule_has_something_to_do_only_where_waiting_can_change_something(settings: Settings, asked: bool) -> None:
     source = contract(**({"freshness": {"max_age": "P1D"}} if asked else {}))
     fresh_ = [FRESH] if asked else []
-    assert bronze_checks.with_something_to_say(settings, source) == fresh_
+    assert bronze_checks.time_dependent_checks(settings, source) == fresh_
     wait(settings, (NOON, "accepted"))
-    assert bronze_checks.with_something_to_say(settings, source) == [*fresh_, REVIEWED], "it may have failed before"
-    assert list(bronze_checks.names(source)) == [*fresh_, REVIEWED]
+    assert bronze_checks.time_dependent_checks(settings, source) == [*fresh_, REVIEWED], "it may have failed before"
+    assert list(bronze_checks.source_check_names(source)) == [*fresh_, REVIEWED]

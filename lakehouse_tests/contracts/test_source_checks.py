@@ -104,7 +104,11 @@ def test_the_severity_of_every_check_can_be_said() -> None:
         "quality": {"row_rules": [{"name": "small", "sql": "amount < 9"}], "row_count": {"min": 1}, "nulls": {"amount": 0}},
     }
     asked = contract(**everything)
-    named = {*silver_checks.bronze_checks(asked), *silver_checks.silver_checks(asked), *bronze_checks.names(asked)}
+    named = {
+        *bronze_checks.bronze_check_names(asked),
+        *silver_checks.silver_check_names(asked),
+        *bronze_checks.source_check_names(asked),
+    }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "arrivals_are_fresh"}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.silver import checks as silver_checks
@@ -18,6 +19,7 @@ from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -39,7 +41,7 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     lake.update()
     arrival = [SIXTH]
     assert all(outcome.passed for outcome in silver_checks.check_silver(settings, contract, days))
-    assert all(outcome.passed for outcome in silver_checks.check_bronze(settings, contract, arrival))
+    assert all(outcome.passed for outcome in bronze_checks.check_bronze(settings, contract, arrival))
 
     path = locations.silver(settings, "sales")
     copy = (
@@ -57,9 +59,8 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
         if outcome.check == "unique_key"
     }
     assert unique == {1: True, 2: True, 3: False, 4: False}
-    accounted = [
-        outcome for outcome in silver_checks.check_bronze(settings, contract, arrival) if outcome.check == "rows_accounted"
-    ]
+    in_bronze = bronze_checks.check_bronze(settings, contract, arrival)
+    accounted = [outcome for outcome in in_bronze if outcome.check == "rows_accounted"]
     assert [outcome.passed for outcome in accounted] == [False]
     assert accounted[0].numbers["rows_read"] == 2
     assert accounted[0].numbers["rows_in_bronze"] == 1
@@ -71,10 +72,9 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     lake.deliver(FIFTH, FIRST_SALES.encode())
     lake.ingest(FIFTH)
 
-    def disposed() -> silver_checks.Outcome:
-        (outcome,) = [
-            one for one in silver_checks.check_bronze(settings, lake.contract, [FIFTH]) if one.check == "every_row_disposed"
-        ]
+    def disposed() -> Outcome:
+        outcomes = bronze_checks.check_bronze(settings, lake.contract, [FIFTH])
+        (outcome,) = [outcome for outcome in outcomes if outcome.check == "every_row_disposed"]
         return outcome
 
     assert disposed().passed
@@ -104,7 +104,7 @@ def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession,
         lake.update()
 
     def passed() -> list[bool]:
-        outcomes = silver_checks.check_bronze(settings, lake.contract, [FIFTH, SIXTH])
+        outcomes = bronze_checks.check_bronze(settings, lake.contract, [FIFTH, SIXTH])
         return [one.passed for one in outcomes if one.check == "every_row_disposed"]
 
     assert passed() == [True, True]

@@ -14,14 +14,15 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as examples
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.publication import sign_off
+from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
-from lakehouse.silver import reconciliation
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reproducible_lake import TOTAL, Office, metric, office
@@ -184,7 +185,7 @@ def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_fac
 
 def published(desk: Office, *numbers: int) -> list[Outcome]:
     days = [date(2024, 2, number) for number in numbers]
-    return silver_checks.check_published(desk.settings, Series(desk.metrics[0]), days)
+    return restatement_checks.check_published(desk.settings, Series(desk.metrics[0]), days)
 
 
 def told(outcome: Outcome) -> tuple[bool, int, int, int]:
@@ -254,8 +255,8 @@ def test_its_names_are_those_of_its_outcomes(settings: Settings, spark: SparkSes
     send(lake, 0, A, B, C)
     asked = replace_contract(lake, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}}, freshness={"max_age": "P1D"})
     in_silver = {one.check for one in silver_checks.check_silver(settings, asked.contract, BOTH)}
-    assert in_silver == set(silver_checks.silver_checks(asked.contract))
-    assert {one.check for one in silver_checks.check_bronze(settings, asked.contract, ARRIVED[:1])} == set(
-        silver_checks.bronze_checks(asked.contract)
+    assert in_silver == set(silver_checks.silver_check_names(asked.contract))
+    assert {one.check for one in bronze_checks.check_bronze(settings, asked.contract, ARRIVED[:1])} == set(
+        bronze_checks.bronze_check_names(asked.contract)
     )
-    assert reconciliation.GOLD.keys() < silver_checks.gold_checks(Series(metric("total", TOTAL))).keys()
+    assert restatement_checks.PUBLISHED.keys() < restatement_checks.gold_check_names(Series(metric("total", TOTAL))).keys()

@@ -16,13 +16,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks as silver_checks
-from lakehouse.silver import source_rules
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 
@@ -50,7 +50,7 @@ def arrive(settings: Settings, rows: dict[int, list[int]]) -> None:
 
 def row_counts(settings: Settings, *numbers: int, **rule: Any) -> list[Outcome]:
     source = contract(quality={"row_count": rule})
-    return source_rules.check_arrival_days(settings, source, [day(number) for number in numbers])
+    return bronze_checks.check_source_rules(settings, source, [day(number) for number in numbers])
 
 
 def test_an_arrival_day_is_held_against_the_days_before_it(settings: Settings) -> None:
@@ -86,7 +86,7 @@ def test_severity_is_the_contracts(settings: Settings) -> None:
 @hypothesis_settings(max_examples=25)
 def test_the_days_before_are_those_within_reach_that_had_a_file(rows: dict[int, list[int]], number: int, reach: int) -> None:
     totals = {day(one): sum(counts) for one, counts in rows.items()}
-    found = source_rules._ArrivalDay(day(number), totals)
+    found = bronze_checks._ArrivalDay(day(number), totals)
     assert sorted(found.trailing_counts(reach)) == sorted(sum(rows[one]) for one in rows if number - reach <= one < number)
     assert found.row_count == sum(rows.get(number, []))
 
@@ -138,8 +138,8 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
         write(settings, source, rows)
         if redacted:
             redactions.record(settings, "events", Redaction("a", ["amount"], "anna", "asked for", NOW, touched_days=days))
-        in_bronze = source_rules.check_arrival_days(settings, source, days)
-        in_silver = source_rules.check_event_days(settings, source, days)
+        in_bronze = bronze_checks.check_source_rules(settings, source, days)
+        in_silver = silver_checks.check_source_rules(settings, source, days)
     own: dict[tuple[str, date], list[Row]] = defaultdict(list)
     for row in rows:
         if row.op != "delete" and not row.malformed:
@@ -158,11 +158,11 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
 
 
 def test_a_contract_that_asks_nothing_is_answered_nothing(settings: Settings) -> None:
-    assert source_rules.check_arrival_days(settings, contract(), [day(1)]) == []
-    assert source_rules.check_event_days(settings, contract(), [day(1)]) == []
+    assert bronze_checks.check_source_rules(settings, contract(), [day(1)]) == []
+    assert silver_checks.check_source_rules(settings, contract(), [day(1)]) == []
     asked = contract(quality={"nulls": {"amount": 0}, "row_count": {"min": 1}})
-    assert [one.passed for one in source_rules.check_event_days(settings, asked, [day(1)])] == [True], "no table, no row"
-    assert {one.check: one.passed for one in source_rules.check_arrival_days(settings, asked, [day(1)])} == {
+    assert [one.passed for one in silver_checks.check_source_rules(settings, asked, [day(1)])] == [True], "no table, no row"
+    assert {one.check: one.passed for one in bronze_checks.check_source_rules(settings, asked, [day(1)])} == {
         "nulls": True,
         "row_count": False,
     }
@@ -173,5 +173,5 @@ def test_the_contract_says_how_a_failure_is_shown(settings: Settings) -> None:
     write(settings, source, [Row("a", 1, 1)])
     louder = contract(quality={"severity": {"rows_accounted": "warn", "lateness_tolerated": "error"}})
     for asked, wanted in ((source, (False, True)), (louder, (True, False))):
-        shown = {one.check: one.warns for one in silver_checks.check_bronze(settings, asked, [day(1)])}
+        shown = {one.check: one.warns for one in bronze_checks.check_bronze(settings, asked, [day(1)])}
         assert (shown["rows_accounted"], shown["lateness_tolerated"]) == wanted

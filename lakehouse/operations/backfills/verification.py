@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.operations.backfills.plan import Layer, Plan, spikes
@@ -56,7 +58,10 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
     if plan.metric is None:
         _count_files(settings, plan, verdict)
         _judge(
-            verdict, f"bronze/{plan.source}", plan.arrival_days, lambda days: silver_checks.check_bronze(settings, contract, days)
+            verdict,
+            f"bronze/{plan.source}",
+            plan.arrival_days,
+            lambda days: bronze_checks.check_bronze(settings, contract, days),
         )
         days = touched(settings, plan)
         _judge(verdict, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
@@ -66,7 +71,12 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
     for daily in series_of(settings, catalog, plan):
         own = _days_of(settings, plan, daily)
         if plan.metric is not None:
-            _judge(verdict, f"gold/{daily.name}", own, lambda days, one=daily: silver_checks.check_published(settings, one, days))
+            _judge(
+                verdict,
+                f"gold/{daily.name}",
+                own,
+                lambda days, one=daily: restatement_checks.check_published(settings, one, days),
+            )
         _look_at_numbers(settings, plan, daily, own, verdict)
     return verdict
 

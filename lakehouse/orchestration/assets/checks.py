@@ -10,13 +10,13 @@ from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import gate
+from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.quality.check_result import Outcome
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
-from lakehouse.silver import reconciliation
 
 #: What some days say to the wanted checks; it may judge others as well.
 Judge = Callable[[Collection[date], Collection[str], LakeSpark], list[Outcome]]
@@ -30,14 +30,14 @@ def source_checks(
     """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
 
     def judge_bronze(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
-        return silver_checks.check_bronze(settings, contract, days)
+        return bronze_checks.check_bronze(settings, contract, days)
 
     def judge_silver(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
         return silver_checks.check_silver(settings, contract, days)
 
     return [
-        _checks_of(bronze, silver_checks.bronze_checks(contract), judge_bronze),
-        _checks_of(silver, silver_checks.silver_checks(contract), judge_silver),
+        _checks_of(bronze, bronze_checks.bronze_check_names(contract), judge_bronze),
+        _checks_of(silver, silver_checks.silver_check_names(contract), judge_silver),
         _checks_of_source(settings, contract),
     ]
 
@@ -49,12 +49,12 @@ def metric_checks(
 
     def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         one = served_version.daily(settings, catalog, metric)
-        found = silver_checks.check_published(settings, one, days)
-        if not reconciliation.GOLD.keys() >= set(names):  # only these are told without computing the number anew
-            found += silver_checks.check_gold(settings, one, spark.session, days)
+        found = restatement_checks.check_published(settings, one, days)
+        if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these are told without computing the number anew
+            found += restatement_checks.check_gold(settings, one, spark.session, days)
         return found
 
-    return _checks_of(gold, silver_checks.gold_checks(Series(metric)), judge)
+    return _checks_of(gold, restatement_checks.gold_check_names(Series(metric)), judge)
 
 
 def rollup_checks(
@@ -65,7 +65,7 @@ def rollup_checks(
     def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         daily = served_version.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
-        return silver_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
+        return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
     names = gate.names(rollup.checks)
     del names["totals_equal_silver"]  # it is made from published days
@@ -114,13 +114,14 @@ def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetC
     """The checks that are about now and about no partition; no JVM."""
     key = source_keys(contract.dataset)[1]
     specs = [
-        dg.AssetCheckSpec(name, asset=key, description=description) for name, description in bronze_checks.names(contract).items()
+        dg.AssetCheckSpec(name, asset=key, description=description)
+        for name, description in bronze_checks.source_check_names(contract).items()
     ]
 
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        for outcome in silver_checks.check_source(settings, contract):
+        for outcome in bronze_checks.check_source(settings, contract):
             if outcome.check in wanted:
                 yield dg.AssetCheckResult(
                     passed=outcome.passed,

@@ -11,6 +11,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import Reason, Step
 from lakehouse.gold.publication.write_audit_publish import Published, Run
 from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
@@ -19,7 +20,6 @@ from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, US
 from lakehouse.orchestration.common.partitions import days_of_run, event_days, periods
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.silver import checks as silver_checks
 
 #: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -63,7 +63,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
         contract_history.remember(settings, one.metric, contract)
         done = restatement_days.restate(settings, one, spark.session, days, _run(context), follows)
-        outcomes = [*done.outcomes, *silver_checks.check_published(settings, one, days)]
+        outcomes = [*done.outcomes, *restatement_checks.check_published(settings, one, days)]
         yield from run_events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
 
     return gold_of_metric

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.ledger import applied_inputs
@@ -85,7 +86,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             # Also what an earlier, killed run brought in and did not announce.
             run_events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
-        yield from run_events.report(context, key, metadata, silver_checks.check_bronze(settings, contract, days))
+        yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(settings, contract, days))
 
     return bronze_of_source
 

@@ -33,7 +33,7 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
     """Evaluates what changes by waiting alone: the age of the newest arrival, and the deadlines of reviews."""
     source = contract.dataset
     key = keys(source)[1]
-    checks = {name: dg.AssetCheckKey(key, name) for name in bronze_checks.names(contract)}
+    checks = {name: dg.AssetCheckKey(key, name) for name in bronze_checks.source_check_names(contract)}
 
     @dg.schedule(
         name=f"freshness_{source}",
@@ -44,7 +44,7 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
         description=f"Looks whether {source} is still sending, and whether rows wait too long for a steward.",
     )
     def look() -> dg.RunRequest | dg.SkipReason:
-        names = bronze_checks.with_something_to_say(settings, contract)
+        names = bronze_checks.time_dependent_checks(settings, contract)
         if not names:
             return dg.SkipReason(f"the contract of {source} asks for no freshness, and no row has ever waited for a steward")
         return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])

@@ -10,10 +10,12 @@ import dagster as dg
 import pytest
 
 from lakehouse import locations
+from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
+from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark
@@ -58,9 +60,9 @@ class House:
         own = (
             names
             or {
-                BRONZE: silver_checks.bronze_checks(self.contract),
-                SILVER: silver_checks.silver_checks(self.contract),
-                GOLD: silver_checks.gold_checks(Series(self.metric)),
+                BRONZE: bronze_checks.bronze_check_names(self.contract),
+                SILVER: silver_checks.silver_check_names(self.contract),
+                GOLD: restatement_checks.gold_check_names(Series(self.metric)),
             }[key]
         )
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in own}).get_asset_check_evaluations()
@@ -125,7 +127,7 @@ def test_on_a_range_each_partition_has_an_evaluation_of_its_own(house: House, fi
     wanted = [day for day in DAYS if first <= day <= last]
     assert set(told) == {None, *wanted}, "and one for the run as a whole"
     for day in wanted:
-        assert told[day] == dict.fromkeys(silver_checks.silver_checks(house.contract), True)
+        assert told[day] == dict.fromkeys(silver_checks.silver_check_names(house.contract), True)
 
 
 @pytest.mark.usefixtures("no_jvm")
@@ -145,18 +147,18 @@ def test_the_published_number_is_held_against_silver_without_a_jvm(house: House)
 @pytest.mark.usefixtures("no_jvm")
 def test_a_day_that_nothing_is_known_of_starts_no_jvm(house: House) -> None:
     told = by_partition(house.check(GOLD, {"dagster/partition": "2024-12-24"}))
-    assert told == {"2024-12-24": dict.fromkeys(silver_checks.gold_checks(Series(house.metric)), True)}
+    assert told == {"2024-12-24": dict.fromkeys(restatement_checks.gold_check_names(Series(house.metric)), True)}
 
 
 def test_the_number_is_computed_anew_for_the_others(house: House) -> None:
     told = by_partition(house.check(GOLD, {"dagster/partition": DAYS[1]}))
-    assert told == {DAYS[1]: dict.fromkeys(silver_checks.gold_checks(Series(house.metric)), True)}
+    assert told == {DAYS[1]: dict.fromkeys(restatement_checks.gold_check_names(Series(house.metric)), True)}
 
 
 def test_the_layers_own_runs_tell_the_same_checks(house: House) -> None:
     for key, names in (
-        (SILVER, silver_checks.silver_checks(house.contract)),
-        (GOLD, silver_checks.gold_checks(Series(house.metric))),
+        (SILVER, silver_checks.silver_check_names(house.contract)),
+        (GOLD, restatement_checks.gold_check_names(Series(house.metric))),
     ):
         result = house.run({key}, span(DAYS[0], DAYS[1]))
         told = by_partition(result.get_asset_check_evaluations())

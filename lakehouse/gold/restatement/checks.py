@@ -1,0 +1,134 @@
+"""The checks of a metric's numbers: a number computed now against the gate's checks, and published numbers against silver.
+
+What a candidate has to meet before it is published is in ``publication.gate``. A difference between published numbers and silver
+that something pending explains is reported, and is no failure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.publication import candidates, gate, write_audit_publish
+from lakehouse.gold.restatement import metric_query, rollup_totals
+from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
+from lakehouse.quality.check_result import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import date
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.settings import Settings
+
+EQUALS_SILVER = "published_equals_silver"
+#: The checks of published numbers, which need no new computation.
+PUBLISHED = {
+    EQUALS_SILVER: "The rows behind the published number are those that silver holds now, or a restatement is on its way."
+}
+
+
+def gold_check_names(series: Series) -> dict[str, str]:
+    """The checks of a metric's days, each with its description."""
+    return gate.names(series.checks) | PUBLISHED
+
+
+def check_gold(settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
+    """Every check of a candidate, of the number that silver gives now for each event day that has rows."""
+    counted = count_silver_rows(settings, series.metric, days)
+    with_rows = [day for day in sorted(days) if counted.get(day)]
+    numbers = metric_query.numbers(session(), settings, series.metric, with_rows) if with_rows else {}
+    return _check_candidates(settings, series, numbers, counted)
+
+
+def check_rollup(
+    settings: Settings,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    starts: Collection[date],
+) -> list[Outcome]:
+    """Every check of a candidate, of the number that the published days give now for each period.
+
+    :param starts: the first days of the periods.
+    """
+    periods = [rollup.period(start) for start in sorted(starts)]
+    numbers = rollup_totals.numbers(settings, contract, daily, rollup, session, periods)
+    return _check_candidates(settings, rollup, {period.start: rows for period, rows in numbers.items()}, {})
+
+
+def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[Outcome]:
+    """The rows behind the published number of each day, adjustments included, against those that silver holds now.
+
+    :param series: the days of a metric as readers see them.
+    """
+    before = write_audit_publish.read(settings, series, sorted(days))
+    published = _published_rows(before)
+    in_silver = count_silver_rows(settings, series.metric, days)
+    differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]
+    reasons = _reasons(settings, before, differing) if differing else {}
+    outcomes = []
+    for day in sorted(days):
+        shown, held, reason = published.get(day, 0), in_silver.get(day, 0), reasons.get(day)
+        differs = shown != held
+        numbers = {
+            "published_rows": shown,
+            "silver_rows": held,
+            "difference": shown - held,
+            "explained": int(differs and reason is not None),
+        }
+        difference = f"{shown} rows are behind the published number, and silver holds {held}"
+        advice = reason or f"nothing that waits explains it: materialize gold/{series.name} for {day}"
+        explanation = f"{difference}: {advice}" if differs else None
+        outcomes.append(Outcome(EQUALS_SILVER, day, not differs or reason is not None, numbers, explanation))
+    return outcomes
+
+
+def _check_candidates(
+    settings: Settings, series: Series, numbers: Mapping[date, pa.Table], silver_rows: Mapping[date, int]
+) -> list[Outcome]:
+    """The checks of a candidate, of numbers that were computed but are not published."""
+    before = write_audit_publish.read(settings, series, sorted(numbers))
+    trailing = write_audit_publish.trailing(settings, series, numbers)
+    outcomes = []
+    for start, rows in sorted(numbers.items()):
+        standing = before.standings.get(start)
+        revision = (standing.revision if standing else 0) + 1
+        shown = before.latest.get(start, rows.slice(0, 0))
+        outcomes += write_audit_publish.judge(before, start, revision, rows, shown, trailing, silver_rows.get(start))
+    return outcomes
+
+
+def _published_rows(before: Read) -> dict[date, int]:
+    """How many rows are behind the newest number of each day that has one, its adjustments included."""
+    if before.existing is None:
+        return {}
+    by = before.series.by
+    counts = before.existing.group_by([by, "revision"]).aggregate([("row_count", "sum")]).to_pylist()
+    return {row[by]: row["row_count_sum"] or 0 for row in sorted(counts, key=lambda row: row["revision"])}
+
+
+def _reasons(settings: Settings, before: Read, days: Collection[date]) -> Mapping[date, str]:
+    """Why the published number of a day differs from silver's, where something pending explains it."""
+    series, terms = before.series, before.series.metric.publication
+    today = lifecycle.today(settings.clock(), terms)
+    pending = find_pending(settings, series).starts
+    held = {candidate.start for candidate in candidates.held(settings, series, days)}
+    refused = find_refused(settings, series, before.existing, days)
+    reasons = {}
+    for day in days:
+        if not lifecycle.may_be_published(day, today, terms):
+            reasons[day] = f"it is not published before {terms.start_delay} days have passed"
+        elif day in held:
+            reasons[day] = "the new number is held: see 'lakehouse gold held'"
+        elif day in pending:
+            reasons[day] = "silver has changed since, and a restatement is pending"
+        elif day in refused:
+            reasons[day] = "somebody dropped the new number, so that the published one stands"
+    return reasons

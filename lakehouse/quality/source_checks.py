@@ -1,0 +1,77 @@
+"""What the checks of Bronze and of silver have in common: columns as in the contract, shares of NULLs, severities.
+
+Which rows are counted is decided by each layer's own checks; bounds are compared in ``rules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.quality import rules as quality_rules
+from lakehouse.quality.check_result import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import date
+
+    from deltalake import DeltaTable
+
+    from lakehouse.contracts.source import SourceContract
+
+CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}
+
+#: Per day the rows, and those of them without a value.
+NullCounts = dict["date", tuple[int, int]]
+
+
+def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[Outcome]:
+    """Whether a table has the expected columns, once for each day; a table that does not exist yet passes."""
+    existing = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
+    types = {field.name: field.type for field in existing}
+    wrong = [field.name for field in expected if types.get(field.name) != field.type]
+    passed = table is None or not wrong
+    explanation = None if passed else f"not as the contract says: {', '.join(wrong)}"
+    return [Outcome("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
+
+
+def null_counts(rows: pa.Table, by: str, name: str) -> NullCounts:
+    """Per day (the column ``by``) how many rows there are, and in how many of them the column ``name`` is NULL."""
+    modes: list[Any] = [pc.CountOptions(mode="all"), pc.CountOptions(mode="only_null")]
+    counted = rows.group_by(by).aggregate([(name, "count", mode) for mode in modes])
+    return {day: (total, nulls) for day, total, nulls in zip(*(column.to_pylist() for column in counted.columns))}
+
+
+def check_nulls(
+    contract: SourceContract, days: Collection[date], counts: Mapping[str, NullCounts], rows_are: str
+) -> list[Outcome]:
+    """The share of NULLs on each day against the contract's bounds.
+
+    :param counts: by field; what is missing counts as no rows.
+    :param rows_are: what the rows are called in messages.
+    """
+    outcomes = []
+    for day in sorted(days):
+        findings = []
+        for name, rule in contract.quality.nulls.items():
+            rows, nulls = counts.get(name, {}).get(day, (0, 0))
+            findings.append(quality_rules.null_share(name, nulls, rows, rule, rows_are))
+        outcomes.append(quality_rules.outcome("nulls", day, findings, way_out))
+    return outcomes
+
+
+def way_out(_warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
+    """What to do about files with too few rows or too many NULLs."""
+    return "Numbers follow all the same: look at the files, and have the source send what it left out"
+
+
+def with_severities(contract: SourceContract, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes with the severity that the contract gives their checks."""
+    severities = contract.quality.severity
+    return [
+        replace(outcome, warns=severities[outcome.check] == "warn") if outcome.check in severities else outcome
+        for outcome in outcomes
+    ]
