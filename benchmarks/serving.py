@@ -35,7 +35,7 @@ from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature
@@ -116,7 +116,14 @@ class Table:
         before = read(self.settings, self.series, days)
         rows = pa.table({"takings": pa.array([value], pa.int64()), "row_count": pa.array([1], pa.int64())})
         drafts = [
-            Draft(day, rows, State.FINAL, Step.REVISION, Reason.LATE_DATA if before.standings else Reason.INITIAL) for day in days
+            Draft(
+                day,
+                rows,
+                State.FINAL,
+                PublishAction.REVISION,
+                RevisionReason.LATE_DATA if before.standings else RevisionReason.INITIAL,
+            )
+            for day in days
         ]
         signed = signature(self.settings, self.series, Run("run"), {})
         revisions.publish(self.settings, self.series, before.table, before.existing, drafts, signed)

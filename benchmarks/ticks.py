@@ -37,7 +37,7 @@ from lakehouse.contracts.loader import bundled_folder
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.revisions import Signature
@@ -269,7 +269,7 @@ class Built:
             starts = sorted({one.period(day).start for day in self.days})
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
-            drafts = [Draft(start, rows, state, Step.REVISION, Reason.LATE_DATA) for start in starts]
+            drafts = [Draft(start, rows, state, PublishAction.REVISION, RevisionReason.LATE_DATA) for start in starts]
             table = table_io.pinned(locations.gold(self.settings, one))
             existing = None if table is None else table_io.read_version(table)
             revisions.publish(self.settings, one, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))

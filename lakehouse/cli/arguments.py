@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Kind, Period
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.version_selector import Asked
+    from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.settings import Settings
 
 DAY = ["%Y-%m-%d"]
@@ -92,7 +92,7 @@ def about(metric: str, period: str) -> About:
     return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted)
 
 
-def asked_for(text: str) -> Asked:
+def asked_for(text: str) -> VersionSelector:
     """The version that a text names.
 
     :raises typer.BadParameter: for a text that names none.

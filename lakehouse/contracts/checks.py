@@ -122,7 +122,7 @@ class Drift(Rule, LooksBack):
         return self
 
 
-class Change(Rule):
+class ChangeLimit(Rule):
     """How far a restatement may move a measure's total of the period. Where both bounds are given, both must hold."""
 
     measure: Name
@@ -130,7 +130,7 @@ class Change(Rule):
     absolute: Bound | None = Field(None, description="In the measure's unit; in quotes where it has over 15 digits.")
 
     @model_validator(mode="after")
-    def _bounds(self) -> Change:
+    def _bounds(self) -> ChangeLimit:
         if self.percent is None and self.absolute is None:
             msg = "says nothing; give percent, absolute or both"
             raise ValueError(msg)
@@ -143,7 +143,7 @@ class GoldChecks(Strict):
     row_count: RowCount | None = None
     nulls: NullShares = Field(default_factory=dict)
     drift: list[Drift] = Field(default_factory=list)
-    change: list[Change] = Field(default_factory=list)
+    change: list[ChangeLimit] = Field(default_factory=list)
 
     @property
     def trailing_days(self) -> int:

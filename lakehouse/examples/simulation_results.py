@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
@@ -49,12 +49,12 @@ def lived_through(settings: Settings, daily: Series) -> date | None:
     return max(moments).date() if moments else None
 
 
-def _history(settings: Settings, one: Series) -> dict[date, list[Version]]:
+def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersion]]:
     starts = published_table.partitions(settings, locations.gold(settings, one), one.by)
     return dict(sorted(numbers_history.history(settings, one, starts).items()))
 
 
-def _days(daily: Series, versions: Sequence[Version]) -> list[SimulatedDay]:
+def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[SimulatedDay]:
     """One day, measure by measure."""
     said = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
     preliminary = next((numbers for one, numbers in zip(versions, said) if one.state is State.PRELIMINARY), {})
@@ -74,7 +74,7 @@ def _days(daily: Series, versions: Sequence[Version]) -> list[SimulatedDay]:
     ]
 
 
-def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[Version]]) -> list[Promotion]:
+def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[PublishedVersion]]) -> list[Promotion]:
     versions = {version.name: version for found in known for version in found}
     return [
         Promotion(

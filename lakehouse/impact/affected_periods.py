@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TOLD = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
 
 
-class Outcome(str, Enum):
+class ImpactOutcome(str, Enum):
     """What a change of its days makes of a period's number, as it stands now."""
 
     PUBLISHED = "published"
@@ -46,13 +46,13 @@ class Affected:
     start: date
     version: str | None
     state: str | None
-    outcome: Outcome
+    outcome: ImpactOutcome
     booked_to: date | None = None
     held: bool = False
 
 
 @dataclass(frozen=True)
-class Moved:
+class PublishedRevision:
     """A version that was published because of what was asked about."""
 
     series: str
@@ -70,7 +70,9 @@ Shown = tuple[int, date]
 Moves = Callable[["Series", Collection[date]], Iterable[Shown]]
 
 
-def through(settings: Settings, daily: Series, days: Collection[date], moves: Moves) -> tuple[list[Affected], list[Moved]]:
+def through(
+    settings: Settings, daily: Series, days: Collection[date], moves: Moves
+) -> tuple[list[Affected], list[PublishedRevision]]:
     """Follow changed silver days to the numbers of a metric and to its roll-ups."""
     starts = reach_ahead(days, daily.metric.window)
     if not starts:
@@ -130,7 +132,7 @@ class _Stands:
         """
         return [self._affected(start, changes=changed is None or start in changed) for start in self._starts]
 
-    def moved(self, shown: Iterable[Shown]) -> list[Moved]:
+    def moved(self, shown: Iterable[Shown]) -> list[PublishedRevision]:
         """Versions as they were published."""
         told = []
         for version, start in sorted(shown):
@@ -138,7 +140,7 @@ class _Stands:
             row = self._versions.get(publication.published.get(f"{start}", "")) if publication else None
             if publication is not None and row is not None:
                 told.append(
-                    Moved(
+                    PublishedRevision(
                         series=self._series.name,
                         period=row["period"],
                         version=row["version_name"],
@@ -158,13 +160,13 @@ class _Stands:
         return booked
 
     def _affected(self, start: date, *, changes: bool) -> Affected:
-        row, outcome, booked_to = self._newest.get(start), Outcome.RESTATED, None
+        row, outcome, booked_to = self._newest.get(start), ImpactOutcome.RESTATED, None
         if not changes:
-            outcome = Outcome.UNCHANGED
+            outcome = ImpactOutcome.UNCHANGED
         elif row is None:
-            outcome = Outcome.PUBLISHED
+            outcome = ImpactOutcome.PUBLISHED
         elif row["state"] == State.FINAL.value and self._series.metric.publication.after_close == "adjust":
-            outcome, booked_to = Outcome.ADJUSTED, self._today
+            outcome, booked_to = ImpactOutcome.ADJUSTED, self._today
         return Affected(
             series=self._series.name,
             period=self._series.period(start).name,

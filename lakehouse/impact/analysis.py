@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
-    from lakehouse.impact.affected_periods import Affected, Moved, Moves, Shown
+    from lakehouse.impact.affected_periods import Affected, Moves, PublishedRevision, Shown
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -56,7 +56,7 @@ class Impact:
     waiting: list[date] = field(default_factory=list)
     lives_on: list[date] = field(default_factory=list)
     periods: list[Affected] = field(default_factory=list)
-    moved: list[Moved] = field(default_factory=list)
+    moved: list[PublishedRevision] = field(default_factory=list)
     readers: dict[str, list[str]] = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
-    from lakehouse.contracts.checks import Change, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
+    from lakehouse.contracts.checks import ChangeLimit, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
     from lakehouse.quality.statistics import Result
 
 #: Tells whether a fraction has a short exact decimal form.
@@ -157,7 +157,7 @@ def null_share(name: str, missing: int, rows: int, rule: NullShare, what: str) -
     return Finding(numbers, why if missing > Fraction(rule.at_most) * rows else None, rule.severity)
 
 
-def changed(candidate: Candidate, rule: Change) -> Finding:
+def changed(candidate: Candidate, rule: ChangeLimit) -> Finding:
     """The move of a measure's total from the published revision, where there is one. The total of nothing is 0."""
     name, published = rule.measure, candidate.published_values(rule.measure)
     if published is None:

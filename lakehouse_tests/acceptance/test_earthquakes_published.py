@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
 
@@ -66,7 +66,7 @@ def replayed(lake: Settings, days: int) -> Published:
     return published
 
 
-def numbers(version: Version) -> Numbers:
+def numbers(version: PublishedVersion) -> Numbers:
     (row,) = version.rows
     return (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) if row["row_count"] else EMPTY
 

@@ -17,7 +17,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.impact import analysis
-from lakehouse.impact.affected_periods import Outcome
+from lakehouse.impact.affected_periods import ImpactOutcome
 from lakehouse.impact.analysis import UnknownSubjectError
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
@@ -95,7 +95,7 @@ def february(*days: int) -> list[date]:
     return [date(2024, 2, day) for day in days]
 
 
-def outcomes(found: Impact, series: str) -> dict[str, tuple[str | None, Outcome]]:
+def outcomes(found: Impact, series: str) -> dict[str, tuple[str | None, ImpactOutcome]]:
     return {one.period: (one.state, one.outcome) for one in found.periods if one.series == series}
 
 
@@ -123,15 +123,18 @@ def test_a_local_file_is_told_before_it_is_taken_in(of, tmp_path) -> None:
     assert not found.applied
     assert (found.rows, found.out) == ({date(2024, 2, 1): 1, date(2024, 2, 5): 1}, {"malformed": 1, "without an event day": 1})
     assert found.days == february(1, 2, 5), "the day that c moves away from, and that of the key which is deleted"
-    booked = [one.booked_to for one in found.periods if one.series == "total" and one.outcome is Outcome.ADJUSTED]
+    booked = [one.booked_to for one in found.periods if one.series == "total" and one.outcome is ImpactOutcome.ADJUSTED]
     assert booked == february(3)
     assert outcomes(found, "total") == {
-        "2024-02-01": ("final", Outcome.ADJUSTED),
-        "2024-02-02": ("preliminary", Outcome.RESTATED),
-        "2024-02-05": (None, Outcome.PUBLISHED),
+        "2024-02-01": ("final", ImpactOutcome.ADJUSTED),
+        "2024-02-02": ("preliminary", ImpactOutcome.RESTATED),
+        "2024-02-05": (None, ImpactOutcome.PUBLISHED),
     }
     assert set(outcomes(found, "trailing")) == {f"2024-02-{day:02}" for day in range(1, 8)}
-    assert outcomes(found, "total_weekly") == {"2024-W05": ("live", Outcome.RESTATED), "2024-W06": (None, Outcome.PUBLISHED)}
+    assert outcomes(found, "total_weekly") == {
+        "2024-W05": ("live", ImpactOutcome.RESTATED),
+        "2024-W06": (None, ImpactOutcome.PUBLISHED),
+    }
     assert (found.readers, found.models, found.moved) == ({"total": ["board"], "trailing": []}, [], [])
 
 
@@ -158,8 +161,11 @@ def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(of) -> None:
     of.at(6)  # Tuesday: the week of the 1st is over, and not closed
     of.publish()
     found = analysis.of_days(of.lake.settings, of.catalog, "events", *february(1, 2))
-    assert {outcome for _, outcome in outcomes(found, "total").values()} == {Outcome.ADJUSTED}
-    assert outcomes(found, "total_weekly") == {"2024-W05": ("final", Outcome.UNCHANGED), "2024-W06": (None, Outcome.PUBLISHED)}
+    assert {outcome for _, outcome in outcomes(found, "total").values()} == {ImpactOutcome.ADJUSTED}
+    assert outcomes(found, "total_weekly") == {
+        "2024-W05": ("final", ImpactOutcome.UNCHANGED),
+        "2024-W06": (None, ImpactOutcome.PUBLISHED),
+    }
     name = of.deliver(7, "d,4,1,insert")
     moved = [version for version in versions(of.file(name)) if version.startswith("total")]
     assert moved == ["total_v2024-02-01.r3.a1", "total_weekly_v2024-W06.r1"]

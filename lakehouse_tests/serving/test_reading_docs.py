@@ -77,7 +77,7 @@ def _truth(desk: Shop) -> dict[str, list[Row]]:
     return told
 
 
-def row_of(version: numbers_history.Version) -> Row:
+def row_of(version: numbers_history.PublishedVersion) -> Row:
     (row,) = version.rows
     return version.start, row["revenue"], row["sales"], version.state.value
 

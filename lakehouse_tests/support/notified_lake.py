@@ -32,8 +32,8 @@ from lakehouse_tests.support.silver_log import append_to_silver
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from lakehouse.gold.numbers.lifecycle import Reason
-    from lakehouse.gold.publication.write_audit_publish import Published
+    from lakehouse.gold.numbers.lifecycle import RevisionReason
+    from lakehouse.gold.publication.write_audit_publish import PublishResult
     from lakehouse.operations.channels import Message
     from lakehouse.operations.notices.log import Entry
     from lakehouse.orchestration.automation.notice_sensor import Told
@@ -121,7 +121,7 @@ class Shop:
     def audit(self) -> None:
         audit.follow(self.settings, contract(), self.metrics)
 
-    def publish(self, *names: str, said: Reason | None = None, days: Collection[int] = ()) -> list[Published]:
+    def publish(self, *names: str, said: RevisionReason | None = None, days: Collection[int] = ()) -> list[PublishResult]:
         """Let metrics, by default all, follow silver and close what is due, and their longer periods follow."""
         done = []
         for one in self.metrics:

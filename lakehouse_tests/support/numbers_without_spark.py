@@ -24,7 +24,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication import sign_off as publication_sign_off
-from lakehouse.gold.publication.write_audit_publish import Published, Run
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.gold.numbers.lifecycle import Reason
+    from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.settings import Settings
 
@@ -113,24 +113,24 @@ class Desk:
         else:
             self.says[day(number)] = self.table(value)
 
-    def publish(self, *numbers: int, said: Reason | None = None) -> Published:
+    def publish(self, *numbers: int, said: RevisionReason | None = None) -> PublishResult:
         """Make days anew, by default all that silver or readers know of."""
         days = {day(number) for number in numbers} or {*self.says, *self.starts()}
         return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", said=said))
 
-    def close(self) -> Published:
+    def close(self) -> PublishResult:
         """Make the days anew whose state is to change by now."""
         return restatement_days.restate(
             self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close")
         )
 
-    def roll(self, kind: Kind = Kind.WEEK) -> Published:
+    def roll(self, kind: Kind = Kind.WEEK) -> PublishResult:
         """Let a roll-up follow, as its sensor and its schedule do."""
         rollup = Series(self.metric, kind)
         pending = find_pending(self.settings, rollup)
         starts = {*pending.starts, *find_due(self.settings, rollup)}
         if not starts:
-            return Published()
+            return PublishResult()
         return rollups.restate(self.settings, contract(), self.series, rollup, self.session, starts, Run("roll"), pending)
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:

@@ -23,8 +23,8 @@ from lakehouse_tests.support.lake import contract
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakehouse.gold.promotion.promotion import Moved
-    from lakehouse.gold.publication.write_audit_publish import Published
+    from lakehouse.gold.promotion.promotion import PromotionResult
+    from lakehouse.gold.publication.write_audit_publish import PublishResult
     from lakehouse.settings import Settings
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
@@ -67,7 +67,7 @@ def at(settings: Settings, number: int, hour: int = 12) -> None:
     settings.now = datetime(2024, 2, number, hour, tzinfo=timezone.utc)
 
 
-def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any) -> Published:
+def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any) -> PublishResult:
     """Publish a total for some days of February, through the audit."""
     starts = [day(number) for number in numbers]
     before, today = write_audit_publish.read(settings, one, starts), settings.clock().date()
@@ -82,7 +82,7 @@ def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, 
     return write_audit_publish.publish(settings, before, drafts, Run("run"), {})
 
 
-def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) -> Moved:
+def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) -> PromotionResult:
     """Promote a version of the metric."""
     return promotion.promote(settings, known, metric(), number, ANA, "net of refunds", **said)
 
@@ -94,7 +94,7 @@ def refusal(do: Callable[[], object]) -> str:
     return f"{caught.value}"
 
 
-def rollback(settings: Settings, known: Catalog, number: int | None = None) -> Moved:
+def rollback(settings: Settings, known: Catalog, number: int | None = None) -> PromotionResult:
     """Go back to a version of the metric."""
     return promotion.rollback(settings, known, metric(), number, ANA, "it was wrong")
 

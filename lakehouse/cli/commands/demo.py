@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
 _LEGEND = """\
@@ -87,7 +87,7 @@ def _report(settings: Settings) -> None:
     _say_how_to_go_on(settings, _report_bronze(settings))
 
 
-def _revenue_table(known: Mapping[date, Sequence[Version]]) -> Table:
+def _revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
     table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
     for heading in ("event day", "state"):
         table.add_column(heading, no_wrap=True)
@@ -108,11 +108,11 @@ def _revenue_table(known: Mapping[date, Sequence[Version]]) -> Table:
     return table
 
 
-def _revenue(version: Version) -> Decimal:
+def _revenue(version: PublishedVersion) -> Decimal:
     return sum((row["revenue"] or Decimal(0) for row in version.rows), Decimal(0))
 
 
-def _why(version: Version) -> str:
+def _why(version: PublishedVersion) -> str:
     """The rows behind a restatement; its reason where no row is."""
     return (version.restatement_reason or "").removeprefix(f"{version.reason.value}: ")
 

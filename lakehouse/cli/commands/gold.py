@@ -15,7 +15,7 @@ from lakehouse.cli.console import counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
 
 app = typer.Typer(help="Published numbers: which they are, which they were, and why.", no_args_is_help=True)
 
@@ -186,7 +186,7 @@ def _told(sides: Sides) -> str:
     return f"{_shown(sides.before)} -> {_shown(sides.after)}{by}"
 
 
-def _print_origin(found: Version) -> None:
+def _print_origin(found: PublishedVersion) -> None:
     said = found.said
     if said.get("inputs"):
         out.print(
@@ -204,5 +204,5 @@ def _print_origin(found: Version) -> None:
         out.print(f"  signed off by {said['signed_off_by']}: {said['sign_off_reason']}", soft_wrap=True)
 
 
-def _as_json(version: Version) -> dict[str, Any]:
+def _as_json(version: PublishedVersion) -> dict[str, Any]:
     return {name: value for name, value in version.said.items() if value is not None} | {"rows": version.rows}

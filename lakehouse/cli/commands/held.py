@@ -12,7 +12,7 @@ from lakehouse.cli.console import deployment, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.publication.candidates import Held
+    from lakehouse.gold.publication.candidates import HeldCandidate
 
 Revision = Annotated[
     int,
@@ -69,7 +69,7 @@ def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revis
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
 
 
-def _print(one: Series, waiting: Held, *, as_json: bool) -> None:
+def _print(one: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
     name = one.period(waiting.start).name
     if as_json:
         told = {"series": one.name, "period": name, "revision": waiting.revision, "reason": waiting.draft.reason.value}

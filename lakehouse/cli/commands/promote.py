@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.gold.numbers.comparison import Comparison, Threshold
-    from lakehouse.gold.promotion.plan import Plan
-    from lakehouse.gold.promotion.promotion import Moved
-    from lakehouse.gold.promotion.promotion_log import Move
+    from lakehouse.gold.promotion.plan import PromotionPlan
+    from lakehouse.gold.promotion.promotion import PromotionResult
+    from lakehouse.gold.promotion.promotion_log import Promotion
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.settings import Settings
 
@@ -60,7 +60,7 @@ def promote(
         if comparison is not None and markdown is not None:
             markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
 
-    def notes(plan: Plan) -> str:
+    def notes(plan: PromotionPlan) -> str:
         return _release_notes(settings, catalog, plan, who, reason)
 
     try:
@@ -165,7 +165,7 @@ def _run(who: str, job: str) -> Run:
     return Run(uuid.uuid4().hex, job, by=who)
 
 
-def _explained(plan: Plan, *, accepted: bool) -> int:
+def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
     """Print what a promotion would do; the exit code."""
     from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
 
@@ -181,7 +181,7 @@ def _explained(plan: Plan, *, accepted: bool) -> int:
     return int(forbidden)
 
 
-def _release_notes(settings: Settings, catalog: Catalog, plan: Plan, who: str, reason: str) -> str:
+def _release_notes(settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str) -> str:
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.promotion import compatibility  # noqa: PLC0415
     from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
@@ -201,7 +201,7 @@ def _release_notes(settings: Settings, catalog: Catalog, plan: Plan, who: str, r
     )
 
 
-def _keep_notes(settings: Settings, move: Move) -> None:
+def _keep_notes(settings: Settings, move: Promotion) -> None:
     """Put the release notes beside the table, where that is a folder."""
     if not move.release_notes or "://" in settings.root:
         return
@@ -210,7 +210,7 @@ def _keep_notes(settings: Settings, move: Move) -> None:
     (folder / f"v{move.to_version}-{move.moved_at:%Y-%m-%d}.md").write_text(move.release_notes, encoding="utf-8")
 
 
-def _say(done: Moved) -> None:
+def _say(done: PromotionResult) -> None:
     move = done.move
     if done.plan is None:
         out.print(f"gold/{move.metric} shows v{move.to_version} since {move.moved_at:%Y-%m-%d %H:%M} UTC.", soft_wrap=True)

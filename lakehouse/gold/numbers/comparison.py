@@ -89,7 +89,7 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasureDelta:
     """One measure of one period and grain in both versions; it may be unchanged.
 
     :param period: a day, week, month or quarter: 2024-01-15, 2024-W03, 2024-01, 2024-Q1.
@@ -140,7 +140,7 @@ class Threshold:
     measure: str
     percent: Decimal
 
-    def broken_by(self, change: Change) -> bool:
+    def broken_by(self, change: MeasureDelta) -> bool:
         """Whether the change is beyond; one from or to nothing, or from 0, always is."""
         if change.measure != self.measure or not change.changed:
             return False
@@ -169,7 +169,7 @@ class Comparison:
     to_version: str
     first: str
     last: str
-    changes: tuple[Change, ...]
+    changes: tuple[MeasureDelta, ...]
     thresholds: tuple[Threshold, ...]
     made_at: datetime
     additive: frozenset[str] = frozenset()
@@ -189,11 +189,11 @@ class Comparison:
         """Every period compared, sorted."""
         return tuple(sorted({change.period for change in self.changes}))
 
-    def changed(self) -> tuple[Change, ...]:
+    def changed(self) -> tuple[MeasureDelta, ...]:
         """Those that differ."""
         return tuple(change for change in self.changes if change.changed)
 
-    def largest(self, measure: str, n: int | None = None) -> tuple[Change, ...]:
+    def largest(self, measure: str, n: int | None = None) -> tuple[MeasureDelta, ...]:
         """The changes of a measure by absolute difference, largest first: ``n`` of them, or all."""
         found = [change for change in self.changes if change.measure == measure and change.changed]
         return tuple(sorted(found, key=lambda change: (-change.sides.size, change.period, change.grain))[:n])
@@ -207,7 +207,7 @@ class Comparison:
                 found[measure] = Sides(added(one.before for one in of_measure), added(one.after for one in of_measure))
         return found
 
-    def beyond(self) -> tuple[Change, ...]:
+    def beyond(self) -> tuple[MeasureDelta, ...]:
         """The changes that break a threshold."""
         return tuple(change for change in self.changes if any(one.broken_by(change) for one in self.thresholds))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, added
-from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, State
+from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, choose
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Threshold
-    from lakehouse.gold.numbers.version_selector import Asked
+    from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
-class Version:
+class PublishedVersion:
     """One revision of a period's number, or one adjustment of it. ``rows`` hold its grain, measures and row_count."""
 
     start: date
@@ -40,7 +40,7 @@ class Version:
     revision: int
     adjustment: int | None
     state: State
-    reason: Reason
+    reason: RevisionReason
     is_latest: bool
     published_at: datetime
     superseded_at: datetime | None
@@ -72,25 +72,25 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SelectedVersion:
     """The version that was asked for; ``note`` says what else a reader has to know."""
 
-    version: Version
+    version: PublishedVersion
     note: str | None = None
 
 
-def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[Version]]:
+def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of some periods, as they were published."""
     return versions_in(one, table_io.read(locations.gold(settings, one), None, {one.by: starts}, settings.storage_options))
 
 
-def newest(settings: Settings, one: Series) -> dict[date, Version]:
+def newest(settings: Settings, one: Series) -> dict[date, PublishedVersion]:
     """The newest revision of every period."""
     found = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]}, settings.storage_options)
     return {start: versions[-1] for start, versions in versions_in(one, found).items()}
 
 
-def version(settings: Settings, one: Series, period: Period, asked: Asked) -> Answer:
+def version(settings: Settings, one: Series, period: Period, asked: VersionSelector) -> SelectedVersion:
     """The version of a period that was asked for.
 
     :raises UnknownVersionError: where there is none; its text says which there are.
@@ -113,26 +113,28 @@ def version(settings: Settings, one: Series, period: Period, asked: Asked) -> An
     return answer
 
 
-def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[Version]]:
+def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of the periods from one day through another."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
     starts = [period.start for period in one.periods(days)]
     return history(settings, one, starts)
 
 
-def versions(known: Mapping[date, Sequence[Version]], asked: Asked) -> dict[date, Version]:
+def versions(known: Mapping[date, Sequence[PublishedVersion]], asked: VersionSelector) -> dict[date, PublishedVersion]:
     """The version of each period that was asked for, of those that have it."""
     answers = {start: pick(known[start], asked) for start in sorted(known)}
     return {start: answer.version for start, answer in answers.items() if answer is not None}
 
 
-def pick(known: Sequence[Version], asked: Asked) -> Answer | None:
+def pick(known: Sequence[PublishedVersion], asked: VersionSelector) -> SelectedVersion | None:
     """The version that was asked for among those of one period, oldest first; None where it has none."""
     found = choose(known, asked)
-    return None if found is None else Answer(*found)
+    return None if found is None else SelectedVersion(*found)
 
 
-def changes(one: Series, before: Version | None, after: Version | None, known: Sequence[Version] = ()) -> list[Change]:
+def changes(
+    one: Series, before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion] = ()
+) -> list[MeasureDelta]:
     """Every measure of one period in two versions, by grain.
 
     :param known: the history of the period: reasons and rows are then of all revisions from one version to the other, and an
@@ -145,7 +147,7 @@ def changes(one: Series, before: Version | None, after: Version | None, known: S
     grain = one.metric.grain
     old, new = (_by_grain(one, version and in_whole(one, version, known)) for version in (before, after))
     return [
-        Change(
+        MeasureDelta(
             period=told.period,
             grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
             measure=measure.name,
@@ -166,12 +168,12 @@ def changes(one: Series, before: Version | None, after: Version | None, known: S
 
 def comparison(
     one: Series,
-    before: Mapping[date, Version],
-    after: Mapping[date, Version],
+    before: Mapping[date, PublishedVersion],
+    after: Mapping[date, PublishedVersion],
     labels: tuple[str, str],
     made_at: datetime,
     thresholds: Iterable[Threshold] = (),
-    known: Mapping[date, Sequence[Version]] | None = None,
+    known: Mapping[date, Sequence[PublishedVersion]] | None = None,
 ) -> Comparison:
     """Two versions of many periods side by side.
 
@@ -194,7 +196,9 @@ def comparison(
     )
 
 
-def _behind(before: Version | None, after: Version | None, known: Sequence[Version]) -> tuple[str | None, int | None]:
+def _behind(
+    before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion]
+) -> tuple[str | None, int | None]:
     """Why a number is another one than an older one, and how many changed rows that was."""
     if after is None or (before is not None and after.name == before.name):
         return None, None
@@ -203,11 +207,11 @@ def _behind(before: Version | None, after: Version | None, known: Sequence[Versi
     restated = [one for one in passed or [after] if one.restated_on == one.published_at or one.revision == 1]
     counts = [one.said["changed_rows"] for one in restated if one.said.get("changed_rows") is not None]
     reasons = {one.reason for one in restated if one.revision > 1}
-    gravest = next((reason for reason in GRAVEST if reason in reasons), after.reason)
+    gravest = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), after.reason)
     return gravest.value, sum(counts) if counts else None
 
 
-def in_whole(one: Series, version_: Version, known: Sequence[Version]) -> Version:
+def in_whole(one: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
     """A version; of an adjustment what the closed number comes to with it and those before it, as far as they are known."""
     last = version_.adjustment or 0
     parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
@@ -221,7 +225,7 @@ def in_whole(one: Series, version_: Version, known: Sequence[Version]) -> Versio
     return replace(version_, rows=[*sums.values()])
 
 
-def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:
+def moved(one: Series, known: Sequence[PublishedVersion]) -> list[dict[str, Sides]]:
     """Per version of a period's history the totals over its grain, before and after it; an adjustment comes on top."""
     told: list[dict[str, Sides]] = []
     before: dict[str, Number | None] = {}
@@ -234,7 +238,7 @@ def moved(one: Series, known: Sequence[Version]) -> list[dict[str, Sides]]:
     return told
 
 
-def _totals(one: Series, version_: Version) -> dict[str, Number | None]:
+def _totals(one: Series, version_: PublishedVersion) -> dict[str, Number | None]:
     """Additive measures over all rows of the grain; of others the value where there is one row only."""
     found: dict[str, Number | None] = {}
     for measure in one.metric.measures:
@@ -248,34 +252,34 @@ def _totals(one: Series, version_: Version) -> dict[str, Number | None]:
     return found
 
 
-def _by_grain(one: Series, version_: Version | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _by_grain(one: Series, version_: PublishedVersion | None) -> dict[tuple[Any, ...], dict[str, Any]]:
     rows = [] if version_ is None else version_.rows
     return {tuple(row.get(name) for name in one.metric.grain): row for row in rows}
 
 
-def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[Version]]:
+def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[PublishedVersion]]:
     """Rows of the table as versions, in the order in which they were published."""
     rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
     for row in [] if found is None else found.to_pylist():
         rows.setdefault((row[one.by], row["revision"], row["adjustment"] or 0), []).append(row)
-    by_start: dict[date, list[Version]] = {}
+    by_start: dict[date, list[PublishedVersion]] = {}
     for (start, *_), own in sorted(rows.items(), key=lambda item: item[0]):
         by_start.setdefault(start, []).append(_version(one, start, own))
     return by_start
 
 
-def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> Version:
+def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> PublishedVersion:
     said: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
     content = [{name: row.get(name) for name in one.content} for row in rows]
     content.sort(key=lambda row: tuple((row[name] is None, row[name] or "") for name in one.metric.grain))
-    return Version(
+    return PublishedVersion(
         start=start,
         period=said["period"],
         name=said["version_name"],
         revision=said["revision"],
         adjustment=said["adjustment"],
         state=State(said["state"]),
-        reason=Reason(said["reason"]),
+        reason=RevisionReason(said["reason"]),
         is_latest=said["is_latest"],
         published_at=said["published_at"],
         superseded_at=said["superseded_at"],

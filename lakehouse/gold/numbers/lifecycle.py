@@ -35,7 +35,7 @@ class State(str, Enum):
         return list(State).index(self)
 
 
-class Reason(str, Enum):
+class RevisionReason(str, Enum):
     """Why a revision was published."""
 
     INITIAL = "initial"
@@ -49,10 +49,17 @@ class Reason(str, Enum):
 
 
 #: Of several reasons the one that tells most, first.
-GRAVEST = (Reason.ROLLBACK, Reason.BUG_REPLAY, Reason.CORRECTION, Reason.LATE_DATA, Reason.BACKFILL, Reason.MANUAL)
+REASONS_BY_PRECEDENCE = (
+    RevisionReason.ROLLBACK,
+    RevisionReason.BUG_REPLAY,
+    RevisionReason.CORRECTION,
+    RevisionReason.LATE_DATA,
+    RevisionReason.BACKFILL,
+    RevisionReason.MANUAL,
+)
 
 
-class Step(str, Enum):
+class PublishAction(str, Enum):
     """What a new number for a period becomes."""
 
     NOTHING = "nothing"
@@ -62,7 +69,7 @@ class Step(str, Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class PublishedState:
     """The newest published number of a period: which revision, in which state, and a digest of what it says.
 
     ``restated`` is the digest of what a restatement of a closed period would say: its adjustments are in it.
@@ -87,7 +94,7 @@ def state_on(last_day: date, on: date, terms: Publication) -> State:
     return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
 
 
-def state_of(published: Standing | None, last_day: date, on: date, terms: Publication) -> State:
+def state_of(published: PublishedState | None, last_day: date, on: date, terms: Publication) -> State:
     """The state that a number for a period is published in: that of the day, and never one behind the newest number's."""
     state = state_on(last_day, on, terms)
     return max(state, published.state, key=lambda one: one.rank) if published else state
@@ -106,37 +113,39 @@ def may_be_published(last_day: date, on: date, terms: Publication) -> bool:
     return (on - last_day).days >= terms.start_delay or terms.start_delay == 0
 
 
-def step(published: Standing | None, content: str, state: State, terms: Publication) -> Step:
+def step(published: PublishedState | None, content: str, state: State, terms: Publication) -> PublishAction:
     """What a number that says ``content``, published in ``state``, becomes beside the newest one.
 
     Equal content makes no revision, but for a change of state (R7); a closed period takes revisions only where its
     contract says so (R9).
     """
     if published is None:
-        return Step.REVISION
+        return PublishAction.REVISION
     if published.state is State.FINAL and terms.after_close == "adjust":
-        return Step.NOTHING if (published.restated or published.content) == content else Step.ADJUSTMENT
+        return PublishAction.NOTHING if (published.restated or published.content) == content else PublishAction.ADJUSTMENT
     if published.content != content:
-        return Step.REVISION
-    return Step.STATE_CHANGE if state.rank > published.state.rank else Step.NOTHING
+        return PublishAction.REVISION
+    return PublishAction.STATE_CHANGE if state.rank > published.state.rank else PublishAction.NOTHING
 
 
-def reason_for(what: Step, published: Standing | None, said: Reason | None, causes: Mapping[str, int]) -> Reason:
+def reason_for(
+    what: PublishAction, published: PublishedState | None, said: RevisionReason | None, causes: Mapping[str, int]
+) -> RevisionReason:
     """Why a revision is published.
 
     :param said: what the run itself was about, such as a backfill; None where it follows the data.
     :param causes: what happened to the rows behind the number: counts of inserted, corrected, moved and deleted keys.
     """
     if published is None:
-        return Reason.INITIAL
-    if what is Step.STATE_CHANGE:
-        return Reason.DAILY_FINALIZATION
-    if said in (Reason.BUG_REPLAY, Reason.ROLLBACK):
+        return RevisionReason.INITIAL
+    if what is PublishAction.STATE_CHANGE:
+        return RevisionReason.DAILY_FINALIZATION
+    if said in (RevisionReason.BUG_REPLAY, RevisionReason.ROLLBACK):
         return said
     happened = {kind for kind, count in causes.items() if count}
     if happened:
-        return Reason.LATE_DATA if happened == {"inserted"} else Reason.CORRECTION
-    return said or Reason.MANUAL
+        return RevisionReason.LATE_DATA if happened == {"inserted"} else RevisionReason.CORRECTION
+    return said or RevisionReason.MANUAL
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.lifecycle import Standing, State
+from lakehouse.gold.numbers.lifecycle import PublishedState, State
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def digest(rows: pa.Table) -> str:
     return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
 
 
-def standings(existing: pa.Table | None, by: str) -> dict[date, Standing]:
+def standings(existing: pa.Table | None, by: str) -> dict[date, PublishedState]:
     """What is published of each period, from its rows."""
     if existing is None or not len(existing):
         return {}
     said = existing.select([by, "revision", "is_latest", "state", "content", "adjustment"])
     plain = said.group_by(said.column_names).aggregate([]).to_pylist()
-    newest: dict[date, Standing] = {
-        row[by]: Standing(row["revision"], State(row["state"]), row["content"]) for row in plain if row["is_latest"]
+    newest: dict[date, PublishedState] = {
+        row[by]: PublishedState(row["revision"], State(row["state"]), row["content"]) for row in plain if row["is_latest"]
     }
     adjusted = [row for row in plain if row["adjustment"] is not None]
     for row in sorted(adjusted, key=lambda row: row["adjustment"]):

@@ -21,7 +21,7 @@ _FRACTION = re.compile(r"(?<=[.])\d{1,6}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].+)?")  # newer Pythons would read 2024-W45 as the Monday of that week
 
 
-class By(str, Enum):
+class SelectBy(str, Enum):
     """How a version is named."""
 
     LATEST = "latest"
@@ -37,10 +37,10 @@ class UnknownVersionError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Asked:
+class VersionSelector:
     """A version somebody asks for. ``text`` is how it was written; the other fields belong to one way of naming each."""
 
-    by: By
+    by: SelectBy
     text: str
     revision: int | None = None
     adjustment: int | None = None
@@ -50,7 +50,7 @@ class Asked:
     series: str | None = None
 
 
-class Told(Protocol):
+class SelectableVersion(Protocol):
     """What a version has to tell of itself to be chosen."""
 
     @property
@@ -67,10 +67,10 @@ class Told(Protocol):
     def dataset_version(self) -> int: ...
 
 
-_Told = TypeVar("_Told", bound=Told)
+_Told = TypeVar("_Told", bound=SelectableVersion)
 
 
-def parse(text: str) -> Asked:
+def parse(text: str) -> VersionSelector:
     """What a text asks for.
 
     A day means what readers saw at its end (UTC).
@@ -78,40 +78,40 @@ def parse(text: str) -> Asked:
     :raises UnknownVersionError: for any other text.
     """
     word = text.strip()
-    if word in (By.LATEST.value, By.FINAL.value, By.FIRST.value):
-        return Asked(By(word), word)
+    if word in (SelectBy.LATEST.value, SelectBy.FINAL.value, SelectBy.FIRST.value):
+        return VersionSelector(SelectBy(word), word)
     if found := _REVISION.fullmatch(word):
-        return Asked(By.REVISION, word, revision=int(found[1]), adjustment=int(found[2]) if found[2] else None)
+        return VersionSelector(SelectBy.REVISION, word, revision=int(found[1]), adjustment=int(found[2]) if found[2] else None)
     if found := _DATASET.fullmatch(word):
-        return Asked(By.DATASET, word, dataset_version=int(found[1]))
+        return VersionSelector(SelectBy.DATASET, word, dataset_version=int(found[1]))
     if name := parse_version_name(word):
-        return Asked(By.REVISION, word, name.revision, name.adjustment, period=name.period, series=name.series)
+        return VersionSelector(SelectBy.REVISION, word, name.revision, name.adjustment, period=name.period, series=name.series)
     try:
-        return Asked(By.AS_OF, word, at=_moment(word))
+        return VersionSelector(SelectBy.AS_OF, word, at=_moment(word))
     except ValueError:
         msg = f"{text!r} names no version; ask for {KNOWN}"
         raise UnknownVersionError(msg) from None
 
 
-def choose(known: Sequence[_Told], asked: Asked) -> tuple[_Told, str | None] | None:
+def choose(known: Sequence[_Told], asked: VersionSelector) -> tuple[_Told, str | None] | None:
     """The version that was asked for among those of one period, oldest first, and what else a reader has to know.
 
     :returns: None where the period has no such version.
     """
     revisions = [one for one in known if one.adjustment is None]
-    if asked.by is By.FIRST:
+    if asked.by is SelectBy.FIRST:
         return revisions[0], None
-    if asked.by is By.REVISION:
+    if asked.by is SelectBy.REVISION:
         wanted = (asked.revision, asked.adjustment)
         return next(((one, None) for one in known if (one.revision, one.adjustment) == wanted), None)
-    if asked.by is By.AS_OF and asked.at is not None:
+    if asked.by is SelectBy.AS_OF and asked.at is not None:
         revisions = [one for one in revisions if one.published_at <= asked.at]
-    if asked.by is By.DATASET:
+    if asked.by is SelectBy.DATASET:
         revisions = [one for one in revisions if one.dataset_version == asked.dataset_version]
     if not revisions:
         return None
     latest = revisions[-1]
-    if asked.by is By.FINAL and latest.state is not State.FINAL:
+    if asked.by is SelectBy.FINAL and latest.state is not State.FINAL:
         until = f"; the next state is due on {latest.due_on}" if latest.due_on else ""
         return latest, f"not final: this is the newest number, and it is {latest.state.value}{until}"
     return latest, None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.promotion.version_numbers import Told
+    from lakehouse.gold.promotion.version_numbers import PublishedNumber
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
@@ -71,7 +71,11 @@ def removed(shown: MetricContract, to: MetricContract) -> Iterator[str]:
 
 
 def of_coverage(
-    settings: Settings, shown: Mapping[date, Told], told: Mapping[date, Told], beside: Series, pending: PendingRestatement
+    settings: Settings,
+    shown: Mapping[date, PublishedNumber],
+    told: Mapping[date, PublishedNumber],
+    beside: Series,
+    pending: PendingRestatement,
 ) -> Iterator[str]:
     """Periods that the version has no number for, or none that takes in what silver says by now."""
     if not told:
@@ -86,7 +90,7 @@ def of_coverage(
         yield f"silver/{beside.metric.source} has changed {join_periods(stale)} since gold/{beside.name}; {_fill(beside, stale)}"
 
 
-def _stale(settings: Settings, told: Mapping[date, Told], beside: Series, pending: PendingRestatement) -> list[date]:
+def _stale(settings: Settings, told: Mapping[date, PublishedNumber], beside: Series, pending: PendingRestatement) -> list[date]:
     """The days that wait for silver, but for those that a run over a range has made since."""
     table = table_io.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
@@ -112,7 +116,9 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
             yield f"gold/{one.name} holds {join_periods(held)} back: 'lakehouse gold held' shows why; publish or drop it first"
 
 
-def of_checks(settings: Settings, beside: Series, told: Mapping[date, Told], drafts: Collection[Draft]) -> Iterator[str]:
+def of_checks(
+    settings: Settings, beside: Series, told: Mapping[date, PublishedNumber], drafts: Collection[Draft]
+) -> Iterator[str]:
     """What the blocking checks find on the numbers to be shown.
 
     How far a restatement may go does not count: for a promotion thresholds say that. What a person signed off stays

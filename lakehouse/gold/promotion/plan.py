@@ -14,9 +14,9 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.promotion import compatibility, version_numbers
-from lakehouse.gold.promotion.promotion_log import Kind
+from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.restatement.pending import find_pending
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.publication import Publication
-    from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
-    from lakehouse.gold.numbers.history import Version
-    from lakehouse.gold.promotion.version_numbers import Told
+    from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.promotion.version_numbers import PublishedNumber
     from lakehouse.gold.publication.drafts import Draft
-    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.settings import Settings
 
 
@@ -43,17 +43,17 @@ class PromotionRefusedError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class PromotionPlan:
     """What a move would publish. ``problems`` forbid it, ``objections`` are what somebody may accept.
 
     ``left`` are periods that the version to come never had a number of: they stay until they are computed again.
     ``follows`` is the silver version that the promoted numbers have taken in.
     """
 
-    kind: Kind
+    kind: PromotionKind
     shown: int
     to: Series
-    before: Read
+    before: SeriesSnapshot
     drafts: list[Draft]
     inputs: Mapping[str, Any]
     comparison: Comparison | None = None
@@ -70,10 +70,10 @@ class _Both:
     shown: Series
     to: Series
     beside: Series
-    before: Read
+    before: SeriesSnapshot
     table: DeltaTable | None
-    old: Mapping[date, Told]
-    new: Mapping[date, Told]
+    old: Mapping[date, PublishedNumber]
+    new: Mapping[date, PublishedNumber]
 
 
 def shown_version(settings: Settings, metric: MetricContract) -> int:
@@ -96,7 +96,7 @@ def compare(
 
 def forward(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
-) -> Plan:
+) -> PromotionPlan:
     """What promoting a version would publish: of all periods, so that no two versions are ever seen side by side.
 
     :raises served.UnservedVersionError: where no contract describes one of the two versions.
@@ -109,7 +109,7 @@ def forward(
         raise PromotionRefusedError(msg)
     pending = find_pending(settings, Series(later))  # before anything is read that is to follow from there on
     both = _both(settings, catalog, metric, to_version)
-    drafts = _drafts(settings, both.before, both.new, later.publication, Reason.MANUAL)
+    drafts = _drafts(settings, both.before, both.new, later.publication, RevisionReason.MANUAL)
     comparison = _compared(settings, both, thresholds)
     unknown = {threshold.measure for threshold in thresholds} - {measure.name for measure in later.measures}
     problems = [
@@ -121,8 +121,8 @@ def forward(
     ]
     if not problems:
         problems = list(compatibility.of_checks(settings, both.beside, both.new, drafts))
-    return Plan(
-        kind=Kind.PROMOTE,
+    return PromotionPlan(
+        kind=PromotionKind.PROMOTE,
         shown=number,
         to=both.to,
         before=both.before,
@@ -138,7 +138,7 @@ def forward(
     )
 
 
-def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> Plan:
+def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
     """What going back to an earlier version would publish: what it said last, from the table's own history.
 
     :raises served.UnservedVersionError: where no contract describes the version to go back to.
@@ -155,12 +155,12 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
     promised = [one for one in catalog.metrics.values() if one.metric == metric.metric and one.dataset_version == number]
     if any(one.publication.after_close == "adjust" for one in promised):
         terms = terms.model_copy(update={"after_close": "adjust"})  # what readers were promised meanwhile holds
-    return Plan(
-        kind=Kind.ROLLBACK,
+    return PromotionPlan(
+        kind=PromotionKind.ROLLBACK,
         shown=number,
         to=to,
         before=before,
-        drafts=_drafts(settings, before, known, terms, Reason.ROLLBACK),
+        drafts=_drafts(settings, before, known, terms, RevisionReason.ROLLBACK),
         inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
         left=sorted(before.standings.keys() - known.keys()),
     )
@@ -175,12 +175,18 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     return _Both(shown, to, beside, before, table, version_numbers.now(before.existing, shown), new)
 
 
-def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], terms: Publication, reason: Reason) -> list[Draft]:
+def _drafts(
+    settings: Settings,
+    before: SeriesSnapshot,
+    numbers: Mapping[date, PublishedNumber],
+    terms: Publication,
+    reason: RevisionReason,
+) -> list[Draft]:
     """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
     today, drafts = lifecycle.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
         draft = draft_period(before.series, before.standings.get(start), start, one.rows, today, requested=reason, terms=terms)
-        if draft is not None and draft.step is not Step.STATE_CHANGE:
+        if draft is not None and draft.step is not PublishAction.STATE_CHANGE:
             drafts.append(replace(draft, lineage=NumberLineage.of_row(one.said)))
     return drafts
 
@@ -188,7 +194,7 @@ def _drafts(settings: Settings, before: Read, numbers: Mapping[date, Told], term
 def _compared(
     settings: Settings, both: _Both, thresholds: Sequence[Threshold], first: date | None = None, last: date | None = None
 ) -> Comparison:
-    def side(one: Series, numbers: Mapping[date, Told]) -> dict[date, Version]:
+    def side(one: Series, numbers: Mapping[date, PublishedNumber]) -> dict[date, PublishedVersion]:
         wanted = {start for start in numbers if (first is None or first <= start) and (last is None or start <= last)}
         found = numbers_history.newest(settings, one)
         return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
@@ -198,11 +204,11 @@ def _compared(
     return numbers_history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
 
 
-def _in_whole(version: Version, one: Told) -> Version:
+def _in_whole(version: PublishedVersion, one: PublishedNumber) -> PublishedVersion:
     return replace(version, rows=one.rows.to_pylist(), adjustment=one.said["adjustment"])
 
 
-def _beyond(change: Change) -> str:
+def _beyond(change: MeasureDelta) -> str:
     """A change that somebody has to accept, as a sentence."""
     where = ", ".join([change.period, *(f"{name} {value}" for name, value in change.grain)])
     much = "" if change.percent is None else f" ({change.percent:+} %)"

@@ -14,8 +14,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import plan as promotion_plan
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.gold.promotion.plan import Plan, PromotionRefusedError, compare, shown_version
-from lakehouse.gold.promotion.promotion_log import Kind, Move
+from lakehouse.gold.promotion.plan import PromotionPlan, PromotionRefusedError, compare, shown_version
+from lakehouse.gold.promotion.promotion_log import Promotion, PromotionKind
 from lakehouse.gold.publication import revisions, write_audit_publish
 from lakehouse.ledger import publications, restatements
 from lakehouse.ledger.restatements import Restatement
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.settings import Settings
 
-__all__ = ["Moved", "PromotionRefusedError", "compare", "promote", "rollback", "settle"]
+__all__ = ["PromotionRefusedError", "PromotionResult", "compare", "promote", "rollback", "settle"]
 
 
 @dataclass(frozen=True)
-class Moved:
+class PromotionResult:
     """A move that was made: by this call after its plan, or by an earlier one, which has no plan."""
 
-    move: Move
-    plan: Plan | None = None
+    move: Promotion
+    plan: PromotionPlan | None = None
 
 
 def promote(
@@ -48,10 +48,10 @@ def promote(
     run: Run,
     reason: str,
     thresholds: Sequence[Threshold] = (),
-    notes: Callable[[Plan], str] = lambda _: "",
+    notes: Callable[[PromotionPlan], str] = lambda _: "",
     *,
     accepted: bool = False,
-) -> Moved:
+) -> PromotionResult:
     """Show readers another dataset version; ``run.by`` says who wants it.
 
     :param notes: writes down what readers are to be told.
@@ -61,12 +61,12 @@ def promote(
     if shown_version(settings, metric) == to_version:
         return _already(settings, metric, to_version)
     made = _promote(settings, catalog, metric, to_version, run, reason, thresholds, notes, accepted)
-    return Moved(settle(settings, made.to), made)
+    return PromotionResult(settle(settings, made.to), made)
 
 
 def rollback(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int | None, run: Run, reason: str
-) -> Moved:
+) -> PromotionResult:
     """Show readers what an earlier version said; by default the one before the promotion of what they see.
 
     Days that silver has changed since are then behind, and are restated as always, with that version's logic: how far it
@@ -79,10 +79,10 @@ def rollback(
     if shown_version(settings, metric) == to_version:
         return _already(settings, metric, to_version)
     made = _rollback(settings, catalog, metric, to_version, run, reason)
-    return Moved(settle(settings, made.to), made)
+    return PromotionResult(settle(settings, made.to), made)
 
 
-def settle(settings: Settings, one: Series) -> Move:
+def settle(settings: Settings, one: Series) -> Promotion:
     """Write down what the commits of moves say, and from where on the numbers follow silver; doing it again does no harm.
 
     :raises PromotionRefusedError: where readers were never moved.
@@ -105,7 +105,7 @@ def _one_back(settings: Settings, metric: MetricContract) -> int:
     """The version that the newest move came from; behind a rollback that is done already its own goal."""
     settle(settings, Series(metric, called=metric.metric))
     log, number = promotion_log.of(settings, metric.metric), shown_version(settings, metric)
-    if log[-1].kind is Kind.ROLLBACK:
+    if log[-1].kind is PromotionKind.ROLLBACK:
         return number
     return log[-1].from_version
 
@@ -119,9 +119,9 @@ def _promote(
     run: Run,
     reason: str,
     thresholds: Sequence[Threshold],
-    notes: Callable[[Plan], str],
+    notes: Callable[[PromotionPlan], str],
     accepted: bool,  # noqa: FBT001 (the public function names it)
-) -> Plan:
+) -> PromotionPlan:
     made = promotion_plan.forward(settings, catalog, metric, to_version, thresholds)
     problems = [*made.problems, *([] if accepted else made.objections)]
     if problems:
@@ -131,20 +131,22 @@ def _promote(
 
 
 @write_audit_publish.again_on_conflict
-def _rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str) -> Plan:
+def _rollback(
+    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str
+) -> PromotionPlan:
     made = promotion_plan.back(settings, catalog, metric, to_version)
     _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", "")
     return made
 
 
-def _commit(settings: Settings, made: Plan, run: Run, reason: str, explanation: str, notes: str) -> None:
+def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, explanation: str, notes: str) -> None:
     """The move: all numbers that differ, and the number of the version that readers see, at once."""
     number, before = made.to.metric.dataset_version, made.before
     why = {
         "input_versions": made.inputs,
         "trigger": {"run": run.job_name, "reason": made.kind.value},
         "downstream": [*(f"gold/{rollup.name}" for rollup in made.to.rollups), *made.to.metric.consumers],
-        promotion_log.SAID: {
+        promotion_log.COMMIT_KEY: {
             "kind": made.kind.value,
             "from_version": made.shown,
             "to_version": number,
@@ -163,9 +165,9 @@ def _commit(settings: Settings, made: Plan, run: Run, reason: str, explanation: 
     revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
 
 
-def _already(settings: Settings, metric: MetricContract, to_version: int) -> Moved:
+def _already(settings: Settings, metric: MetricContract, to_version: int) -> PromotionResult:
     """What an earlier call was stopped before is written down."""
     move = settle(settings, Series(metric, called=metric.metric))
     if move.to_version != to_version:
         raise PromotionRefusedError(f"readers of gold/{metric.metric} see v{to_version} already")
-    return Moved(move)
+    return PromotionResult(move)

@@ -41,10 +41,10 @@ _SCHEMA = pa.schema(
     ]
 )
 #: Under this name a commit says of itself that it moved the readers.
-SAID = "moved"
+COMMIT_KEY = "moved"
 
 
-class Kind(str, Enum):
+class PromotionKind(str, Enum):
     """Forward to numbers that were filled beside, or back to those that readers saw before."""
 
     PROMOTE = "promote"
@@ -52,7 +52,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Move:
+class Promotion:
     """One move. ``gold_version`` is the version of the gold table that it made.
 
     ``periods`` counts what got another number; ``inputs`` names the version of the table that was promoted and the contract
@@ -62,7 +62,7 @@ class Move:
 
     metric: str
     move_id: str
-    kind: Kind
+    kind: PromotionKind
     from_version: int
     to_version: int
     by: str
@@ -84,23 +84,26 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     """
 
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
-        return _row(metric, commit["version"], why) if SAID in why else None
+        return _row(metric, commit["version"], why) if COMMIT_KEY in why else None
 
     return commit_log.copy(settings, gold, locations.promotion_log(settings), f"moves:{metric}", _SCHEMA, row_of)
 
 
-def of(settings: Settings, metric: str) -> list[Move]:
+def of(settings: Settings, metric: str) -> list[Promotion]:
     """Every move of a metric's readers, oldest first."""
     found = table_io.read(
-        locations.promotion_log(settings), [item.name for item in fields(Move)], {"metric": [metric]}, settings.storage_options
+        locations.promotion_log(settings),
+        [item.name for item in fields(Promotion)],
+        {"metric": [metric]},
+        settings.storage_options,
     )
     rows = [] if found is None else found.to_pylist()
-    moves = [Move(**row | {"kind": Kind(row["kind"]), "inputs": json.loads(row["inputs"])}) for row in rows]
+    moves = [Promotion(**row | {"kind": PromotionKind(row["kind"]), "inputs": json.loads(row["inputs"])}) for row in rows]
     return sorted(moves, key=lambda move: move.gold_version)
 
 
 def _row(metric: str, gold_version: int, why: Mapping[str, Any]) -> dict[str, Any]:
-    told = dict(why[SAID])
+    told = dict(why[COMMIT_KEY])
     return told | {
         "metric": metric,
         "move_id": why["publication_id"],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Told:
+class PublishedNumber:
     """A number in whole, and what its newest row says of itself. ``intact``: the rows are those that were computed."""
 
     rows: pa.Table
@@ -35,12 +35,12 @@ class Told:
         return not any(self.rows["row_count"].to_pylist())
 
 
-def now(existing: pa.Table | None, one: Series) -> dict[date, Told]:
+def now(existing: pa.Table | None, one: Series) -> dict[date, PublishedNumber]:
     """What readers see of each period, whichever version it is from."""
     return _last(existing, existing, one)
 
 
-def by_version(existing: pa.Table | None, one: Series, number: int) -> dict[date, Told]:
+def by_version(existing: pa.Table | None, one: Series, number: int) -> dict[date, PublishedNumber]:
     """What a dataset version said last of each period that it had a number of.
 
     Where a version came out equal to an earlier one, nothing was published under its own number: what the nearest earlier one
@@ -55,7 +55,7 @@ def by_version(existing: pa.Table | None, one: Series, number: int) -> dict[date
     return _last(known.filter(pa.array([label in own for label in labels], pa.bool_())), existing, one)
 
 
-def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[date, Told]:
+def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[date, PublishedNumber]:
     """The last of ``own`` rows of each period."""
     if own is None or existing is None or not len(own):
         return {}
@@ -63,7 +63,7 @@ def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[
     return {start: _whole(rows, every[start], one) for start, rows in table_io.split(own, one.by).items()}
 
 
-def _whole(own: pa.Table, every: pa.Table, one: Series) -> Told:
+def _whole(own: pa.Table, every: pa.Table, one: Series) -> PublishedNumber:
     """Adjustments add up from the closed number on, whichever version made them."""
     said = max(
         own.select(published_table.PUBLISHED_SCHEMA.names).to_pylist(), key=lambda row: (row["revision"], row["adjustment"] or 0)
@@ -72,9 +72,9 @@ def _whole(own: pa.Table, every: pa.Table, one: Series) -> Told:
     columns = [name for name in one.content if name in every.column_names]
     number = closed.filter(pc.is_null(closed["adjustment"])).select(columns)
     if said["adjustment"] is None:
-        return Told(number, said, intact=published_table.digest(number) == said["content"])
+        return PublishedNumber(number, said, intact=published_table.digest(number) == said["content"])
     counts = pc.fill_null(pc.less_equal(closed["adjustment"], said["adjustment"]), fill_value=True)
-    return Told(_added(closed.filter(counts), number.schema, one), said)
+    return PublishedNumber(_added(closed.filter(counts), number.schema, one), said)
 
 
 def _added(closed: pa.Table, schema: pa.Schema, one: Series) -> pa.Table:

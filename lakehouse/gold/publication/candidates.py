@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.published_columns import CANDIDATE, Origin, named
 from lakehouse.delta import partition_writer, provenance, table_io
-from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema
 from lakehouse.gold.publication.drafts import Draft, NumberLineage
 
@@ -32,7 +32,7 @@ _SCHEMA = arrow_schema(CANDIDATE)
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldCandidate:
     """A candidate that was not published: the revision it would be, and per failed check what it found.
 
     No failed check means that its run was stopped before they were through; running the period again settles it.
@@ -104,7 +104,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
 
 
-def take_away(settings: Settings, series: Series, decided: Held) -> None:
+def take_away(settings: Settings, series: Series, decided: HeldCandidate) -> None:
     """Take a candidate away that somebody decided on; one that was proposed for the period since stays.
 
     :raises CommitFailedError: when another run writes here at this moment.
@@ -114,7 +114,7 @@ def take_away(settings: Settings, series: Series, decided: Held) -> None:
         partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
 
 
-def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[Held]:
+def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
     """The candidates that wait, by period."""
     where = None if starts is None else {series.by: starts}
     found = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
@@ -127,15 +127,15 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
             start=start,
             rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
             state=State(said["state"]),
-            step=Step(said["step"]),
-            reason=Reason(said["reason"]),
+            step=PublishAction(said["step"]),
+            reason=RevisionReason(said["reason"]),
             explanation=said["explanation"],
             changed_rows=said["changed_rows"],
             booked_on=said["booked_on"],
             lineage=NumberLineage.of_row(said),
         )
         failed = json.loads(said["failed"] or "{}")
-        result.append(Held(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
+        result.append(HeldCandidate(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
     return result
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import Step
+from lakehouse.gold.numbers.lifecycle import PublishAction
 from lakehouse.gold.numbers.published_table import digest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import Publication
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.lifecycle import Reason, Standing, State
+    from lakehouse.gold.numbers.lifecycle import PublishedState, RevisionReason, State
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Draft:
     start: date
     rows: pa.Table
     state: State
-    step: Step
-    reason: Reason
+    step: PublishAction
+    reason: RevisionReason
     explanation: str | None = None
     changed_rows: int | None = None
     booked_on: date | None = None
@@ -77,12 +77,12 @@ class Draft:
 
 def draft_period(
     series: Series,
-    published: Standing | None,
+    published: PublishedState | None,
     start: date,
     rows: pa.Table,
     today: date,
     *,
-    requested: Reason | None = None,
+    requested: RevisionReason | None = None,
     causes: Mapping[str, int] | None = None,
     content: str | None = None,
     terms: Publication | None = None,
@@ -99,7 +99,7 @@ def draft_period(
     terms = terms or series.metric.publication
     state = lifecycle.state_of(published, series.period(start).last, today, terms)
     step = lifecycle.step(published, content or digest(rows), state, terms)
-    if step is Step.NOTHING:
+    if step is PublishAction.NOTHING:
         return None
     return Draft(
         start=start,
@@ -107,5 +107,5 @@ def draft_period(
         state=state,
         step=step,
         reason=lifecycle.reason_for(step, published, requested, causes or {}),
-        booked_on=today if step is Step.ADJUSTMENT else None,
+        booked_on=today if step is PublishAction.ADJUSTMENT else None,
     )

@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Dropped:
+class RejectedCandidate:
     """A candidate, known by a digest of what it said, and who refused it. ``revision`` is what it would have been."""
 
     series: str
@@ -42,7 +42,7 @@ class Dropped:
     dropped_at: datetime
 
 
-def record(settings: Settings, entry: Dropped) -> None:
+def record(settings: Settings, entry: RejectedCandidate) -> None:
     """Append a refusal, once."""
     table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
     app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
@@ -51,11 +51,14 @@ def record(settings: Settings, entry: Dropped) -> None:
     )
 
 
-def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[Dropped]:
+def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
     """What was dropped of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
     found = table_io.read(
-        locations.rejected_candidates(settings), [item.name for item in fields(Dropped)], where, settings.storage_options
+        locations.rejected_candidates(settings),
+        [item.name for item in fields(RejectedCandidate)],
+        where,
+        settings.storage_options,
     )
-    entries = [] if found is None else [Dropped(**row) for row in found.to_pylist()]
+    entries = [] if found is None else [RejectedCandidate(**row) for row in found.to_pylist()]
     return sorted(entries, key=lambda entry: (entry.dropped_at, entry.period_start))

@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
-from lakehouse.gold.numbers.lifecycle import Reason, Standing, State, Step, VersionName, next_change
+from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, standings
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Revision:
     start: date
     name: VersionName
     state: State
-    reason: Reason
-    step: Step
+    reason: RevisionReason
+    step: PublishAction
 
 
 def publish(
@@ -101,24 +101,24 @@ def publish(
     if table is None:
         table = _created(settings, series, wanted.schema)
     if existing is not None and len(existing):
-        replaced = [draft.start for draft in drafts if draft.step is not Step.ADJUSTMENT]
+        replaced = [draft.start for draft in drafts if draft.step is not PublishAction.ADJUSTMENT]
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
     partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
 
 
 def _published(
-    series: Series, draft: Draft, before: Standing | None, own: pa.Table | None, signed: Signature
+    series: Series, draft: Draft, before: PublishedState | None, own: pa.Table | None, signed: Signature
 ) -> tuple[pa.Table, Revision]:
     """The rows of one draft as they are published."""
     period = series.period(draft.start)
-    adjusts = draft.step is Step.ADJUSTMENT
+    adjusts = draft.step is PublishAction.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
     adjustment = (_adjustments(own) + 1) if adjusts else None
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
     restated, told = None, None
-    if draft.step is Step.STATE_CHANGE:
+    if draft.step is PublishAction.STATE_CHANGE:
         restated, told = _last_restatement(own)
     elif before is not None:
         restated, told = signed.now, draft.explanation or draft.reason.value

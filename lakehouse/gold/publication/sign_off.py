@@ -11,14 +11,14 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import draft_period
-from lakehouse.gold.publication.rejected_candidates import Dropped
+from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.publication.candidates import Held
+    from lakehouse.gold.publication.candidates import HeldCandidate
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.settings import Settings
 
@@ -68,12 +68,12 @@ def drop(settings: Settings, one: Series, period: Period, revision: int, by: str
     :raises HoldError: where another revision, or none, is held.
     """
     held = _held(settings, one, period, revision)
-    entry = Dropped(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
+    entry = RejectedCandidate(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
     rejected_candidates.record(settings, entry)
     again_on_conflict(candidates.take_away)(settings, one, held)
 
 
-def _held(settings: Settings, one: Series, period: Period, revision: int) -> Held:
+def _held(settings: Settings, one: Series, period: Period, revision: int) -> HeldCandidate:
     found = candidates.held(settings, one, [period.start])
     if not found:
         msg = f"nothing of {one.name} is held for {period.name}"

@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.delta import provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table
-from lakehouse.gold.numbers.lifecycle import Reason, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, gate, revisions
 from lakehouse.gold.publication.revisions import Revision, Signature
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.lifecycle import Standing
+    from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.drafts import Draft
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
@@ -54,7 +54,7 @@ class Run:
 
     run_id: str
     job_name: str = "lakehouse"
-    said: Reason | None = None
+    said: RevisionReason | None = None
     by: str | None = None
     explanation: str | None = None
     backfill: str | None = None
@@ -66,7 +66,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What a run did: what it published, which periods are held, and what the checks found on every new number.
 
     ``lineage`` is what the commit tells of itself; empty where there was none.
@@ -84,7 +84,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Read:
+class SeriesSnapshot:
     """A series as it was before anything was read that drafts are made from, and its rows of the periods asked for."""
 
     series: Series
@@ -93,7 +93,7 @@ class Read:
     asked: Sequence[date]
 
     @cached_property
-    def standings(self) -> dict[date, Standing]:
+    def standings(self) -> dict[date, PublishedState]:
         """What is published of each period."""
         return published_table.standings(self.existing, self.series.by)
 
@@ -103,7 +103,7 @@ class Read:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
-def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) -> Read:
+def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
     """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail.
 
     :param starts: the periods that are asked for; by default all that the table has.
@@ -112,17 +112,17 @@ def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) 
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {one.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
-    return Read(one, table, existing, starts)
+    return SeriesSnapshot(one, table, existing, starts)
 
 
 def publish(
     settings: Settings,
-    before: Read,
+    before: SeriesSnapshot,
     drafts: Sequence[Draft],
     run: Run,
     why: Mapping[str, Any],
     expected: Mapping[date, int] | None = None,
-) -> Published:
+) -> PublishResult:
     """Write drafts beside, check them, publish those that pass, and hold the others.
 
     :param expected: how many silver rows each number should cover, counted on their own.
@@ -134,7 +134,7 @@ def publish(
     waiting = {held.start for held in candidates.held(settings, one, before.asked)}
     if not drafts:
         candidates.settle(settings, one, waiting, {})
-        return Published()
+        return PublishResult()
     proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
     candidates.propose(settings, one, proposed, run.run_id, settings.clock())
     read_back = candidates.read_back(settings, one, proposed)
@@ -159,11 +159,11 @@ def publish(
     # What is published must be told of: where another run settles at this moment, only this is done again.
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
     settle(settings, one, {*starts, *waiting}, failed)
-    return Published(done, sorted(failed), outcomes, lineage)
+    return PublishResult(done, sorted(failed), outcomes, lineage)
 
 
 def judge(
-    before: Read,
+    before: SeriesSnapshot,
     start: date,
     revision: int,
     rows: pa.Table,
@@ -208,9 +208,9 @@ def tidy(settings: Settings, one: Series) -> None:
     candidates.settle(settings, one, done, {})
 
 
-def next_revision(draft: Draft, before: Standing | None) -> int:
+def next_revision(draft: Draft, before: PublishedState | None) -> int:
     """The revision that a draft would be; an adjustment carries that of the closed number."""
-    return (before.revision if before else 0) + (draft.step is not Step.ADJUSTMENT)
+    return (before.revision if before else 0) + (draft.step is not PublishAction.ADJUSTMENT)
 
 
 def signature(settings: Settings, one: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:

@@ -32,7 +32,7 @@ class ForgottenContractError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Terms:
+class HistoricalContracts:
     """The contracts of a metric and its source; ``certain`` says whether the source's is known to be the one of then."""
 
     metric: MetricContract
@@ -58,7 +58,7 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     _kept[table, metric.name] = (own, source, in_silver)
 
 
-def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Terms:
+def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any]) -> HistoricalContracts:
     """The contracts that a revision was made under.
 
     :param now: those that count now; they are taken where they are the same.
@@ -78,11 +78,11 @@ def of_then(settings: Settings, now: Terms, revision: Mapping[str, Any]) -> Term
         metric = _read(MetricContract, said, f"{name} ({version})")
     source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
-        return Terms(metric, now.source, certain=source_version is not None)
+        return HistoricalContracts(metric, now.source, certain=source_version is not None)
     source = contract_archive.find(settings, "source", metric.source, str(source_version))
     if source is None:
-        return Terms(metric, now.source, certain=False)
-    return Terms(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
+        return HistoricalContracts(metric, now.source, certain=False)
+    return HistoricalContracts(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
 
 
 def _read(kind: type[Any], said: dict[str, Any], name: str) -> Any:

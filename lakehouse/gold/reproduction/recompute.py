@@ -39,7 +39,7 @@ class ReproduceError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Again:
+class Recomputed:
     """The number, and per key the fields behind it that were hidden since."""
 
     rows: pa.Table
@@ -53,7 +53,7 @@ def computed(
     start: date,
     told: Mapping[str, Any],
     session: Callable[[], SparkSession],
-) -> Again:
+) -> Recomputed:
     """A revision of a period, from what it says of itself.
 
     :raises ReproduceError: where it names no inputs, or one that is gone.
@@ -65,7 +65,7 @@ def computed(
         named = _named_inputs(settings, contract, told, source_days(metric, [start]))
         behind, hidden = _silver_of_then(settings, spark, contract, named)
         found = metric_query.by_day(metric_query.compute(behind, metric, [start]).toArrow(), metric)
-    return Again(found[start] if start in found else metric_query.nothing(spark, settings, metric), hidden)
+    return Recomputed(found[start] if start in found else metric_query.nothing(spark, settings, metric), hidden)
 
 
 def _named_inputs(
@@ -120,7 +120,7 @@ def _period(
     start: date,
     told: Mapping[str, Any],
     session: Callable[[], SparkSession],
-) -> Again:
+) -> Recomputed:
     """A longer period, from the daily revisions and adjustments that it names."""
     daily = Series(series.metric, called=series.called)
     inputs = RollupInputs.parse(told["made_from"])
@@ -138,7 +138,7 @@ def _period(
         raise ReproduceError(msg)
     added = rollup_totals.add_up(series, own, _booked(settings, series, daily, inputs.adjustments))
     if len(series.metric.additive) == len(series.metric.measures):
-        return Again(added)
+        return Recomputed(added)
     return _with_others(settings, contract, series, start, own.sort_by(by), added, session)
 
 
@@ -160,7 +160,7 @@ def _with_others(
     own: pa.Table,
     added: pa.Table,
     session: Callable[[], SparkSession],
-) -> Again:
+) -> Recomputed:
     """The seam for measures that do not add up: from the silver rows behind each day, by the inputs its revision names."""
     metric, spark = series.metric, session()
     named: dict[date, set[str]] = {}
@@ -170,7 +170,7 @@ def _with_others(
     with sized_for(spark, settings, many=is_large(settings, contract)):
         behind, hidden = _silver_of_then(settings, spark, contract, named)
         found = metric_query.of_periods(behind, metric, [series.period(start)]).get(start)
-    return Again(added if found is None else rollup_totals.joined(series, added, found), hidden)
+    return Recomputed(added if found is None else rollup_totals.joined(series, added, found), hidden)
 
 
 def is_large(settings: Settings, contract: SourceContract) -> bool:

@@ -16,7 +16,7 @@ from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
-from lakehouse.gold.reproduction.contract_history import Terms
+from lakehouse.gold.reproduction.contract_history import HistoricalContracts
 from lakehouse.gold.reproduction.differences import Difference
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import metric_query
@@ -81,7 +81,7 @@ def reproduce(
     """
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     told = _told(series, start, published, revision, adjustment)
-    now = Terms(series.metric, catalog.sources[series.metric.source])
+    now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     then = contract_history.of_then(settings, now, told)
     one = Series(then.metric, series.kind, called=series.called or series.metric.name)
     made = recompute.computed(settings, then.source, one, start, told, session)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.settings import Settings
 
 EQUALS_SILVER = "published_equals_silver"
@@ -105,7 +105,7 @@ def _check_candidates(
     return outcomes
 
 
-def _published_rows(before: Read) -> dict[date, int]:
+def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
     """How many rows are behind the newest number of each day that has one, its adjustments included."""
     if before.existing is None:
         return {}
@@ -114,7 +114,7 @@ def _published_rows(before: Read) -> dict[date, int]:
     return {row[by]: row["row_count_sum"] or 0 for row in sorted(counts, key=lambda row: row["revision"])}
 
 
-def _reasons(settings: Settings, before: Read, days: Collection[date]) -> Mapping[date, str]:
+def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> Mapping[date, str]:
     """Why the published number of a day differs from silver's, where something pending explains it."""
     series, terms = before.series, before.series.metric.publication
     today = lifecycle.today(settings.clock(), terms)

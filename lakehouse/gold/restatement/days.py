@@ -19,10 +19,10 @@ from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
-from lakehouse.gold.publication.write_audit_publish import Published, Read, Run, again_on_conflict
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import count_silver_rows, find_refused, record_restatement
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.drafts import Draft
-    from lakehouse.gold.restatement.lineage import Basis, Trigger
+    from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
 
@@ -50,7 +50,7 @@ def restate(
     days: Collection[date],
     run: Run,
     follows: PendingRestatement | None = None,
-) -> Published:
+) -> PublishResult:
     """Compute ``days`` anew and publish those whose number or state is another one.
 
     :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
@@ -71,7 +71,7 @@ def _publish_days(
     days: Sequence[date],
     run: Run,
     follows: PendingRestatement | None,
-) -> Published:
+) -> PublishResult:
     today, source = lifecycle.today(settings.clock(), one.metric.publication), one.metric.source
     days = [day for day in days if lifecycle.may_be_published(day, today, one.metric.publication)]
     before = write_audit_publish.read(settings, one, days)  # before silver is read
@@ -90,7 +90,7 @@ def _publish_days(
 
 
 def lineage(
-    one: Series, run: Run, made_from: Basis, follows: PendingRestatement | None, trigger: Trigger | None
+    one: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
     """What the commit of a publication tells about where its numbers come from."""
     arrivals = sorted(entry.arrival_date for entry in made_from.ingested.values())
@@ -103,7 +103,7 @@ def lineage(
             }
         },
         "trigger": run.about
-        | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or Reason.MANUAL).value}),
+        | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or RevisionReason.MANUAL).value}),
         "keys": {
             f"{day}": {"changed": sum(what.values()), "sample": follows.keys.get(day, [])} for day, what in follows.causes.items()
         }
@@ -114,7 +114,7 @@ def lineage(
 
 
 def _numbers(
-    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Sequence[date], before: Read
+    settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Sequence[date], before: SeriesSnapshot
 ) -> dict[date, pa.Table]:
     """What silver says about each day; about one that was published and is empty now, that it is empty."""
     if not days:
@@ -131,9 +131,9 @@ def _numbers(
 
 def _drafts(
     settings: Settings,
-    before: Read,
+    before: SeriesSnapshot,
     numbers: Mapping[date, pa.Table],
-    made_from: Basis,
+    made_from: SilverInputs,
     run: Run,
     follows: PendingRestatement | None,
     trigger: Trigger | None,
@@ -155,7 +155,7 @@ def _drafts(
         for source_day in covered:
             causes.update(follows.causes.get(source_day, {}) if follows else {})
         remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
-        requested = next((reason for reason in GRAVEST if reason in remade), run.said)
+        requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.said)
         draft = draft_period(
             before.series,
             published,
@@ -177,7 +177,7 @@ def _drafts(
 
 
 def _lineages(
-    settings: Settings, before: Read, made_from: Basis, days: Collection[date], refused_days: Collection[date]
+    settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], refused_days: Collection[date]
 ) -> dict[date, NumberLineage]:
     """What the number of each day was computed from: now, or for a day whose new number was refused, when it was published."""
     metric, by = before.series.metric, before.series.by
@@ -209,7 +209,7 @@ _WORDS = {
 }
 
 
-def told(reason: Reason, causes: Mapping[str, int]) -> str:
+def told(reason: RevisionReason, causes: Mapping[str, int]) -> str:
     """The reason of a restatement, to a person."""
     what = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
     return f"{reason.value}: {what}" if what else reason.value

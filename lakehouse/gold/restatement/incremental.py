@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.gold.publication.write_audit_publish import Read
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.settings import Settings
 
 _Numbers = dict[tuple[Any, ...], list[Any]]
@@ -39,7 +39,7 @@ def may_be_patched(metric: MetricContract) -> bool:
     return bool(metric.publication.patch_up_to) and metric.window == 1 and exact
 
 
-def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collection[date]) -> dict[date, pa.Table]:
+def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:
     """The numbers of those days that can be patched, as ``gold.numbers`` would compute them; the others are left out."""
     metric = before.series.metric
     since = _versions_of(before, days) if may_be_patched(metric) else {}
@@ -75,7 +75,7 @@ def numbers(spark: SparkSession, settings: Settings, before: Read, days: Collect
     return patched
 
 
-def _versions_of(before: Read, days: Collection[date]) -> dict[date, int]:
+def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
     """The version of silver behind the newest number of each day that was made by the contract as it is now."""
     if before.existing is None:
         return {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, table_io
-from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.restatement import input_sets
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 
@@ -27,7 +27,7 @@ _LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
-class Basis:
+class SilverInputs:
     """What silver was made from at one version: the ids of all that is known, and per day those that it lacks still."""
 
     ids: frozenset[str]
@@ -55,7 +55,7 @@ class Trigger:
     files: list[str] = field(default_factory=list)
     ingestions: list[str] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
-    remade: Mapping[date, Reason] = field(default_factory=dict)
+    remade: Mapping[date, RevisionReason] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As a publication tells it."""
@@ -67,7 +67,7 @@ class Trigger:
         }
 
 
-def of_silver(settings: Settings, source: str) -> Basis:
+def of_silver(settings: Settings, source: str) -> SilverInputs:
     """What silver is made from now."""
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
@@ -84,10 +84,12 @@ def of_silver(settings: Settings, source: str) -> Basis:
         why = next((one for one in told if "days" in one), {})  # a compaction behind it tells of none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
-    return Basis(frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version)
+    return SilverInputs(
+        frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version
+    )
 
 
-def record(settings: Settings, source: str, basis: Basis) -> str:
+def record(settings: Settings, source: str, basis: SilverInputs) -> str:
     """Keep the inputs under their name."""
     return input_sets.record(settings, source, basis.ids, settings.clock())
 
@@ -118,7 +120,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
         sorted(known[one].source_file for one in files if one in known),
         sorted(files),
         by_hand,
-        {day: Reason(entry.operation) for entry in asked for day in entry.touched_days},
+        {day: RevisionReason(entry.operation) for entry in asked for day in entry.touched_days},
     )
 
 

@@ -15,11 +15,11 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import GRAVEST, Reason, Step
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
-from lakehouse.gold.publication.write_audit_publish import Published, Run, again_on_conflict
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.ledger import publications
@@ -49,7 +49,7 @@ def restate(
     starts: Collection[date],
     run: Run,
     follows: PendingRestatement | None = None,
-) -> Published:
+) -> PublishResult:
     """Make periods anew from the published days, and publish those whose number or state is another one.
 
     :param starts: the first days of the periods.
@@ -63,8 +63,8 @@ def restate(
     while wanted:  # of a closed period that is adjusted the one follows that this is booked in
         now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
         both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
-        done = Published(*both, done.lineage or now.lineage)
-        adjusted = {rollup.period(one.start) for one in now.revisions if one.step is Step.ADJUSTMENT}
+        done = PublishResult(*both, done.lineage or now.lineage)
+        adjusted = {rollup.period(one.start) for one in now.revisions if one.step is PublishAction.ADJUSTMENT}
         wanted = _booked(settings, rollup, adjusted)
     write_audit_publish.tidy(settings, rollup)
     publications.follow(settings, rollup.name, locations.gold(settings, rollup))
@@ -81,14 +81,14 @@ def _publish_periods(
     session: Callable[[], SparkSession],
     periods: Sequence[Period],
     run: Run,
-) -> Published:
+) -> PublishResult:
     before = write_audit_publish.read(settings, rollup, [period.start for period in periods])
     table = table_io.open_table(locations.gold(settings, daily), settings.storage_options)
     served_version.transaction(daily, table)  # raises where these days are made with another version's logic by now
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
-        return Published()
+        return PublishResult()
     booked = rollup_totals.booked_in(settings, daily, rollup, periods)
     found = rollup_totals.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
     today = lifecycle.today(settings.clock(), rollup.metric.publication)
@@ -136,13 +136,13 @@ def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLi
     )
 
 
-def _reason(anew: pa.Table, standing: lifecycle.Standing | None, run: Run) -> Reason | None:
+def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
     """The gravest reason for which one of the days that are others now was published."""
-    if standing is None or run.said not in (None, Reason.BACKFILL) or not len(anew):
+    if standing is None or run.said not in (None, RevisionReason.BACKFILL) or not len(anew):
         return run.said
-    there = {Reason(text) for text in pc.unique(anew["reason"]).to_pylist()}
-    graver = next((reason for reason in GRAVEST if reason in there), run.said)
-    return graver or (Reason.INITIAL if Reason.INITIAL in there else Reason.LATE_DATA)
+    there = {RevisionReason(text) for text in pc.unique(anew["reason"]).to_pylist()}
+    graver = next((reason for reason in REASONS_BY_PRECEDENCE if reason in there), run.said)
+    return graver or (RevisionReason.INITIAL if RevisionReason.INITIAL in there else RevisionReason.LATE_DATA)
 
 
 def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:

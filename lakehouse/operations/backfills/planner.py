@@ -246,7 +246,7 @@ def _numbers(affected: Sequence[Affected], layer: Layer, wanted: Sequence[Series
         own = [
             period
             for period in affected
-            if period.series == one.name and period.outcome is not affected_periods.Outcome.UNCHANGED
+            if period.series == one.name and period.outcome is not affected_periods.ImpactOutcome.UNCHANGED
         ]
         if own:
             starts = tuple(sorted(period.start for period in own))

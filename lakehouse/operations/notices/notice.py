@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers.comparison import Sides, added
-from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
 
-    from lakehouse.gold.numbers.comparison import Change, Number
+    from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import State
 
 #: So many periods are told number by number, to people and to programs.
 _SHOWN, _LISTED = 5, 200
-_QUIET = frozenset({Reason.INITIAL, Reason.DAILY_FINALIZATION})
+_QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
 
 
-def restates(reason: Reason) -> bool:
+def restates(reason: RevisionReason) -> bool:
     """Whether what was published for this reason is another number than readers had.
 
     The first number of a period is none, nor a change of state, nor a running week that its next day was added to.
@@ -72,11 +72,11 @@ class Restated:
     before: str
     after: str
     state: State
-    reason: Reason
+    reason: RevisionReason
     explanation: str | None
     changed_rows: int | None
     booked_on: date | None
-    changes: tuple[Change, ...]
+    changes: tuple[MeasureDelta, ...]
 
     def moved(self, additive: frozenset[str]) -> list[Moved]:
         """Every measure, whether it says another number or not."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
@@ -75,7 +75,7 @@ def _restating(entry: Publication) -> dict[date, str]:
     return {start: f"{name}" for start, name in named.items() if name and (name.revision, name.adjustment) != (1, None)}
 
 
-def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[Version], name: str) -> Restated | None:
+def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[PublishedVersion], name: str) -> Restated | None:
     """What a version of a period says against the one before; None where it restates nothing."""
     place = next((place for place, version in enumerate(known) if version.name == name), 0)
     if not place or not restates(known[place].reason):
@@ -98,7 +98,7 @@ def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[Ve
     )
 
 
-def _rows_behind(settings: Settings, daily: Series, before: Version, after: Version) -> int | None:
+def _rows_behind(settings: Settings, daily: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
     """How many rows of silver are behind the days that a longer period was made from anew."""
     days = after.made_from.changed_since(before.made_from)
     counts = []
@@ -114,7 +114,7 @@ def _revision(label: str | None) -> int:
     return int((label or "r0").removeprefix("r"))
 
 
-def _answered(known: Sequence[Version], name: str, followed: int) -> tuple[int, int] | None:
+def _answered(known: Sequence[PublishedVersion], name: str, followed: int) -> tuple[int, int] | None:
     """The versions of silver whose changes a number is the first to hold: behind one, through another.
 
     :param followed: how far the metric had followed silver before; what came out equal then is not answered now. A number

@@ -8,8 +8,8 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.lifecycle import Reason, Step
-from lakehouse.gold.publication.write_audit_publish import Published, Run
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement import days as restatement_days
@@ -109,17 +109,17 @@ def _covered_days() -> dg.TimeWindowPartitionMapping:
 def _run(context: dg.AssetExecutionContext) -> Run:
     tags = context.run.tags
     planned = tags.get(backfill_tags.PLAN_TAG)
-    said = Reason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
-    why = f"{Reason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
+    said = RevisionReason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
+    why = f"{RevisionReason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
     return Run(context.run.run_id, context.job_name, said, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
 
 
-def _told(done: Published, start: object) -> dict[str, object]:
+def _told(done: PublishResult, start: object) -> dict[str, object]:
     """What Dagster shows of one period: its revision, and the lineage's names."""
     told: dict[str, object] = {"restated": False, "held": start in done.held}
     for revision in done.revisions:
         if revision.start == start:
-            told["restated"] = revision.step is not Step.STATE_CHANGE
+            told["restated"] = revision.step is not PublishAction.STATE_CHANGE
             told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
             told |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
     return told

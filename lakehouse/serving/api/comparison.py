@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.numbers.version_selector import Asked, By, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
 from lakehouse.serving.api import models
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
@@ -23,7 +23,7 @@ from lakehouse.serving.reports.wording import LABELS
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.http.snapshot import Kept
 
@@ -77,7 +77,7 @@ def routes(lake: Lake) -> APIRouter:
             today, then = now.date(), now - timedelta(days=1)  # the same time by the wall, also where clocks were changed
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
-        wanted_sides = ((then.date(), then, By.LATEST), (then.date(), now, By.FINAL), (today, now, By.LATEST))
+        wanted_sides = ((then.date(), then, SelectBy.LATEST), (then.date(), now, SelectBy.FINAL), (today, now, SelectBy.LATEST))
         sides = [await run_in_threadpool(_known, shown, *side) for side in wanted_sides]
         names = ("yesterday_at_this_time", "yesterday", "today")
         body: dict[str, Any] = {"metric": one.metric.metric, "series": one.name}
@@ -100,7 +100,7 @@ def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
         raise Problem(400, "makes-no-sense", "that time is beyond the calendar") from None
 
 
-def _side(text: str, version: Version, note: str | None) -> dict[str, Any]:
+def _side(text: str, version: PublishedVersion, note: str | None) -> dict[str, Any]:
     return {
         "asked": text,
         "version_name": version.name,
@@ -112,7 +112,7 @@ def _side(text: str, version: Version, note: str | None) -> dict[str, Any]:
     }
 
 
-def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int, int]) -> dict[str, Any]:
+def _compared(shown: Shown, kept: Kept, versions: list[PublishedVersion], page: tuple[int, int]) -> dict[str, Any]:
     one, (before, after) = shown.series, versions
     first, last = sorted((before.revision, after.revision))
     known = [kept.version(one, head) for head in kept.heads if first <= head.revision <= last]
@@ -131,17 +131,19 @@ def _compared(shown: Shown, kept: Kept, versions: list[Version], page: tuple[int
     return paged | {"totals": totals, "reason": reason, "changed_rows": counted}
 
 
-def _known(shown: Shown, day: date, at: datetime, by: By) -> tuple[dict[str, Any], Version | None]:
+def _known(shown: Shown, day: date, at: datetime, by: SelectBy) -> tuple[dict[str, Any], PublishedVersion | None]:
     """A day's number as it was known at a time: as the answer has it, and as it is."""
     kept = shown.numbers.periods.get(day)
-    found = None if kept is None else choose([head for head in kept.heads if head.published_at <= at], Asked(by, by.value))
+    found = (
+        None if kept is None else choose([head for head in kept.heads if head.published_at <= at], VersionSelector(by, by.value))
+    )
     if kept is None or found is None:
         return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
     version = kept.version(shown.series, found[0])
     return {"window": f"{day}", "at": at, "number": responses.version(version), "note": found[1]}, version
 
 
-def _totals(shown: Shown, version: Version | None) -> dict[str, Sides]:
+def _totals(shown: Shown, version: PublishedVersion | None) -> dict[str, Sides]:
     return numbers_history.moved(shown.series, [version])[0] if version is not None else {}
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.gold.numbers.version_selector import Asked, choose
+from lakehouse.gold.numbers.version_selector import VersionSelector, choose
 from lakehouse.serving.api import models
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
@@ -19,7 +19,7 @@ from lakehouse.serving.http.problems import Problem
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.http.snapshot import Head, Kept
 
@@ -77,7 +77,7 @@ def routes(lake: Lake) -> APIRouter:
         version = parameters.version_of(wanted.version)
         head, note = parameters.chosen(shown, period, kept, version)
 
-        def told() -> tuple[Version, dict[str, Any]]:
+        def told() -> tuple[PublishedVersion, dict[str, Any]]:
             version = kept.version(shown.series, head)
             return version, window(shown, period) | responses.version(version, wanted.row_offset)
 
@@ -133,7 +133,7 @@ def window(shown: Shown, period: Period) -> dict[str, Any]:
     return {"metric": one.metric.metric, "series": one.name, "window": period.name, **days}
 
 
-def _adjustments(kept: Kept, head: Head, version: Asked) -> list[str]:
+def _adjustments(kept: Kept, head: Head, version: VersionSelector) -> list[str]:
     """The adjustments of a revision; as of a time, those that had been published."""
     own = [one for one in kept.heads if one.adjustment is not None and one.revision == head.revision]
     return [f"r{one.revision}.a{one.adjustment}" for one in own if version.at is None or one.published_at <= version.at]
@@ -144,7 +144,9 @@ def _history(shown: Shown, kept: Kept, first: int, behind: int) -> list[dict[str
     return [responses.version(one) | {"moved": responses.moves(told)} for one, told in found]
 
 
-def _points(shown: Shown, span: tuple[date, date], version: Asked, limit: int) -> tuple[list[dict[str, Any]], date | None]:
+def _points(
+    shown: Shown, span: tuple[date, date], version: VersionSelector, limit: int
+) -> tuple[list[dict[str, Any]], date | None]:
     one = shown.series
     first = one.period(span[0]).start
     starts = [start for start in shown.numbers.starts if first <= start <= span[1]]

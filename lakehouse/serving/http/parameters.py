@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakehouse.calendar import periods
 from lakehouse.gold.numbers import version_selector
-from lakehouse.gold.numbers.version_selector import Asked, UnknownVersionError
+from lakehouse.gold.numbers.version_selector import UnknownVersionError, VersionSelector
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def period_of(metric: MetricContract, text: str) -> Period:
         raise Problem(404, "unknown-window", f"{problem}") from None
 
 
-def version_of(text: str) -> Asked:
+def version_of(text: str) -> VersionSelector:
     """The version that a text asks for.
 
     :raises Problem: for a text that names none, such as the 31st of June.
@@ -113,7 +113,7 @@ def version_of(text: str) -> Asked:
         raise Problem(404, "unknown-version", f"{problem}") from None
 
 
-def chosen(shown: Shown, period: Period, kept: Kept, wanted: Asked) -> tuple[Head, str | None]:
+def chosen(shown: Shown, period: Period, kept: Kept, wanted: VersionSelector) -> tuple[Head, str | None]:
     """The version that was asked for, and what a reader has to know.
 
     :raises Problem: where the period has no such version.

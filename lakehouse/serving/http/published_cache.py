@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.serving.http.pending_changes import Waiting
     from lakehouse.serving.http.snapshot import Kept, Snapshot
@@ -140,7 +140,7 @@ class Lake:
         """Every token by its id."""
         return await _got(self._tokens)
 
-    async def behind(self, shown: Shown, version: Version, period: Period) -> bool:
+    async def behind(self, shown: Shown, version: PublishedVersion, period: Period) -> bool:
         """Whether something is known that this number does not say: a newer one, held or not, arrivals, changed days below it."""
         if not version.is_latest and version.adjustment is None:
             return True
@@ -157,7 +157,7 @@ class Lake:
             or bool(await self.held(shown, period))
         )
 
-    async def _made_of_others(self, one: Series, version: Version, period: Period) -> bool:
+    async def _made_of_others(self, one: Series, version: PublishedVersion, period: Period) -> bool:
         """Whether the newest numbers of its days are others than a longer period's was made from.
 
         A run by hand makes it without being remembered as following. Which adjustments are booked in it is not looked for.
@@ -175,7 +175,7 @@ class Lake:
         own, days = await self._held_of(one), await self._held_of(_days_of(one))
         return sorted({*own.get(period.start, ()), *(check for day in days.keys() & period.days for check in days[day])})
 
-    async def complete(self, one: Series, period: Period, version: Version, *, behind: bool) -> Estimate | Unknown:
+    async def complete(self, one: Series, period: Period, version: PublishedVersion, *, behind: bool) -> Estimate | Unknown:
         """How much of a period's rows a version has in it.
 
         :param behind: whether more is known than it says; then it has what there was when it was published.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
 
 Values = dict[str, Any]
 #: So many rows of the grain an answer carries: of one number, or of all those on a page.
@@ -58,7 +58,7 @@ def fitting(sizes: Iterable[int]) -> int:
     return max(bisect_right(total, MOST_ROWS), min(len(total), 1))
 
 
-def version(found: Version, first: int = 0) -> Values:
+def version(found: PublishedVersion, first: int = 0) -> Values:
     """A version of a number: what it says, how sure it is, and how it came to be.
 
     :param first: the row of the grain with which ``result`` begins.

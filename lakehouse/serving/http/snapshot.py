@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
 #: After so many seconds a table is opened anew: one that was made again in its place has other commits of the same numbers.
@@ -75,17 +75,17 @@ class Kept:
                 found.append(Head(**told, first_row=place, rows=1))
         return found
 
-    def version(self, series: Series, head: Head) -> Version:
+    def version(self, series: Series, head: Head) -> PublishedVersion:
         """One version, whole."""
         ((version,),) = numbers_history.versions_in(series, self._rows.slice(head.first_row, head.rows)).values()
         return version
 
-    def versions(self, series: Series) -> list[Version]:
+    def versions(self, series: Series) -> list[PublishedVersion]:
         """All versions, whole."""
         (found,) = numbers_history.versions_in(series, self._rows).values()
         return found
 
-    def moved(self, series: Series, first: int, behind: int) -> list[tuple[Version, dict[str, Sides]]]:
+    def moved(self, series: Series, first: int, behind: int) -> list[tuple[PublishedVersion, dict[str, Sides]]]:
         """The versions from one place to before another, each with what it moved."""
         start = max(first - 1, 0)
         while self.heads[start].adjustment is not None:  # it comes on top of the revision and of those before it

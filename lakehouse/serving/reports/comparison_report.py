@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from lakehouse.gold.numbers.comparison import Change, Comparison
+    from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta
 
 #: Rows of one measure on a page, and in a terminal; JSON has all.
 MOST = 200
@@ -169,7 +169,7 @@ def _rows(comparison: Comparison, measure: str, most: int) -> tuple[list[str], l
     return heads, [_cells(change, comparison.grain) for change in found[:most]], len(found[most:])
 
 
-def _cells(change: Change, grain: Sequence[str]) -> list[str]:
+def _cells(change: MeasureDelta, grain: Sequence[str]) -> list[str]:
     before, after = wording.both(change.sides)
     counted = "" if change.rows is None else wording.number(change.rows)
     named = [wording.cell(change, column) for column in grain]
@@ -244,15 +244,15 @@ def _series(comparison: Comparison, measure: str) -> tuple[list[Series], str]:
     return drawn, f"By {unit} and {', '.join(comparison.grain)}{of_many}; below each, the difference"
 
 
-def _one(name: str, changes: Sequence[Change], periods: Sequence[str]) -> Series:
-    of_period: dict[str, list[Change]] = {period: [] for period in periods}
+def _one(name: str, changes: Sequence[MeasureDelta], periods: Sequence[str]) -> Series:
+    of_period: dict[str, list[MeasureDelta]] = {period: [] for period in periods}
     for change in changes:
         of_period[change.period].append(change)
     sums = [Sides(added(one.before for one in found), added(one.after for one in found)) for found in of_period.values()]
     return Series(name, tuple(of_period), tuple(sums))
 
 
-def _change(comparison: Comparison, change: Change) -> dict[str, Any]:
+def _change(comparison: Comparison, change: MeasureDelta) -> dict[str, Any]:
     return {
         "period": change.period,
         "grain": dict(change.grain),

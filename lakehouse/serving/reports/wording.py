@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from lakehouse.gold.numbers.comparison import Change, Comparison, Number, Sides, Threshold
+    from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, Threshold
 
 #: What readers are told of a number's state.
 LABELS = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
@@ -81,19 +81,19 @@ def version(name: str | None, state: str | None) -> str:
     return plain(" ".join(word for word in (name, state) if word))
 
 
-def versions(change: Change, arrow: str = "->") -> str:
+def versions(change: MeasureDelta, arrow: str = "->") -> str:
     """The two revisions, and the state of the newer one."""
     sides = plain(change.before_version or ""), version(change.after_version, change.after_state)
     return f" {arrow} ".join(side for side in sides if side)
 
 
-def where(change: Change) -> str:
+def where(change: MeasureDelta) -> str:
     """Period and grain."""
     grain = ", ".join(f"{column} {value}" for column, value in change.grain)
     return plain(f"{change.period} ({grain})" if grain else change.period)
 
 
-def cell(change: Change, column: str) -> str:
+def cell(change: MeasureDelta, column: str) -> str:
     """What the grain's column says."""
     return plain(dict(change.grain).get(column, ""))
 

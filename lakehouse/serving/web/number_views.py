@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.numbers.version_selector import Asked, By, choose
+from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.reports.wording import LABELS, counted, plain
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Number
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.http.snapshot import Kept
 
-_LATEST, _FIRST = Asked(By.LATEST, "latest"), Asked(By.FIRST, "first")
+_LATEST, _FIRST = VersionSelector(SelectBy.LATEST, "latest"), VersionSelector(SelectBy.FIRST, "first")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Glance:
     """
 
     period: Period
-    version: Version
+    version: PublishedVersion
     sides: Mapping[str, Sides]
     restated: int
     restated_on: datetime | None
@@ -82,7 +82,7 @@ def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:
     return [found for start in starts if (found := glance(shown, start)) is not None]
 
 
-def totals(one: Series, version: Version) -> dict[str, Number | None]:
+def totals(one: Series, version: PublishedVersion) -> dict[str, Number | None]:
     """What a version says over its whole grain, of the measures that can be added up or stand alone."""
     return {name: sides.after for name, sides in numbers_history.moved(one, [version])[0].items()}
 
@@ -93,7 +93,7 @@ def drawn(one: Series, most: int) -> list[str]:
     return [measure.name for measure in fit][:most]
 
 
-async def doubts(lake: Lake, shown: Shown, period: Period, version: Version) -> dict[str, Any]:
+async def doubts(lake: Lake, shown: Shown, period: Period, version: PublishedVersion) -> dict[str, Any]:
     """What else is to be known of a number: whether more has come, which checks hold a newer one back, how complete it is."""
     behind = await lake.behind(shown, version, period)
     complete = await lake.complete(shown.series, period, version, behind=behind)

@@ -12,7 +12,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
-from lakehouse.gold.numbers.version_selector import Asked, By
+from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.reports.svg import Chart
     from lakehouse.settings import Settings
 
 #: Rows beside a revision, moves whose rows are looked for at once, rows of one move, versions and measures drawn.
 _SAMPLE, _MOVES, _ROWS, _VERSIONS, _DRAWN = 8, 12, 500, 200, 4
-_LATEST = Asked(By.LATEST, "latest")
+_LATEST = VersionSelector(SelectBy.LATEST, "latest")
 Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 
 
@@ -45,10 +45,10 @@ Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 class Step:
     """One version of the story: what it moved, and from what. ``days`` are the daily revisions that a roll-up took in."""
 
-    version: Version
+    version: PublishedVersion
     moved: Mapping[str, Sides]
     restates: bool
-    before: Version | None = None
+    before: PublishedVersion | None = None
     behind: Behind | None = None
     days: list[tuple[str, str | None, str]] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def add(router: APIRouter, lake: Lake) -> None:
     async def story(request: Request, name: MetricName, window: WindowName, _: NoParameters) -> Response:
         shown, period = await _found(lake, name, window)
         told = await run_in_threadpool(_told, lake, shown, period)
-        newest: Version = told["newest"].version
+        newest: PublishedVersion = told["newest"].version
         told |= await number_views.doubts(lake, shown, period, newest)
         return respond(request, "story", "metrics", _about(name, period) | told)
 
@@ -142,7 +142,7 @@ def _with_rows(lake: Lake, settings: Settings, shown: Shown, period: Period, ste
     return replace(step, behind=found)
 
 
-def _days(before: Version | None, after: Version) -> list[tuple[str, str | None, str]]:
+def _days(before: PublishedVersion | None, after: PublishedVersion) -> list[tuple[str, str | None, str]]:
     """The daily revisions that are others than before: day, from which, to which."""
     changed = after.made_from.changed_since(before.made_from if before else RollupInputs())
     return [(f"{day}", old, new) for day, (old, new) in changed.items()]

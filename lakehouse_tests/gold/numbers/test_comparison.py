@@ -11,17 +11,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.examples.simulation_report import SimulatedDay, Simulation
-from lakehouse.gold.numbers.comparison import Change, Comparison, Sides, Threshold, added
+from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Sides, Threshold, added
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
 D = Decimal
 
 
-def change(before: Any, after: Any, period: str = "2024-01-15", measure: str = "revenue", **other: Any) -> Change:
-    return Change(period=period, grain=other.pop("grain", ()), measure=measure, before=before, after=after, **other)
+def change(before: Any, after: Any, period: str = "2024-01-15", measure: str = "revenue", **other: Any) -> MeasureDelta:
+    return MeasureDelta(period=period, grain=other.pop("grain", ()), measure=measure, before=before, after=after, **other)
 
 
-def comparison(*changes: Change, thresholds: tuple[Threshold, ...] = (), additive: tuple[str, ...] = ("revenue",)) -> Comparison:
+def comparison(
+    *changes: MeasureDelta, thresholds: tuple[Threshold, ...] = (), additive: tuple[str, ...] = ("revenue",)
+) -> Comparison:
     return Comparison("sales", "v1", "v2", "2024-01-01", "2024-01-31", changes, thresholds, NOW, frozenset(additive))
 
 

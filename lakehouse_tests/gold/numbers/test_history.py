@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers.version_selector import By, UnknownVersionError, parse
+from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import FIRST, Desk, day, metric, rows, without_spark
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-    from lakehouse.gold.numbers.history import Version
+    from lakehouse.gold.numbers.history import PublishedVersion
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -34,7 +34,7 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def known(desk: Desk, number: int) -> list[Version]:
+def known(desk: Desk, number: int) -> list[PublishedVersion]:
     return numbers_history.history(desk.settings, desk.series, [day(number)])[day(number)]
 
 
@@ -188,4 +188,4 @@ def test_two_versions_side_by_side(settings) -> None:
 
 
 def test_words_for_versions_are_the_ones_that_are_parsed() -> None:
-    assert {one.value for one in By} == {"latest", "final", "first", "revision", "as_of", "dataset"}
+    assert {one.value for one in SelectBy} == {"latest", "final", "first", "revision", "as_of", "dataset"}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.publication import Publication
 from lakehouse.gold.numbers.lifecycle import (
-    Reason,
-    Standing,
+    PublishAction,
+    PublishedState,
+    RevisionReason,
     State,
-    Step,
     VersionName,
     may_be_published,
     next_change,
@@ -79,21 +79,21 @@ def test_the_start_delay(delay: int, age: int, may: bool) -> None:
     [
         (None, "a", LIVE, "revision", "revision"),
         (None, "a", FINAL, "revision", "revision"),
-        (Standing(1, LIVE, "a"), "a", LIVE, "nothing", "nothing"),
-        (Standing(1, LIVE, "a"), "a", PRELIMINARY, "state_change", "state_change"),
-        (Standing(1, LIVE, "a"), "a", FINAL, "state_change", "state_change"),
-        (Standing(1, PRELIMINARY, "a"), "a", LIVE, "nothing", "nothing"),
-        (Standing(1, PRELIMINARY, "a"), "b", LIVE, "revision", "revision"),
-        (Standing(1, PRELIMINARY, "a"), "b", FINAL, "revision", "revision"),
-        (Standing(1, FINAL, "a"), "a", FINAL, "nothing", "nothing"),
-        (Standing(1, FINAL, "a"), "b", FINAL, "revision", "adjustment"),
-        (Standing(1, FINAL, "a"), "b", LIVE, "revision", "adjustment"),
-        (Standing(1, FINAL, "a", restated="b"), "b", FINAL, "revision", "nothing"),
-        (Standing(1, FINAL, "a", restated="b"), "a", FINAL, "nothing", "adjustment"),
-        (Standing(1, FINAL, "a", restated="b"), "c", FINAL, "revision", "adjustment"),
+        (PublishedState(1, LIVE, "a"), "a", LIVE, "nothing", "nothing"),
+        (PublishedState(1, LIVE, "a"), "a", PRELIMINARY, "state_change", "state_change"),
+        (PublishedState(1, LIVE, "a"), "a", FINAL, "state_change", "state_change"),
+        (PublishedState(1, PRELIMINARY, "a"), "a", LIVE, "nothing", "nothing"),
+        (PublishedState(1, PRELIMINARY, "a"), "b", LIVE, "revision", "revision"),
+        (PublishedState(1, PRELIMINARY, "a"), "b", FINAL, "revision", "revision"),
+        (PublishedState(1, FINAL, "a"), "a", FINAL, "nothing", "nothing"),
+        (PublishedState(1, FINAL, "a"), "b", FINAL, "revision", "adjustment"),
+        (PublishedState(1, FINAL, "a"), "b", LIVE, "revision", "adjustment"),
+        (PublishedState(1, FINAL, "a", restated="b"), "b", FINAL, "revision", "nothing"),
+        (PublishedState(1, FINAL, "a", restated="b"), "a", FINAL, "nothing", "adjustment"),
+        (PublishedState(1, FINAL, "a", restated="b"), "c", FINAL, "revision", "adjustment"),
     ],
 )
-def test_what_a_number_becomes(published: Standing | None, content: str, state: State, restate: str, adjust: str) -> None:
+def test_what_a_number_becomes(published: PublishedState | None, content: str, state: State, restate: str, adjust: str) -> None:
     assert step(published, content, state, Publication(after_close="restate")).value == restate
     assert step(published, content, state, Publication(after_close="adjust")).value == adjust
 
@@ -101,26 +101,26 @@ def test_what_a_number_becomes(published: Standing | None, content: str, state: 
 @given(terms(), st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), max_size=12))
 def test_a_history_of_numbers(said: Publication, moments: list[tuple[str, int]]) -> None:
     """What is published of a period on days in any order: a replay's clock may go back."""
-    standing: Standing | None = None
+    standing: PublishedState | None = None
     for content, age in moments:
         state = state_on(LAST, LAST + timedelta(days=age), said)
         what = step(standing, content, state, said)
         closed = standing is not None and standing.state is FINAL
-        if standing is not None and what is Step.NOTHING:
+        if standing is not None and what is PublishAction.NOTHING:
             assert content == (standing.restated or standing.content), "nothing is left out"
         if closed and said.after_close == "adjust":
-            assert what in (Step.NOTHING, Step.ADJUSTMENT), "final stays final"
-        if what is Step.ADJUSTMENT:
+            assert what in (PublishAction.NOTHING, PublishAction.ADJUSTMENT), "final stays final"
+        if what is PublishAction.ADJUSTMENT:
             assert standing is not None
             assert closed
-            standing = Standing(standing.revision, standing.state, standing.content, restated=content)
-        elif what is not Step.NOTHING:
+            standing = PublishedState(standing.revision, standing.state, standing.content, restated=content)
+        elif what is not PublishAction.NOTHING:
             before = standing
             later = state if before is None else max(state, before.state, key=lambda one: one.rank)
-            standing = Standing(1 if before is None else before.revision + 1, later, content)
+            standing = PublishedState(1 if before is None else before.revision + 1, later, content)
             assert before is None or (before.content, before.state) != (standing.content, standing.state)
             assert before is None or later.rank >= before.state.rank
-        assert step(standing, content, state, said) is Step.NOTHING, "saying it again changes nothing"
+        assert step(standing, content, state, said) is PublishAction.NOTHING, "saying it again changes nothing"
 
 
 SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
@@ -129,20 +129,28 @@ SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
 @pytest.mark.parametrize(
     ("published", "what", "said", "causes", "reason"),
     [
-        (None, Step.REVISION, Reason.BUG_REPLAY, SOME, Reason.INITIAL),
-        (Standing(1, LIVE, "a"), Step.STATE_CHANGE, Reason.BUG_REPLAY, SOME, Reason.DAILY_FINALIZATION),
-        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BUG_REPLAY, SOME, Reason.BUG_REPLAY),
-        (Standing(1, LIVE, "a"), Step.REVISION, Reason.ROLLBACK, {}, Reason.ROLLBACK),
-        (Standing(1, LIVE, "a"), Step.REVISION, None, SOME, Reason.LATE_DATA),
-        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BACKFILL, SOME, Reason.LATE_DATA),
-        (Standing(1, LIVE, "a"), Step.REVISION, None, {"inserted": 1, "deleted": 1}, Reason.CORRECTION),
-        (Standing(1, LIVE, "a"), Step.REVISION, None, {"moved_out": 1}, Reason.CORRECTION),
-        (Standing(1, LIVE, "a"), Step.REVISION, Reason.BACKFILL, {}, Reason.BACKFILL),
-        (Standing(1, LIVE, "a"), Step.REVISION, None, {"inserted": 0}, Reason.MANUAL),
-        (Standing(1, FINAL, "a"), Step.ADJUSTMENT, None, SOME, Reason.LATE_DATA),
+        (None, PublishAction.REVISION, RevisionReason.BUG_REPLAY, SOME, RevisionReason.INITIAL),
+        (
+            PublishedState(1, LIVE, "a"),
+            PublishAction.STATE_CHANGE,
+            RevisionReason.BUG_REPLAY,
+            SOME,
+            RevisionReason.DAILY_FINALIZATION,
+        ),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.BUG_REPLAY, SOME, RevisionReason.BUG_REPLAY),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.ROLLBACK, {}, RevisionReason.ROLLBACK),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, None, SOME, RevisionReason.LATE_DATA),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.BACKFILL, SOME, RevisionReason.LATE_DATA),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, None, {"inserted": 1, "deleted": 1}, RevisionReason.CORRECTION),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, None, {"moved_out": 1}, RevisionReason.CORRECTION),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.BACKFILL, {}, RevisionReason.BACKFILL),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, None, {"inserted": 0}, RevisionReason.MANUAL),
+        (PublishedState(1, FINAL, "a"), PublishAction.ADJUSTMENT, None, SOME, RevisionReason.LATE_DATA),
     ],
 )
-def test_why_it_is_published(published: Any, what: Step, said: Reason | None, causes: dict[str, int], reason: Reason) -> None:
+def test_why_it_is_published(
+    published: Any, what: PublishAction, said: RevisionReason | None, causes: dict[str, int], reason: RevisionReason
+) -> None:
     assert reason_for(what, published, said, causes) is reason
 
 

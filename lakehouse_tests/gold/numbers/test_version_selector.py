@@ -9,37 +9,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.gold.numbers.lifecycle import VersionName
-from lakehouse.gold.numbers.version_selector import KNOWN, Asked, By, UnknownVersionError, parse
+from lakehouse.gold.numbers.version_selector import KNOWN, SelectBy, UnknownVersionError, VersionSelector, parse
 
 UTC = timezone.utc
 
 
 @pytest.mark.parametrize("word", ["latest", "final", "first"])
 def test_words(word: str) -> None:
-    assert parse(f" {word} ") == Asked(By(word), word)
+    assert parse(f" {word} ") == VersionSelector(SelectBy(word), word)
 
 
 @pytest.mark.parametrize(
     ("text", "revision", "adjustment"), [("r3", 3, None), ("3", 3, None), ("r12.a4", 12, 4), ("12.a4", 12, 4), ("r0", 0, None)]
 )
 def test_revisions(text: str, revision: int, adjustment: int | None) -> None:
-    assert parse(text) == Asked(By.REVISION, text, revision=revision, adjustment=adjustment)
+    assert parse(text) == VersionSelector(SelectBy.REVISION, text, revision=revision, adjustment=adjustment)
 
 
 def test_dataset_versions() -> None:
-    assert parse("v2") == Asked(By.DATASET, "v2", dataset_version=2)
+    assert parse("v2") == VersionSelector(SelectBy.DATASET, "v2", dataset_version=2)
 
 
 @given(st.sampled_from(["revenue", "revenue_v2", "revenue_weekly"]), st.integers(1, 999), st.none() | st.integers(1, 99))
 def test_names_as_the_tables_write_them(series: str, revision: int, adjustment: int | None) -> None:
     name = f"{VersionName(series, '2024-11-07', revision, adjustment)}"
-    assert parse(name) == Asked(By.REVISION, name, revision=revision, adjustment=adjustment, period="2024-11-07", series=series)
+    assert parse(name) == VersionSelector(
+        SelectBy.REVISION, name, revision=revision, adjustment=adjustment, period="2024-11-07", series=series
+    )
 
 
 @given(st.dates(date(1, 1, 1), date(9999, 12, 31)))
 def test_a_day_means_what_readers_saw_at_its_end(day: date) -> None:
     asked = parse(day.isoformat())
-    assert asked.by is By.AS_OF
+    assert asked.by is SelectBy.AS_OF
     assert asked.at == datetime(day.year, day.month, day.day, 23, 59, 59, 999999, tzinfo=UTC)
 
 
@@ -50,7 +52,7 @@ ZONES = st.sampled_from([UTC, timezone(timedelta(hours=2)), timezone(-timedelta(
 def test_a_time_means_itself(moment: datetime) -> None:
     for text in (moment.isoformat(), moment.astimezone(UTC).isoformat().replace("+00:00", "Z")):
         asked = parse(text)
-        assert asked.by is By.AS_OF
+        assert asked.by is SelectBy.AS_OF
         assert asked.at == moment
         assert asked.at.tzinfo is not None
     assert parse(moment.replace(tzinfo=None).isoformat()).at == moment.replace(tzinfo=UTC), "without a zone it is UTC"
@@ -73,6 +75,6 @@ def test_any_text_asks_for_something_or_is_refused(text: str) -> None:
     except UnknownVersionError:
         return
     assert asked.text == text.strip()
-    assert (asked.at is not None) == (asked.by is By.AS_OF)
-    assert (asked.revision is not None) == (asked.by is By.REVISION)
-    assert (asked.dataset_version is not None) == (asked.by is By.DATASET)
+    assert (asked.at is not None) == (asked.by is SelectBy.AS_OF)
+    assert (asked.revision is not None) == (asked.by is SelectBy.REVISION)
+    assert (asked.dataset_version is not None) == (asked.by is SelectBy.DATASET)

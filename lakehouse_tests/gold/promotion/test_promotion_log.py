@@ -10,7 +10,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.gold.promotion.promotion_log import Kind
+from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse_tests.support.two_dataset_versions import at, catalog, fill, metric, promote, rollback, three_days
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def test_a_move_tells_all_that_one_has_to_know(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog(), notes=lambda plan: f"{plan.to.name}: {len(plan.drafts)}")
     (move,) = promotion_log.of(settings, "total")
-    assert (move.kind, move.from_version, move.to_version, move.periods) == (Kind.PROMOTE, 1, 2, 1)
+    assert (move.kind, move.from_version, move.to_version, move.periods) == (PromotionKind.PROMOTE, 1, 2, 1)
     assert (move.by, move.reason, move.moved_at) == ("ana", "net of refunds", settings.clock())
     assert move.release_notes == "total: 1"
     hashes = {name: provenance.of_contract(one) for name, one in (("total", metric(1)), ("total_v2", metric(2)))}
@@ -38,7 +38,7 @@ def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
     fill(settings, Series(metric(2), called="total"), {3: 31})
     rollback(settings, catalog())
     known = promotion_log.of(settings, "total")
-    assert [one.kind for one in known] == [Kind.PROMOTE, Kind.ROLLBACK]
+    assert [one.kind for one in known] == [PromotionKind.PROMOTE, PromotionKind.ROLLBACK]
     assert promotion_log.follow(settings, "total", locations.gold(settings, GOLD)) == 0
     rmtree(Path(locations.promotion_log(settings)))
     assert promotion_log.of(settings, "total") == []

@@ -13,7 +13,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.comparison import Threshold
-from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.publication import candidates
@@ -133,7 +133,7 @@ def test_what_is_held_is_decided_first(filled: Settings, side: Series) -> None:
 
 
 def _like_published() -> tuple[Any, ...]:
-    return State.LIVE, Step.REVISION, Reason.MANUAL
+    return State.LIVE, PublishAction.REVISION, RevisionReason.MANUAL
 
 
 def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:

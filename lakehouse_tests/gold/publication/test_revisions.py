@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import rollups
@@ -276,17 +276,19 @@ def test_every_reader_sees_the_same(settings) -> None:
 def test_the_reason_that_a_run_gives(settings) -> None:
     desk = Desk(settings)
     desk.at(1)
-    for value, said in ((1, Reason.BACKFILL), (2, Reason.BUG_REPLAY), (3, None), (4, Reason.ROLLBACK)):
+    for value, said in ((1, RevisionReason.BACKFILL), (2, RevisionReason.BUG_REPLAY), (3, None), (4, RevisionReason.ROLLBACK)):
         desk.say(1, value)
         desk.publish(said=said)
     assert [row[0] for row in said_of(desk, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
 
 
-@pytest.mark.parametrize(("said", "reason"), [(None, "late_data"), (Reason.BACKFILL, "late_data"), (Reason.MANUAL, "manual")])
-def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: Reason, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
+)
+def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: RevisionReason, reason: str) -> None:
     desk = Desk(settings, metric(publication={"rollups": ["week"]}))
     desk.at(1)
-    for number, of_the_day in ((1, None), (2, Reason.LATE_DATA)):
+    for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):
         desk.say(1, number)
         desk.publish(said=of_the_day)
         weeks = Series(desk.metric, Kind.WEEK)

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.gold.numbers.comparison import Change
-from lakehouse.gold.numbers.lifecycle import Reason, State
+from lakehouse.gold.numbers.comparison import MeasureDelta
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.operations.notices.notice import Notice, Restated, restates
 
 D = Decimal
@@ -20,13 +20,20 @@ AT = datetime(2024, 11, 8, 6, 30, tzinfo=timezone.utc)
 STORES = ("south", "north")
 
 
-def change(measure: str, before: Any, after: Any, period: str = "2024-11-01", store: str | None = None) -> Change:
-    return Change(period=period, grain=() if store is None else (("store", store),), measure=measure, before=before, after=after)
+def change(measure: str, before: Any, after: Any, period: str = "2024-11-01", store: str | None = None) -> MeasureDelta:
+    return MeasureDelta(
+        period=period, grain=() if store is None else (("store", store),), measure=measure, before=before, after=after
+    )
 
 
-def restated(*changes: Change, period: str = "2024-11-01", **said: Any) -> Restated:
+def restated(*changes: MeasureDelta, period: str = "2024-11-01", **said: Any) -> Restated:
     named = {"before": f"revenue_v{period}.r2", "after": f"revenue_v{period}.r3", "state": State.PRELIMINARY}
-    named |= {"reason": Reason.LATE_DATA, "explanation": "late_data: 3 arrived late", "changed_rows": 3, "booked_on": None}
+    named |= {
+        "reason": RevisionReason.LATE_DATA,
+        "explanation": "late_data: 3 arrived late",
+        "changed_rows": 3,
+        "booked_on": None,
+    }
     return Restated(period=period, changes=changes, **{**named, **said})
 
 
@@ -101,7 +108,9 @@ def test_an_adjustment_says_where_it_is_booked_and_that_the_closed_number_stays(
 
 
 def test_a_person_s_words_stand_behind_the_reason() -> None:
-    told = notice(restated(change("sales", 2, 3), reason=Reason.MANUAL, explanation="promoted to v2 by ana: net"), rows=None)
+    told = notice(
+        restated(change("sales", 2, 3), reason=RevisionReason.MANUAL, explanation="promoted to v2 by ana: net"), rows=None
+    )
     assert "r2 -> r3, manual: promoted to v2 by ana: net" in told.text
     assert "changed rows" not in told.text
     assert notice(restated(change("sales", 2, 3), explanation=None)).text.count("late_data\n") == 1
@@ -116,7 +125,10 @@ def test_many_periods_are_told_in_a_few_lines() -> None:
 
 
 def test_first_numbers_and_changes_of_state_are_no_news() -> None:
-    assert {reason for reason in Reason if not restates(reason)} == {Reason.INITIAL, Reason.DAILY_FINALIZATION}
+    assert {reason for reason in RevisionReason if not restates(reason)} == {
+        RevisionReason.INITIAL,
+        RevisionReason.DAILY_FINALIZATION,
+    }
 
 
 def test_a_message_is_known_by_whom_it_tells_of_what() -> None:

@@ -23,7 +23,7 @@ from lakehouse.contracts.loader import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.gold.numbers.lifecycle import Reason, State, Step
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.drafts import Draft
 from lakehouse.gold.publication.revisions import Signature
@@ -141,7 +141,7 @@ class Deployment:
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
         table = table_io.pinned(locations.gold(self.lake, self.daily))
         existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
-        drafts = [Draft(day, rows, State.LIVE, Step.REVISION, Reason.LATE_DATA)]
+        drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
 
     def another_contract(self) -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakehouse import locations
-from lakehouse.gold.numbers.lifecycle import Reason
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.lateness import arrival_curve
 from lakehouse.lateness.completeness import Estimate, Unknown, estimate
 from lakehouse.lateness.measurement import Measured, newest_arrival
@@ -172,10 +172,10 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
     told.at(2)
     told.say(1, 11)
     told.say(2, 5)
-    told.publish(said=Reason.BACKFILL)
+    told.publish(said=RevisionReason.BACKFILL)
     told.at(9)
     told.say(1, 14)
-    told.publish(said=Reason.BUG_REPLAY)
+    told.publish(said=RevisionReason.BUG_REPLAY)
     told.at(10)
     told.publish()
     with asked(told.settings, catalog(told.metric)) as client:

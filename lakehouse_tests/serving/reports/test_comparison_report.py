@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
-from lakehouse.gold.numbers.comparison import Change, Comparison, Threshold
+from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
 from lakehouse.serving.reports import wording
 from lakehouse.serving.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
 from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown
@@ -26,11 +26,11 @@ NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
 D = Decimal
 
 
-def change(before: Any, after: Any, period: str = "2024-01-15", measure: str = "revenue", **other: Any) -> Change:
-    return Change(period=period, grain=other.pop("grain", ()), measure=measure, before=before, after=after, **other)
+def change(before: Any, after: Any, period: str = "2024-01-15", measure: str = "revenue", **other: Any) -> MeasureDelta:
+    return MeasureDelta(period=period, grain=other.pop("grain", ()), measure=measure, before=before, after=after, **other)
 
 
-def comparison(*changes: Change, **other: Any) -> Comparison:
+def comparison(*changes: MeasureDelta, **other: Any) -> Comparison:
     told = {"metric": "sales", "from_version": "v1", "to_version": "v2", "first": "2024-01-01", "last": "2024-01-31"}
     given = {"thresholds": (), "made_at": NOW, "additive": frozenset({"revenue"})}
     return Comparison(**{**told, **given, **other, "changes": changes})
