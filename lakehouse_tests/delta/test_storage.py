@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain
+from lakehouse_tests.support import maintained_lake
 from lakehouse_tests.support.maintained_lake import (
     upkeep,
 )
@@ -63,7 +64,8 @@ def test_the_log_is_told_apart_into_commits_and_checkpoints(tmp_path: Path) -> N
     assert all(abs(datetime.now(timezone.utc) - entry.written) < timedelta(minutes=10) for entry in log)
 
 
-def test_times_that_delta_rs_would_change_are_left_alone(lifted: Settings) -> None:
+def test_times_that_delta_rs_would_change_are_left_alone(settings: Settings) -> None:
+    lifted = maintained_lake.lifted(settings)
     """Spark's INT96: compacted by delta-rs, the year 1500 would become 2084."""
     path = lifted.table("bronze", "events")
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)

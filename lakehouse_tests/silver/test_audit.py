@@ -232,7 +232,7 @@ def test_behind_a_stop_the_next_run_tells_what_the_stopped_one_did_not(settings,
             arrive(lake, arrival, row("a", amount, "02-01T10:00", f"{arrival:%m-%d}T12:00", op))
         if arrival == SECOND:
             with monkeypatch.context() as stopped:
-                stopped.setattr(log.store, "append", killed)
+                stopped.setattr(log.table_io, "append", killed)
                 with pytest.raises(Killed):
                     follow(settings, lake.contract, METRICS)
     assert audit_columns(lake, "audit_id") == []

@@ -191,8 +191,8 @@ def test_what_stands_after_a_drop_keeps_what_it_was_made_from(settings) -> None:
     desk.drop(1, 2)
     desk.at(2)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(restatement_days.basis, "record", lambda *_: "of silver now")
-        patched.setattr(restatement_days.basis, "undecided", lambda *_: {day(1): 7})
+        patched.setattr(restatement_days.restatement_lineage, "record", lambda *_: "of silver now")
+        patched.setattr(restatement_days.restatement_lineage, "undecided", lambda *_: {day(1): 7})
         desk.close()
     assert said_of(desk, 1, *names) == [earlier, earlier]
 

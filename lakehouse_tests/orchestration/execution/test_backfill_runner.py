@@ -122,7 +122,7 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
             raise KeyboardInterrupt
         return real(settings, entry)
 
-    monkeypatch.setattr(backfill_runner.backfills, "record", stop_before_each_is_written)
+    monkeypatch.setattr(backfill_runner.backfill_log, "record", stop_before_each_is_written)
     while True:
         try:
             verdict = run(at, instance, spark, plan)

@@ -143,7 +143,7 @@ def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Sett
         return real(settings, entry)
 
     with monkeypatch.context() as patched:
-        patched.setattr(backfill_runner.backfills, "record", stopped)
+        patched.setattr(backfill_runner.backfill_log, "record", stopped)
         with pytest.raises(KeyboardInterrupt):
             layers.go()
     verdict = layers.go()
