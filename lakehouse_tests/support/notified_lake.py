@@ -23,7 +23,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.operations.channels import DeliveryError
-from lakehouse.orchestration.automation import notice_sensor
+from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.lake import contract
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.write_audit_publish import PublishResult
     from lakehouse.operations.channels import Message
-    from lakehouse.operations.notices.log import Entry
-    from lakehouse.orchestration.automation.notice_sensor import Told
+    from lakehouse.operations.notices.dispatch import NoticeDispatch
+    from lakehouse.operations.notices.log import NoticeEntry
     from lakehouse.settings import Settings
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
@@ -138,9 +138,9 @@ class Shop:
                     done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, starts, run, news))
         return done
 
-    def tell(self, *boxes: Any) -> Told:
+    def tell(self, *boxes: Any) -> NoticeDispatch:
         """One tick."""
-        return notice_sensor.tell(self.settings, self.catalog, boxes)
+        return dispatch_notices(self.settings, self.catalog, boxes)
 
     def notified(self) -> dict[str, list[bool]]:
         """What the audit says of each key, in the order of its changes."""
@@ -165,7 +165,7 @@ def no_session() -> Any:
     return None
 
 
-def figures(entry: Entry | Message) -> list[tuple[Any, ...]]:
+def figures(entry: NoticeEntry | Message) -> list[tuple[Any, ...]]:
     """What a notice says of each period and measure: period, before, after, difference, percent."""
     return [
         (one["period"], *(measure[name] for name in ("before", "after", "difference", "percent")))

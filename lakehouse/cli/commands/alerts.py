@@ -15,7 +15,7 @@ from lakehouse.cli.console import out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.operations.alerts.log import Recorded
+    from lakehouse.operations.alerts.log import AlertRecord
 
 _TIME = "%Y-%m-%d %H:%M"
 
@@ -38,14 +38,14 @@ def alerts(
         out.print("There is no alert." if everything else "No alert is open.")
 
 
-def _told(one: Recorded) -> dict[str, object]:
+def _told(one: AlertRecord) -> dict[str, object]:
     said = {name: value for name, value in vars(one.alert).items() if name != "kind"}
     untold = {news: one.waiting(news) for news in ("opened", "resolved")}
     times = {"opened_at": one.opened_at, "resolved_at": one.resolved_at, "not_told_yet": untold}
     return {"alert_id": one.alert_id, "kind": one.alert.kind.value, **said, **times}
 
 
-def _table(found: Sequence[Recorded]) -> Table:
+def _table(found: Sequence[AlertRecord]) -> Table:
     table = Table(box=box.HORIZONTALS)
     resolved = any(one.resolved_at for one in found)
     for name in ("since (UTC)", *(["resolved (UTC)"] if resolved else []), "kind", "about", "addressed to"):

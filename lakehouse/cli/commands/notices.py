@@ -12,7 +12,7 @@ from lakehouse.cli.console import deployment, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.operations.notices.log import Entry
+    from lakehouse.operations.notices.log import NoticeEntry
     from lakehouse.settings import Settings
 
 _SHOWN = 50
@@ -31,7 +31,7 @@ def notices(
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     failed = _send(settings, catalog) if send else False
-    statuses = [ledger.Status.WAITING] if pending else [*ledger.Status]
+    statuses = [ledger.NoticeStatus.WAITING] if pending else [*ledger.NoticeStatus]
     found = ledger.of(settings, _series(settings, catalog, metric) if metric else None, statuses=statuses)
     if as_json:
         for entry in found:
@@ -46,19 +46,19 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
     """Tell what is to be told, as the sensor does; whether anything went wrong."""
     from lakehouse.operations.channels import targets  # noqa: PLC0415
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
-    from lakehouse.orchestration.automation import notice_sensor  # noqa: PLC0415 (Dagster loads in a second)
+    from lakehouse.operations.notices.dispatch import dispatch_notices  # noqa: PLC0415
 
     begun = ledger.has_begun(settings)
-    told = notice_sensor.tell(settings, catalog, targets(settings), _SECONDS)
-    for problem in told.problems:
+    result = dispatch_notices(settings, catalog, targets(settings), _SECONDS)
+    for problem in result.problems:
         errors.print(problem, style="red", highlight=False, soft_wrap=True)
     if not ledger.has_begun(settings):
         errors.print("No metric's contract names 'consumers:'; there is nobody to tell.", highlight=False, soft_wrap=True)
     elif not begun:
         errors.print("Consumers are told of what is published from now on.", highlight=False, soft_wrap=True)
     else:
-        errors.print(f"{told}.", highlight=False, soft_wrap=True)
-    return bool(told.problems)
+        errors.print(f"{result}.", highlight=False, soft_wrap=True)
+    return bool(result.problems)
 
 
 def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
@@ -69,7 +69,7 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
     return [one.name for one in (daily, *daily.rollups)]
 
 
-def _print(settings: Settings, found: list[Entry]) -> None:
+def _print(settings: Settings, found: list[NoticeEntry]) -> None:
     """The newest ones, each with a line per consumer and target."""
     from lakehouse.operations.notices.pending import NEWS  # noqa: PLC0415
 
@@ -87,7 +87,7 @@ def _print(settings: Settings, found: list[Entry]) -> None:
     out.print(f"{count}{f', {left:,} older ones not shown (--json has all)' if left > 0 else ''}.")
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: NoticeEntry) -> dict[str, Any]:
     told = {name: value for name, value in vars(entry).items() if name != "answers"}
     times = {name: value.isoformat() if value else None for name, value in told.items() if name.endswith("_at")}
     return told | times | {"status": entry.status.value}

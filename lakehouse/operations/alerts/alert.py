@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class Kind(str, Enum):
+class AlertKind(str, Enum):
     """What an alert is about."""
 
     LATE_SHARE = "late_share"
@@ -23,12 +23,12 @@ class Kind(str, Enum):
 
 
 _TITLES = {
-    Kind.LATE_SHARE: "too many rows beyond the watermark",
-    Kind.LAG: "rows take longer to arrive than usual",
-    Kind.RESTATEMENTS: "more restatements than usual",
-    Kind.HELD: "a number is held",
-    Kind.OVERDUE: "a number was not finalized",
-    Kind.VALUE: "a {} value beyond its bound",
+    AlertKind.LATE_SHARE: "too many rows beyond the watermark",
+    AlertKind.LAG: "rows take longer to arrive than usual",
+    AlertKind.RESTATEMENTS: "more restatements than usual",
+    AlertKind.HELD: "a number is held",
+    AlertKind.OVERDUE: "a number was not finalized",
+    AlertKind.VALUE: "a {} value beyond its bound",
 }
 
 
@@ -46,7 +46,7 @@ class Alert:
     :param detail: tells apart alerts of one kind about one subject and period.
     """
 
-    kind: Kind
+    kind: AlertKind
     contract: str
     subject: str
     since: datetime
@@ -69,14 +69,14 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class About:
+class AlertSubject:
     """Whom an alert is about, and whom it concerns."""
 
     contract: str
     subject: str
     addressed_to: Sequence[str] = ()
 
-    def alert(self, kind: Kind, since: datetime, text: str, numbers: Mapping[str, Any], **more: str) -> Alert:
+    def alert(self, kind: AlertKind, since: datetime, text: str, numbers: Mapping[str, Any], **more: str) -> Alert:
         """An alert about it."""
         return Alert(kind, self.contract, self.subject, since, text, self.addressed_to, numbers, **more)
 

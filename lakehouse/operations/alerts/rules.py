@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.gold.numbers.comparison import exact
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness import rules as lateness_rules
-from lakehouse.operations.alerts.alert import Kind
+from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.text import format_duration, join_limited
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
     from lakehouse.gold.numbers.comparison import Number
     from lakehouse.lateness.rules import ArrivalCount, LagPercentile
-    from lakehouse.operations.alerts.alert import About, Alert
+    from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEK = timedelta(days=7)
 #: How long a candidate without a failed check is taken for one that is being checked at this moment.
@@ -41,7 +41,7 @@ _EXACT = Context(prec=200)
 
 
 @dataclass(frozen=True)
-class Restated:
+class PeriodRestatement:
     """A period that was restated, and when."""
 
     at: datetime
@@ -49,7 +49,7 @@ class Restated:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedValues:
     """The newest number of a period: its values of one measure, each with the grain it belongs to (empty where there is none)."""
 
     period: str
@@ -70,7 +70,7 @@ class CrossedLimit:
         return f"{self.side} {self.limit}"
 
 
-def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
+def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
     """Whether too large a share of the rows came beyond the watermark, for long enough.
 
     The share at a time of arrival is that of the rows of the span ``lasting`` that ends with it, both ends included. It must
@@ -103,10 +103,10 @@ def late_share(about: About, arrivals: Iterable[ArrivalCount], terms: LateShare,
         "became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
-    return about.alert(Kind.LATE_SHARE, since, text, numbers)
+    return about.alert(AlertKind.LATE_SHARE, since, text, numbers)
 
 
-def lag(about: About, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
+def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
     """Whether rows take longer to arrive than they usually do.
 
     :param newest: of the 24 hours of arrivals through ``through``.
@@ -122,11 +122,11 @@ def lag(about: About, newest: LagPercentile, baseline: LagPercentile, through: d
     )
     numbers = {"p99_seconds": newest.lag.total_seconds(), "baseline_seconds": baseline.lag.total_seconds()}
     numbers |= {"rows": newest.rows, "baseline_rows": baseline.rows, "factor": float(terms.factor)}
-    return about.alert(Kind.LAG, through, text, numbers)
+    return about.alert(AlertKind.LAG, through, text, numbers)
 
 
 def restatements(
-    about: About, restated: Sequence[Restated], first: datetime | None, now: datetime, terms: Restatements
+    about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
 ) -> Alert | None:
     """Whether more was restated in the week before ``now`` than mean and sample deviation of the weeks before that let expect.
 
@@ -154,10 +154,12 @@ def restatements(
         f"'lakehouse gold history {about.contract} PERIOD' tells why."
     )
     numbers = {"restatements": newest, "weeks_before": counts[1:], "mean": round(float(usual), 3), "bound": round(bound, 3)}
-    return about.alert(Kind.RESTATEMENTS, crossing, text, numbers)
+    return about.alert(AlertKind.RESTATEMENTS, crossing, text, numbers)
 
 
-def held(about: About, period: str, revision: int, since: datetime, failed: Mapping[str, str], now: datetime) -> Alert | None:
+def held(
+    about: AlertSubject, period: str, revision: int, since: datetime, failed: Mapping[str, str], now: datetime
+) -> Alert | None:
     """A number that failed a check, and waits for a person; or one whose run was stopped within its checks.
 
     :param failed: per check what it found.
@@ -173,10 +175,10 @@ def held(about: About, period: str, revision: int, since: datetime, failed: Mapp
         text = f"{name} was computed and its run stopped before its checks were through; materialize the period again."
     else:
         return None
-    return about.alert(Kind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)
+    return about.alert(AlertKind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)
 
 
-def overdue(about: About, period: str, due_on: date, due_at: datetime, state: State | None) -> Alert:
+def overdue(about: AlertSubject, period: str, due_on: date, due_at: datetime, state: State | None) -> Alert:
     """A number that was to be published in its next state, and was not.
 
     :param due_at: the beginning of that day by the metric's calendar.
@@ -188,10 +190,12 @@ def overdue(about: About, period: str, due_on: date, due_at: datetime, state: St
         "schedule, and materialize the period."
     )
     numbers = {"due_on": due_on, "state": state.value if state else None}
-    return about.alert(Kind.OVERDUE, due_at, text, numbers, period=period)
+    return about.alert(AlertKind.OVERDUE, due_at, text, numbers, period=period)
 
 
-def value(about: About, number: Published, bound: ValueBound, live_tolerance: Decimal, now: datetime) -> Alert | None:
+def value(
+    about: AlertSubject, number: PublishedValues, bound: ValueBound, live_tolerance: Decimal, now: datetime
+) -> Alert | None:
     """A value beyond its bound: of a final number as it is, of any other one only where it is clearly beyond.
 
     A final number is looked at for a week from its publication on.
@@ -220,7 +224,7 @@ def value(about: About, number: Published, bound: ValueBound, live_tolerance: De
         "rows_beyond": len(beyond),
     }
     numbers |= {"state": number.state.value, "revision": f"r{number.revision}"}
-    return about.alert(Kind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
+    return about.alert(AlertKind.VALUE, number.published_at, text, numbers, period=number.period, detail=named(bound))
 
 
 def named(bound: ValueBound) -> str:
@@ -245,7 +249,7 @@ def _margin(limit: Decimal, tolerance: Decimal) -> Decimal:
     return _EXACT.multiply(_EXACT.abs(limit), tolerance)
 
 
-def _periods(restated: Sequence[Restated]) -> str:
+def _periods(restated: Sequence[PeriodRestatement]) -> str:
     return join_limited(sorted({one.period for one in restated}), _SHOWN)
 
 

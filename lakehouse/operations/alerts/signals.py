@@ -24,8 +24,8 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import rules as alert_rules
-from lakehouse.operations.alerts.alert import About, addressees
-from lakehouse.operations.alerts.rules import Published, Restated
+from lakehouse.operations.alerts.alert import AlertSubject, addressees
+from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
     arrivals = recent_lags.newest(settings, contract, max(looked_back))
     if arrivals is None:
         return
-    about = About(contract.dataset, contract.dataset, addressees(contract.owner))
+    about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
     if terms.late_share and bound is not None:
         yield from filter(None, [alert_rules.late_share(about, arrivals.by_time(), terms.late_share, bound)])
     if terms.lag:
@@ -99,19 +99,19 @@ def _late_bound(contract: SourceContract) -> Decimal | None:
     return None if said is None else Decimal(f"{said}")
 
 
-def _about(catalog: Catalog, metric: MetricContract, one: Series) -> About:
+def _about(catalog: Catalog, metric: MetricContract, one: Series) -> AlertSubject:
     source = catalog.sources.get(metric.source)
-    return About(metric.name, one.name, addressees(source.owner if source else None, metric.owner))
+    return AlertSubject(metric.name, one.name, addressees(source.owner if source else None, metric.owner))
 
 
-def _held(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
+def _held(settings: Settings, one: Series, about: AlertSubject) -> Iterator[Alert]:
     for waiting in candidates.held(settings, one):
         name = one.period(waiting.start).name
         alert = alert_rules.held(about, name, waiting.revision, waiting.proposed_at, waiting.failed, settings.clock())
         yield from filter(None, [alert])
 
 
-def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
+def _overdue(settings: Settings, one: Series, about: AlertSubject) -> Iterator[Alert]:
     """What was due some days ago already: asked as of then, of the tables as they are."""
     terms, now = one.metric.publication, settings.clock()
     starts = find_due(settings, one, now - (one.metric.alerts.overdue_after + 1) * _DAY)
@@ -126,7 +126,7 @@ def _overdue(settings: Settings, one: Series, about: About) -> Iterator[Alert]:
         yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state)
 
 
-def _of_days(settings: Settings, daily: Series, about: About) -> Iterator[Alert]:
+def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:
     """Restatements of days, and their values."""
     terms, now = daily.metric.alerts, settings.clock()
     files = _files(settings, daily)
@@ -155,15 +155,15 @@ def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list
         yield rows.to_pylist()
 
 
-def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> Published:
+def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> PublishedValues:
     """A number's values of one measure, of the rows of the grain that the contract asks for."""
     wanted = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
     values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in wanted]
     head = rows[0]
-    return Published(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
+    return PublishedValues(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
 
 
-def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[Restated]:
+def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
     """The revisions and adjustments since a time that say something else than what was published before them."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
     found = table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
@@ -172,7 +172,7 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
     anew = pc.equal(found["restated_on"], found["published_at"])  # a change of state keeps the time of its content
     found = found.filter(pc.and_(anew, pc.greater_equal(found["published_at"], pa.scalar(begin, TIME))))
     told = found.group_by(columns).aggregate([]).to_pylist()
-    return [Restated(row["published_at"], row["period"]) for row in told]
+    return [PeriodRestatement(row["published_at"], row["period"]) for row in told]
 
 
 def _files(settings: Settings, one: Series) -> pa.Table | None:

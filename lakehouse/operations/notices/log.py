@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 _KEYS = ("month", "message_id", "target")
 
 
-class Status(str, Enum):
+class NoticeStatus(str, Enum):
     """How far a notice has come."""
 
     WAITING = "waiting"
@@ -60,7 +60,7 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class NoticeEntry:
     """One notice for one consumer by one target.
 
     :param data: see ``operations.notices.notice.Notice.data``.
@@ -80,7 +80,7 @@ class Entry:
     answers: Mapping[str, tuple[int, int]]
     published_at: datetime
     found_at: datetime
-    status: Status = Status.WAITING
+    status: NoticeStatus = NoticeStatus.WAITING
     delivered_at: datetime | None = None
 
     @property
@@ -101,7 +101,7 @@ def reached(settings: Settings, series: str) -> int | None:
     return version
 
 
-def add(settings: Settings, series: str, entries: Iterable[Entry], gold_version: int, since: int | None) -> bool:
+def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
     """Append what was found in a series' publications up to a version, in one commit with that version.
 
     :param since: what :func:`reached` said before; where another process has come further by now, nothing is written.
@@ -126,8 +126,8 @@ def of(
     settings: Settings,
     series: Collection[str] | None = None,
     since: datetime | None = None,
-    statuses: Collection[Status] = tuple(Status),
-) -> list[Entry]:
+    statuses: Collection[NoticeStatus] = tuple(NoticeStatus),
+) -> list[NoticeEntry]:
     """Notices in the order of the publications, oldest first.
 
     :param since: those of publications then or later; older months are not read.
@@ -148,26 +148,26 @@ def of(
     return sorted(entries, key=lambda one: (one.published_at, one.series, one.gold_version, one.consumer, one.target))
 
 
-def delivered(settings: Settings, entry: Entry, now: datetime) -> None:
+def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
     """Write down that a target took a notice; doing it again changes nothing that matters."""
-    _update(settings, [entry], Status.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
+    _update(settings, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
 
 
-def audited(settings: Settings, entries: Collection[Entry]) -> None:
+def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
     """Write down that the audit of silver says of some notices that they were told, in one commit."""
     if entries:
-        _update(settings, entries, Status.AUDITED, {})
+        _update(settings, entries, NoticeStatus.AUDITED, {})
 
 
-def _update(settings: Settings, entries: Collection[Entry], status: Status, more: Mapping[str, pa.Array]) -> None:
+def _update(settings: Settings, entries: Collection[NoticeEntry], status: NoticeStatus, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
     table_io.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def _entry(row: dict[str, Any]) -> NoticeEntry:
     answers = {period: (after, through) for period, (after, through) in json.loads(row["answers"]).items()}
-    return Entry(**row | {"status": Status(row["status"]), "data": json.loads(row["data"]), "answers": answers})
+    return NoticeEntry(**row | {"status": NoticeStatus(row["status"]), "data": json.loads(row["data"]), "answers": answers})
 
 
 def _app_id(series: str) -> str:

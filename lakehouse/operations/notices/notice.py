@@ -33,7 +33,7 @@ def restates(reason: RevisionReason) -> bool:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MeasureTotals:
     """One measure of a period: its total before and after, None where it does not add up; how many rows of the grain changed."""
 
     measure: str
@@ -59,7 +59,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Restated:
+class RestatedPeriod:
     """One period that was restated.
 
     :param before: the version that readers had; ``after`` is the one they have, an adjustment on top of the closed number.
@@ -78,14 +78,14 @@ class Restated:
     booked_on: date | None
     changes: tuple[MeasureDelta, ...]
 
-    def moved(self, additive: frozenset[str]) -> list[Moved]:
+    def moved(self, additive: frozenset[str]) -> list[MeasureTotals]:
         """Every measure, whether it says another number or not."""
         found = []
         for measure in dict.fromkeys(change.measure for change in self.changes):
             own = [change for change in self.changes if change.measure == measure]
             whole = measure in additive or len(own) == 1
             sides = Sides(added(one.before for one in own), added(one.after for one in own)) if whole else None
-            found.append(Moved(measure, sides, sum(one.changed for one in own), len(own)))
+            found.append(MeasureTotals(measure, sides, sum(one.changed for one in own), len(own)))
         return found
 
 
@@ -102,7 +102,7 @@ class Notice:
     publication_id: str
     gold_version: int
     published_at: datetime
-    restated: Sequence[Restated]
+    restated: Sequence[RestatedPeriod]
     changed_rows: int | None = None
     additive: frozenset[str] = frozenset()
 
@@ -158,7 +158,7 @@ class Notice:
         first, last, count = self.restated[0].period, self.restated[-1].period, len(self.restated)
         return first if count == 1 else f"{count:,} periods, {first} to {last}"
 
-    def _as_json(self, one: Restated) -> dict[str, Any]:
+    def _as_json(self, one: RestatedPeriod) -> dict[str, Any]:
         return {
             "period": one.period,
             "before": one.before,
@@ -172,7 +172,7 @@ class Notice:
         }
 
 
-def _why(one: Restated) -> str:
+def _why(one: RestatedPeriod) -> str:
     """The reason, and what was said of it beside the reason itself."""
     said, reason = one.explanation or "", one.reason.value
     return said if said.startswith(reason) else f"{reason}: {said}" if said else reason

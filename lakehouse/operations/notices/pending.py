@@ -22,7 +22,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import publications, restatements
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices import restated_numbers
-from lakehouse.operations.notices.log import Entry, Status
+from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
 from lakehouse.silver import audit as rows
 from lakehouse.silver import audit_log
 
@@ -73,9 +73,9 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
     return found, complaints
 
 
-def waiting(settings: Settings) -> list[Entry]:
+def waiting(settings: Settings) -> list[NoticeEntry]:
     """The notices that are still to be sent, oldest first."""
-    return notice_log.of(settings, since=_since(settings), statuses=[Status.WAITING])
+    return notice_log.of(settings, since=_since(settings), statuses=[NoticeStatus.WAITING])
 
 
 def find(settings: Settings, told: Iterable[Audience], targets: Collection[str]) -> int:
@@ -102,16 +102,16 @@ def follow_in_audit(settings: Settings, catalog: Catalog, told: Sequence[Audienc
     :returns: how many rows say so now.
     """
     # One that was given up waits on: who was never told is not said to have been.
-    recent = notice_log.of(settings, since=_since(settings) - NEWS, statuses=[Status.WAITING, Status.DELIVERED])
-    open_ = [entry for entry in recent if entry.status is Status.WAITING]
+    recent = notice_log.of(settings, since=_since(settings) - NEWS, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED])
+    open_ = [entry for entry in recent if entry.status is NoticeStatus.WAITING]
     unfinished = {entry.publication_id for entry in open_}
-    sent: dict[str, dict[str, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    sent: dict[str, dict[str, list[NoticeEntry]]] = defaultdict(lambda: defaultdict(list))
     for entry in recent:
         if entry.publication_id not in unfinished:
             sent[entry.series][entry.publication_id].append(entry)
     known = {one.daily.name: one for one in told}
     marked = 0
-    done: list[Entry] = []
+    done: list[NoticeEntry] = []
     for series, own in sent.items():
         waits = False
         if series in known:
@@ -137,7 +137,7 @@ def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str
         version = news[_AT_ONCE - 1].gold_version if len(news) > _AT_ONCE else version
         news = [entry for entry in news[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
     entries = [
-        Entry(
+        NoticeEntry(
             message_id=notice.message_id(consumer),
             series=one.name,
             publication_id=notice.publication_id,
@@ -163,7 +163,7 @@ def _mark(
     known: Mapping[str, Audience],
     series: str,
     answers: Sequence[Mapping[str, tuple[int, int]]],
-    open_: Sequence[Entry],
+    open_: Sequence[NoticeEntry],
 ) -> tuple[int, bool]:
     """Mark the audit rows that notices of a metric's days answer.
 

@@ -13,7 +13,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.ledger import restatements
-from lakehouse.operations.notices.notice import Notice, Restated, restates
+from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def notices(settings: Settings, daily: Series, one: Series, news: Sequence[Publi
     found = []
     for entry in news:
         before = max((run.followed_version for run in followed if run.gold_version < entry.gold_version), default=-1)
-        told: list[Restated] = []
+        told: list[RestatedPeriod] = []
         answers: Answers = {}
         for start, name in sorted(again[entry.publication_id].items()):
             restated = _restated(settings, daily, one, known.get(start, []), name)
@@ -54,7 +54,7 @@ def notices(settings: Settings, daily: Series, one: Series, news: Sequence[Publi
     return found
 
 
-def _notice(one: Series, entry: Publication, restated: Sequence[Restated]) -> Notice:
+def _notice(one: Series, entry: Publication, restated: Sequence[RestatedPeriod]) -> Notice:
     counts = [number.changed_rows for number in restated if number.changed_rows is not None]
     return Notice(
         metric=one.metric.metric,
@@ -75,13 +75,15 @@ def _restating(entry: Publication) -> dict[date, str]:
     return {start: f"{name}" for start, name in named.items() if name and (name.revision, name.adjustment) != (1, None)}
 
 
-def _restated(settings: Settings, daily: Series, one: Series, known: Sequence[PublishedVersion], name: str) -> Restated | None:
+def _restated(
+    settings: Settings, daily: Series, one: Series, known: Sequence[PublishedVersion], name: str
+) -> RestatedPeriod | None:
     """What a version of a period says against the one before; None where it restates nothing."""
     place = next((place for place, version in enumerate(known) if version.name == name), 0)
     if not place or not restates(known[place].reason):
         return None
     before, after = known[place - 1], known[place]
-    return Restated(
+    return RestatedPeriod(
         period=after.period,
         before=before.name,
         after=after.name,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.alerts.alert import Alert, Kind
+from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.settings import Settings
 from lakehouse_tests.support.cli import lakehouse_command
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
-LATE = Alert(Kind.LATE_SHARE, "sales", "sales", NOW - timedelta(hours=2), "Too many late rows.", ["anna"], {"share": 0.5})
-HELD = Alert(Kind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["anna", "ben"], {}, "2024-01-31")
+LATE = Alert(AlertKind.LATE_SHARE, "sales", "sales", NOW - timedelta(hours=2), "Too many late rows.", ["anna"], {"share": 0.5})
+HELD = Alert(AlertKind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["anna", "ben"], {}, "2024-01-31")
 
 
 def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def restated(folder: Path) -> Shop:
 def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
     shop = restated(folder)
     done = command(folder, "--send")
-    assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows that say so now: 1.\n")
+    assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows marked as notified: 1.\n")
     path = folder / "told.jsonl"
     assert done.stdout == (
         "2024-02-04 12:00  total restated for 2024-02-01: late_data\n"
@@ -64,7 +64,7 @@ def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
     assert json.loads(line)["data"]["restated"][0]["measures"][0]["difference"] == 5
     assert shop.notified() == {"late": [True]}
 
-    assert command(folder, "--send").stderr == "every consumer has been told.\n"
+    assert command(folder, "--send").stderr == "every consumer has been notified.\n"
     assert len(path.read_text().splitlines()) == 1
     (told,) = command(folder, "--json").stdout.splitlines()
     row = json.loads(told)
@@ -97,7 +97,7 @@ def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
         shop.publish()
     done = command(folder, "--send")
     assert (done.stderr, done.stdout) == ("Consumers are told of what is published from now on.\n", "0 notices.\n")
-    assert command(folder, "--send").stderr == "every consumer has been told.\n"
+    assert command(folder, "--send").stderr == "every consumer has been notified.\n"
 
 
 def test_without_consumers_there_is_nobody_to_tell(folder: Path) -> None:

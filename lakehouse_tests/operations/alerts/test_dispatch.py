@@ -15,8 +15,9 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import table_io
 from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.dispatch import dispatch_alerts
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
-from lakehouse.orchestration.automation.alert_sensor import alerts_sensor, look
+from lakehouse.orchestration.automation.alert_sensor import alerts_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.arrivals import arrive, at, every
 from lakehouse_tests.support.lake import contract
@@ -183,11 +184,11 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
     monkeypatch.setattr(table_io, "append", append)
     if number < 3:
         with pytest.raises(Stopped):
-            look(settings, CATALOG, to)
+            dispatch_alerts(settings, CATALOG, to)
     else:
-        look(settings, CATALOG, to)
+        dispatch_alerts(settings, CATALOG, to)
     monkeypatch.setattr(table_io, "append", commit)
-    looked = look(settings, CATALOG, to)
+    looked = dispatch_alerts(settings, CATALOG, to)
     assert (looked.still_open, looked.undelivered) == (2, [])
     found = alert_log.all_of(settings)
     assert [one.waiting("opened") for one in found] == [[], []]
@@ -235,7 +236,7 @@ class Slow:
 
 def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("lakehouse.orchestration.automation.alert_sensor.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lakehouse.operations.delivery.monotonic", lambda: clock[0])
     desk = Desk(settings, TOTAL)
     desk.at(1)
     for number in (1, 2, 3, 4):
@@ -245,9 +246,9 @@ def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, m
         desk.say(number, 100)
     desk.publish()
     slow = Slow(clock)
-    looked = look(settings, CATALOG, [slow])
-    assert (len(slow.taken), looked.undelivered) == (2, ["slow is told the rest by the next tick"])
-    assert look(settings, CATALOG, [slow]).undelivered == []
+    looked = dispatch_alerts(settings, CATALOG, [slow])
+    assert (len(slow.taken), looked.undelivered) == (2, ["slow receives the rest at the next tick"])
+    assert dispatch_alerts(settings, CATALOG, [slow]).undelivered == []
     assert len(slow.taken) == len(set(slow.taken)) == 4
 
 
@@ -261,7 +262,7 @@ class Broken:
 def test_a_target_may_fail_in_its_own_way(settings: Settings) -> None:
     late_rows(settings)
     other = Slow([0.0])
-    [why] = look(settings, CATALOG, [Broken(), other]).undelivered
+    [why] = dispatch_alerts(settings, CATALOG, [Broken(), other]).undelivered
     assert why.startswith("no way to tell Alert: ")
     assert len(other.taken) == 1
     assert issubclass(DeliveryError, Exception)

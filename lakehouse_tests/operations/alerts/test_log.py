@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.alerts.alert import Alert, Kind
+from lakehouse.operations.alerts.alert import Alert, AlertKind
 
 if TYPE_CHECKING:
-    from lakehouse.operations.alerts.log import Recorded
+    from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.settings import Settings
 
 SINCE = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
-LATE = Alert(Kind.LATE_SHARE, "sales", "sales", SINCE, "too late", ["anna"], {"share": 0.5})
-HELD = Alert(Kind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"], {}, "2024-02-01")
+LATE = Alert(AlertKind.LATE_SHARE, "sales", "sales", SINCE, "too late", ["anna"], {"share": 0.5})
+HELD = Alert(AlertKind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"], {}, "2024-02-01")
 
 
 def look(
     settings: Settings, *found: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
-) -> list[Recorded]:
+) -> list[AlertRecord]:
     return alert_log.record(settings, alert_log.all_of(settings), found, unread, to)
 
 
@@ -41,7 +41,7 @@ def test_what_is_read_is_what_was_recorded(settings: Settings) -> None:
 def test_an_alert_seen_again_is_the_same_one(settings: Settings) -> None:
     [first] = look(settings, LATE)
     settings.now = settings.clock() + timedelta(hours=1)
-    later = Alert(Kind.LATE_SHARE, "sales", "sales", SINCE + timedelta(minutes=5), "even later", ["anna"], {"share": 0.6})
+    later = Alert(AlertKind.LATE_SHARE, "sales", "sales", SINCE + timedelta(minutes=5), "even later", ["anna"], {"share": 0.6})
     [again] = look(settings, later)
     assert (again.alert_id, again.opened_at, again.alert.since) == (first.alert_id, first.opened_at, SINCE)
     table = table_io.open_table(locations.alerts(settings))
@@ -71,11 +71,11 @@ def test_of_what_could_not_be_read_alerts_stay_open(settings: Settings) -> None:
 def test_each_target_is_waited_for_by_itself_and_per_message(settings: Settings) -> None:
     [one] = look(settings, LATE)
     assert (one.waiting("opened"), one.waiting("resolved")) == (["log", "hook"], [])
-    alert_log.told(settings, one, "opened", ["log"])
+    alert_log.record_delivery(settings, one, "opened", ["log"])
     [one] = look(settings)
     assert (one.waiting("opened"), one.waiting("resolved")) == (["hook"], ["log", "hook"])
-    alert_log.told(settings, one, "opened", ["hook"])
-    alert_log.told(settings, one, "resolved", ["log", "hook"])
+    alert_log.record_delivery(settings, one, "opened", ["hook"])
+    alert_log.record_delivery(settings, one, "resolved", ["log", "hook"])
     [one] = alert_log.all_of(settings)
     assert (one.waiting("opened"), one.waiting("resolved")) == ([], [])
     assert one.message_id("opened") != one.message_id("resolved")
@@ -109,8 +109,8 @@ def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settin
 def test_many_alerts_do_not_leave_many_files(settings: Settings) -> None:
     [one] = look(settings, LATE)
     for number in range(70):
-        alert_log.told(settings, one, "opened", [f"target{number}"])
+        alert_log.record_delivery(settings, one, "opened", [f"target{number}"])
     table = table_io.open_table(locations.alerts(settings))
     assert table is not None
     assert len(table.file_uris()) < 20
-    assert len(alert_log.all_of(settings)[0].told["opened"]) == 70
+    assert len(alert_log.all_of(settings)[0].delivered["opened"]) == 70

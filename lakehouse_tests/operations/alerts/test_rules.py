@@ -16,13 +16,13 @@ from lakehouse.contracts.alerts import Lag, LateShare, Restatements, ValueBound
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 from lakehouse.operations.alerts import rules as alert_rules
-from lakehouse.operations.alerts.alert import About, Kind, addressees
-from lakehouse.operations.alerts.rules import Published, Restated
+from lakehouse.operations.alerts.alert import AlertKind, AlertSubject, addressees
+from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
 T0 = datetime(2024, 11, 5, 10, tzinfo=timezone.utc)
 MINUTE, HOUR, DAY, WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
-SALES = About("sales", "sales", ["anna"])
-REVENUE = About("revenue", "revenue", ["anna", "ben"])
+SALES = AlertSubject("sales", "sales", ["anna"])
+REVENUE = AlertSubject("revenue", "revenue", ["anna", "ben"])
 SHARE = LateShare(needs_rows=10)
 BOUND = Decimal("0.1")
 
@@ -46,7 +46,7 @@ def test_an_hour_above_the_bound_alerts_and_a_second_less_does_not() -> None:
     whole = arrivals((0, 60, 10, 2))
     alert = alert_rules.late_share(SALES, whole, SHARE, BOUND)
     assert alert is not None
-    assert (alert.kind, alert.since, alert.addressed_to) == (Kind.LATE_SHARE, T0, ["anna"])
+    assert (alert.kind, alert.since, alert.addressed_to) == (AlertKind.LATE_SHARE, T0, ["anna"])
     assert alert.numbers["share"] == 0.2
     assert "20.00% of the 610 rows of sales" in alert.text
     assert "the contract tolerates 10.00%" in alert.text
@@ -152,9 +152,13 @@ def test_lag(newest: tuple[int, Any], baseline: tuple[int, Any], alerts: bool) -
 # Restatements -------------------------------------------------------------------------------------------------------
 
 
-def restated(*weeks: int) -> list[Restated]:
+def restated(*weeks: int) -> list[PeriodRestatement]:
     """So many in the newest week, in the one before, and so on."""
-    return [Restated(T0 - week * WEEK - (n + 1) * MINUTE, f"day {n}") for week, count in enumerate(weeks) for n in range(count)]
+    return [
+        PeriodRestatement(T0 - week * WEEK - (n + 1) * MINUTE, f"day {n}")
+        for week, count in enumerate(weeks)
+        for n in range(count)
+    ]
 
 
 OLD = T0 - 40 * DAY
@@ -209,7 +213,7 @@ def test_restatements_are_what_the_definition_says(weeks: list[int], sigma: int)
 def test_a_held_number() -> None:
     alert = alert_rules.held(REVENUE, "2024-11-02", 3, T0, {"change": "moved by 50 %"}, T0)
     assert alert is not None
-    assert (alert.kind, alert.period, alert.since) == (Kind.HELD, "2024-11-02", T0)
+    assert (alert.kind, alert.period, alert.since) == (AlertKind.HELD, "2024-11-02", T0)
     assert "revenue 2024-11-02 r3 is held: change: moved by 50 %" in alert.text
     assert "lakehouse gold publish revenue 2024-11-02 --revision r3" in alert.text
 
@@ -228,12 +232,12 @@ def test_an_overdue_number() -> None:
     assert "has not been published at all" in never.text
 
 
-def number(*values: Any, state: State = State.FINAL, at: datetime = T0) -> Published:
+def number(*values: Any, state: State = State.FINAL, at: datetime = T0) -> PublishedValues:
     grains = [""] if len(values) == 1 else [f"store {place}" for place, _ in enumerate(values)]
-    return Published("2024-11-02", 2, state, at, list(zip(grains, values)))
+    return PublishedValues("2024-11-02", 2, state, at, list(zip(grains, values)))
 
 
-def judged(found: Published, now: datetime = T0, tolerance: str = "0.1", **bound: Any) -> Any:
+def judged(found: PublishedValues, now: datetime = T0, tolerance: str = "0.1", **bound: Any) -> Any:
     return alert_rules.value(REVENUE, found, ValueBound(measure="total", **bound), Decimal(tolerance), now)
 
 

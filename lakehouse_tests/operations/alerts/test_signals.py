@@ -20,7 +20,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
-from lakehouse.operations.alerts.alert import Kind
+from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import arrive, at, every, row
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -45,11 +45,11 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def of_source(settings: Settings, source: SourceContract) -> dict[Kind, Alert]:
+def of_source(settings: Settings, source: SourceContract) -> dict[AlertKind, Alert]:
     return {alert.kind: alert for alert in signals.of_source(settings, source)}
 
 
-def kinds(settings: Settings, source: SourceContract) -> set[Kind]:
+def kinds(settings: Settings, source: SourceContract) -> set[AlertKind]:
     return set(of_source(settings, source))
 
 
@@ -65,7 +65,7 @@ def test_an_hour_of_late_rows(settings: Settings) -> None:
     arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
     assert kinds(settings, source) == set()
     arrive(settings, source, every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
-    alert = of_source(settings, source)[Kind.LATE_SHARE]
+    alert = of_source(settings, source)[AlertKind.LATE_SHARE]
     assert alert.addressed_to == ["anna"]
     assert alert.since == at(TODAY, 10, 7), "7 of 61 rows are over a tenth"
     assert alert.numbers["through"] == at(TODAY, 11, 50)
@@ -78,7 +78,9 @@ def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings
     arrive(settings, contract(), late)
     assert kinds(settings, contract(lateness={"watermark": "PT2H"})) == set()
     assert kinds(settings, contract(lateness={"alert_above": 0.1})) == set()
-    assert kinds(settings, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {Kind.LATE_SHARE}
+    assert kinds(settings, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {
+        AlertKind.LATE_SHARE
+    }
     assert kinds(settings, contract(lateness=LATE["lateness"], alerts={"late_share": None})) == set()
 
 
@@ -88,14 +90,14 @@ def test_the_watermark_of_its_type_is_what_a_row_is_held_against(settings: Setti
     arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
     assert kinds(settings, source) == set()
     arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
-    assert kinds(settings, source) == {Kind.LATE_SHARE}
+    assert kinds(settings, source) == {AlertKind.LATE_SHARE}
 
 
 def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(settings: Settings) -> None:
     arrive(settings, contract(), every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
     moved = {"since": TODAY + DAY, "watermark": "PT4H"}
     bounds = {**LATE["lateness"], "changes": [moved]}
-    assert kinds(settings, contract(lateness=bounds)) == {Kind.LATE_SHARE}, "the new watermark is for later days"
+    assert kinds(settings, contract(lateness=bounds)) == {AlertKind.LATE_SHARE}, "the new watermark is for later days"
     assert kinds(settings, contract(lateness={**bounds, "changes": [{**moved, "since": TODAY}]})) == set()
 
 
@@ -105,7 +107,7 @@ def test_malformed_rows_do_not_count_and_rows_without_event_time_are_not_late(se
     arrive(settings, source, [row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
     assert kinds(settings, source) == set()
     arrive(settings, source, [row(at(TODAY, 8, 5), None)])
-    assert of_source(settings, source)[Kind.LATE_SHARE].numbers["late"] == 99
+    assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["late"] == 99
 
 
 def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> None:
@@ -114,7 +116,7 @@ def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> Non
     arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
     arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
     arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
-    assert of_source(settings, source)[Kind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
+    assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
     settings.now = at(TODAY, 8, 59)
     assert kinds(settings, source) == set()
 
@@ -124,7 +126,7 @@ def test_arrivals_are_found_by_their_time_and_not_by_the_day_of_their_file(setti
     source = contract(**LATE)
     arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
     arrive(settings, source, every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
-    assert kinds(settings, source) == {Kind.LATE_SHARE}
+    assert kinds(settings, source) == {AlertKind.LATE_SHARE}
 
 
 def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
@@ -135,7 +137,7 @@ def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
     arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
     assert kinds(settings, source) == set(), "one row of 145 is above the p99"
     arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
-    alert = of_source(settings, source)[Kind.LAG]
+    alert = of_source(settings, source)[AlertKind.LAG]
     assert alert.numbers == {
         "p99_seconds": 7200.000001,
         "baseline_seconds": 3600.0,
@@ -153,8 +155,8 @@ def test_the_baseline_is_of_so_many_days_and_no_more(settings: Settings) -> None
     arrive(settings, source, every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
     arrive(settings, source, every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
     arrive(settings, source, every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
-    assert Kind.LAG in kinds(settings, source)
-    assert of_source(settings, source)[Kind.LAG].numbers["baseline_rows"] == 7 * 144
+    assert AlertKind.LAG in kinds(settings, source)
+    assert of_source(settings, source)[AlertKind.LAG].numbers["baseline_rows"] == 7 * 144
     assert kinds(settings, contract(alerts={"lag": {"days": 14}})) == set()
 
 
@@ -213,7 +215,7 @@ def catalog(one: MetricContract) -> Catalog:
     return Catalog({"events": contract(owner="anna")}, {one.name: one})
 
 
-def of_metric(desk: Desk, kind: Kind) -> list[Alert]:
+def of_metric(desk: Desk, kind: AlertKind) -> list[Alert]:
     found = signals.of_metric(desk.settings, catalog(desk.metric), desk.metric)
     return [alert for alert in found if alert.kind is kind]
 
@@ -228,15 +230,15 @@ def test_a_held_number_and_its_end(settings: Settings) -> None:
     desk.at(1)
     desk.say(1, 10)
     desk.publish()
-    assert of_metric(desk, Kind.HELD) == []
+    assert of_metric(desk, AlertKind.HELD) == []
     desk.say(1, 100)
     desk.publish()
-    [alert] = of_metric(desk, Kind.HELD)
+    [alert] = of_metric(desk, AlertKind.HELD)
     assert (alert.subject, alert.period, alert.since) == ("total", "2024-01-01", settings.clock())
     assert alert.addressed_to == ["anna", "ben"], "the source's owner first"
     assert "r2 is held: change: " in alert.text
     desk.sign_off(1, 2)
-    assert of_metric(desk, Kind.HELD) == []
+    assert of_metric(desk, AlertKind.HELD) == []
 
 
 def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
@@ -246,21 +248,21 @@ def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
     desk.publish()
     desk.roll()
     desk.at(4, 4)
-    assert of_metric(desk, Kind.OVERDUE) == [], "in New York it is the 3rd: one day behind the day on which it was due"
+    assert of_metric(desk, AlertKind.OVERDUE) == [], "in New York it is the 3rd: one day behind the day on which it was due"
     desk.at(4, 5)
-    [alert] = of_metric(desk, Kind.OVERDUE)
+    [alert] = of_metric(desk, AlertKind.OVERDUE)
     assert (alert.subject, alert.period, alert.numbers["state"]) == ("total", "2024-01-01", "preliminary")
     assert alert.since == datetime(2024, 1, 2, 5, tzinfo=timezone.utc)
     desk.close()
-    assert of_metric(desk, Kind.OVERDUE) == []
+    assert of_metric(desk, AlertKind.OVERDUE) == []
     desk.at(11, 12)
-    found = {alert.subject: alert for alert in of_metric(desk, Kind.OVERDUE)}
+    found = {alert.subject: alert for alert in of_metric(desk, AlertKind.OVERDUE)}
     assert found["total"].text.startswith("total 2024-01-01 was due on 2024-01-08 and is not final yet")
     assert found["total_weekly"].period == "2024-W01"
     assert found["total_weekly"].numbers == {"due_on": date(2024, 1, 8), "state": "preliminary"}
     desk.close()
     desk.roll()
-    assert of_metric(desk, Kind.OVERDUE) == []
+    assert of_metric(desk, AlertKind.OVERDUE) == []
 
 
 def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
@@ -269,9 +271,9 @@ def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None
     desk.say(1, 10)
     desk.publish()
     desk.at(2, 23)
-    assert of_metric(desk, Kind.OVERDUE) == []
+    assert of_metric(desk, AlertKind.OVERDUE) == []
     desk.at(3)
-    assert len(of_metric(desk, Kind.OVERDUE)) == 1
+    assert len(of_metric(desk, AlertKind.OVERDUE)) == 1
 
 
 def test_more_restatements_than_usual(settings: Settings) -> None:
@@ -285,17 +287,17 @@ def test_more_restatements_than_usual(settings: Settings) -> None:
         desk.say(1, number)
         desk.publish(1)
     desk.at(36, 7)
-    assert of_metric(desk, Kind.RESTATEMENTS) == [], "one a week is what is usual"
+    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "one a week is what is usual"
     for number in (2, 3):
         desk.at(36, 7 + number)
         desk.say(number, 7)
         desk.publish(number)
-    [alert] = of_metric(desk, Kind.RESTATEMENTS)
+    [alert] = of_metric(desk, AlertKind.RESTATEMENTS)
     assert alert.numbers == {"restatements": 3, "weeks_before": [1, 1, 1, 1], "mean": 1.0, "bound": 1.0}
     assert alert.since == at(day(36), 9), "the second was one too many"
     assert "2024-01-01, 2024-01-02, 2024-01-03" in alert.text
     desk.at(44)
-    assert of_metric(desk, Kind.RESTATEMENTS) == [], "a week later it is over"
+    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "a week later it is over"
 
 
 def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> None:
@@ -306,7 +308,7 @@ def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> 
     desk.at(40)
     desk.say(1, {"a": 2, "b": 2})
     desk.publish()
-    assert of_metric(desk, Kind.RESTATEMENTS)[0].numbers["restatements"] == 1
+    assert of_metric(desk, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
 def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: Settings) -> None:
@@ -321,7 +323,7 @@ def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: 
     desk.at(41)
     desk.close()
     assert desk.history(40)[-1] == ("r3", 2, "preliminary", True)
-    assert of_metric(desk, Kind.RESTATEMENTS)[0].numbers["restatements"] == 1
+    assert of_metric(desk, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
 def test_adjustments_restate_too(settings: Settings) -> None:
@@ -331,10 +333,10 @@ def test_adjustments_restate_too(settings: Settings) -> None:
     desk.publish()
     desk.at(40)
     desk.close()
-    assert of_metric(desk, Kind.RESTATEMENTS) == [], "a change of state restates nothing"
+    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "a change of state restates nothing"
     desk.say(1, 2)
     desk.publish()
-    [alert] = of_metric(desk, Kind.RESTATEMENTS)
+    [alert] = of_metric(desk, AlertKind.RESTATEMENTS)
     assert alert.period is None
     assert alert.numbers["restatements"] == 1
 
@@ -347,24 +349,24 @@ def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(setti
     desk.at(1, 12)
     desk.say(1, 90)
     desk.publish()
-    assert of_metric(desk, Kind.VALUE) == []
+    assert of_metric(desk, AlertKind.VALUE) == []
     desk.say(1, 89)
     desk.publish()
-    [alert] = of_metric(desk, Kind.VALUE)
+    [alert] = of_metric(desk, AlertKind.VALUE)
     assert alert.addressed_to == ["anna", "ben"]
     assert "The number is live (r2)" in alert.text
     desk.say(1, 95)
     desk.publish()
-    assert of_metric(desk, Kind.VALUE) == []
+    assert of_metric(desk, AlertKind.VALUE) == []
     desk.at(8)
     desk.close()
-    [alert] = of_metric(desk, Kind.VALUE)
+    [alert] = of_metric(desk, AlertKind.VALUE)
     assert alert.text == "total of total 2024-01-01 is 95: below 100. The number is final (r4)."
     desk.at(16)
-    assert of_metric(desk, Kind.VALUE) == [], "a final number is looked at for a week"
+    assert of_metric(desk, AlertKind.VALUE) == [], "a final number is looked at for a week"
     desk.say(1, 94)
     desk.publish()
-    assert "(r5)" in of_metric(desk, Kind.VALUE)[0].text, "and so is what it is restated to"
+    assert "(r5)" in of_metric(desk, AlertKind.VALUE)[0].text, "and so is what it is restated to"
 
 
 def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
@@ -374,10 +376,10 @@ def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
     desk.say(1, {"a": 1, "b": 50})
     desk.say(2, {"a": 50})
     desk.publish()
-    assert of_metric(desk, Kind.VALUE) == []
+    assert of_metric(desk, AlertKind.VALUE) == []
     desk.say(1, {"a": 50, "b": 1})
     desk.publish()
-    [alert] = of_metric(desk, Kind.VALUE)
+    [alert] = of_metric(desk, AlertKind.VALUE)
     assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 store=b")
     assert "is 1 for store b: below 10" in alert.text
 

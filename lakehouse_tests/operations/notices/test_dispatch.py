@@ -16,7 +16,8 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.operations.channels import Webhook, targets
 from lakehouse.operations.notices import log as ledger
-from lakehouse.operations.notices.log import Status
+from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
+from lakehouse.operations.notices.log import NoticeStatus
 from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.silver import audit_log as log
@@ -94,7 +95,7 @@ def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
     box = Box()
     with added_up():
         shop = restated(settings)
-        assert notice_sensor.tell(settings, shop.catalog, [box], seconds=0).waiting == 2
+        assert dispatch_notices(settings, shop.catalog, [box], seconds=0).waiting == 2
         assert shop.tell(box).delivered == 2
 
 
@@ -145,7 +146,7 @@ def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factor
 
 def outcome(shop: Shop) -> tuple[Any, ...]:
     rows = [{**vars(entry), "found_at": None} for entry in ledger.of(shop.settings)]
-    assert {row["status"] for row in rows} == {Status.AUDITED}
+    assert {row["status"] for row in rows} == {NoticeStatus.AUDITED}
     return sorted(rows, key=str), shop.notified(), ledger.reached(shop.settings, "total")
 
 
@@ -181,9 +182,9 @@ def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> 
 
             said = tick()
             assert said is not None
-            assert said.startswith("notices delivered: 1, waiting: 1; audit rows that say so now: 1; webhook:127.0.0.1:")
-            assert tick() == "notices delivered: 1, waiting: 0; audit rows that say so now: 1"
-            assert tick() == "every consumer has been told"
+            assert said.startswith("notices delivered: 1, waiting: 1; audit rows marked as notified: 1; webhook:127.0.0.1:")
+            assert tick() == "notices delivered: 1, waiting: 0; audit rows marked as notified: 1"
+            assert tick() == "every consumer has been notified"
     assert len(set(keys(receiver))) == 2
 
 
@@ -194,7 +195,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
     catalog = Catalog({"events": contract()}, {one.name: one for one in metrics})
     lake, hook = Lake(settings, contract(lateness={"expected": "P1D"}), spark), Webhook(receiver.url)
 
-    def arrive(day: int, *lines: str) -> notice_sensor.Told:
+    def arrive(day: int, *lines: str) -> NoticeDispatch:
         settings.now = settings.clock().replace(month=2, day=day, hour=23)
         rows = [
             f"{key},{amount},2024-02-{int(on):02}T12:00:00Z,2024-02-{day:02}T18:00:00Z,insert,,0"
@@ -206,7 +207,7 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         for one in metrics:
             pending = find_pending(settings, Series(one))
             restatement_days.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
-        return notice_sensor.tell(settings, catalog, [hook])
+        return dispatch_notices(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:
         return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
@@ -224,5 +225,5 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         (measure,) = one["measures"]
         assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
     assert notified() == {"early": False, "late": True}
-    assert notice_sensor.tell(settings, catalog, [hook]).delivered == 0
+    assert dispatch_notices(settings, catalog, [hook]).delivered == 0
     assert len(receiver.taken) == 2

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.operations.notices import log as notice_log
-from lakehouse.operations.notices.log import Entry, Status
+from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -18,7 +18,7 @@ from lakehouse_tests.support.silver_log import append_to_silver
 AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
 
 
-def entry(name: str = "m1", target: str = "log", **said: Any) -> Entry:
+def entry(name: str = "m1", target: str = "log", **said: Any) -> NoticeEntry:
     told = {
         "message_id": name,
         "series": "total",
@@ -28,10 +28,10 @@ def entry(name: str = "m1", target: str = "log", **said: Any) -> Entry:
         "target": target,
     }
     told |= {"subject": "total restated", "text": "a\nb", "data": {"window": {"count": 1}}, "answers": {"2024-03-01": (3, 5)}}
-    return Entry(**{**told, "published_at": AT, "found_at": AT, **said})
+    return NoticeEntry(**{**told, "published_at": AT, "found_at": AT, **said})
 
 
-def states(settings: Any, **asked: Any) -> list[tuple[str, str, Status]]:
+def states(settings: Any, **asked: Any) -> list[tuple[str, str, NoticeStatus]]:
     return [(one.message_id, one.target, one.status) for one in notice_log.of(settings, **asked)]
 
 
@@ -51,7 +51,7 @@ def test_a_look_that_another_one_overtook_writes_nothing(settings) -> None:
     assert notice_log.add(settings, "total", [entry()], 4, 0)
     assert not notice_log.add(settings, "total", [entry("again")], 5, 0), "somebody else has looked at 4"
     assert not notice_log.add(settings, "total", [entry("again")], 4, 4)
-    assert states(settings) == [("m1", "log", Status.WAITING)]
+    assert states(settings) == [("m1", "log", NoticeStatus.WAITING)]
 
 
 def test_a_delivery_is_of_one_target(settings) -> None:
@@ -61,11 +61,14 @@ def test_a_delivery_is_of_one_target(settings) -> None:
     version = DeltaTable(locations.notices(settings)).version()
     notice_log.delivered(settings, entry(), now)
     assert DeltaTable(locations.notices(settings)).version() == version
-    assert states(settings, statuses=[Status.WAITING]) == [("m1", "hook", Status.WAITING), ("m2", "log", Status.WAITING)]
-    (told,) = notice_log.of(settings, statuses=[Status.DELIVERED])
-    assert told == entry(status=Status.DELIVERED, delivered_at=now)
+    assert states(settings, statuses=[NoticeStatus.WAITING]) == [
+        ("m1", "hook", NoticeStatus.WAITING),
+        ("m2", "log", NoticeStatus.WAITING),
+    ]
+    (told,) = notice_log.of(settings, statuses=[NoticeStatus.DELIVERED])
+    assert told == entry(status=NoticeStatus.DELIVERED, delivered_at=now)
     notice_log.audited(settings, [told])
-    assert notice_log.of(settings, statuses=[Status.AUDITED]) == [entry(status=Status.AUDITED, delivered_at=now)]
+    assert notice_log.of(settings, statuses=[NoticeStatus.AUDITED]) == [entry(status=NoticeStatus.AUDITED, delivered_at=now)]
     notice_log.audited(settings, [])
 
 

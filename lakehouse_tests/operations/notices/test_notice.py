@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.gold.numbers.comparison import MeasureDelta
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.operations.notices.notice import Notice, Restated, restates
+from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
 
 D = Decimal
 AT = datetime(2024, 11, 8, 6, 30, tzinfo=timezone.utc)
@@ -26,7 +26,7 @@ def change(measure: str, before: Any, after: Any, period: str = "2024-11-01", st
     )
 
 
-def restated(*changes: MeasureDelta, period: str = "2024-11-01", **said: Any) -> Restated:
+def restated(*changes: MeasureDelta, period: str = "2024-11-01", **said: Any) -> RestatedPeriod:
     named = {"before": f"revenue_v{period}.r2", "after": f"revenue_v{period}.r3", "state": State.PRELIMINARY}
     named |= {
         "reason": RevisionReason.LATE_DATA,
@@ -34,10 +34,10 @@ def restated(*changes: MeasureDelta, period: str = "2024-11-01", **said: Any) ->
         "changed_rows": 3,
         "booked_on": None,
     }
-    return Restated(period=period, changes=changes, **{**named, **said})
+    return RestatedPeriod(period=period, changes=changes, **{**named, **said})
 
 
-def notice(*periods: Restated, rows: int | None = 3, additive: frozenset[str] = frozenset({"revenue", "sales"})) -> Notice:
+def notice(*periods: RestatedPeriod, rows: int | None = 3, additive: frozenset[str] = frozenset({"revenue", "sales"})) -> Notice:
     return Notice("revenue", "revenue", "p1", 4, AT, periods, rows, additive)
 
 

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices import pending as notice_pending
-from lakehouse.operations.notices.log import Status
+from lakehouse.operations.notices.log import NoticeStatus
 from lakehouse_tests.support.notified_lake import Box, Shop, added_up, figures, metric, opened
 from lakehouse_tests.support.two_dataset_versions import promote
 
@@ -111,7 +111,7 @@ def test_what_could_not_be_delivered_for_seven_days_is_given_up(settings) -> Non
     settings.now = settings.clock() + notice_pending.NEWS + timedelta(seconds=1)
     told = shop.tell(box)
     assert (told.delivered, told.waiting, box.messages) == (0, 0, [])
-    assert [entry.status for entry in ledger.of(settings)] == [Status.WAITING] * 2
+    assert [entry.status for entry in ledger.of(settings)] == [NoticeStatus.WAITING] * 2
     assert shop.notified() == {"late": [False]}
 
 
@@ -201,7 +201,7 @@ def test_longer_periods_have_notices_of_their_own_and_growing_is_no_restatement(
     weekly = next(message for message in box.messages if "weekly" in message.subject)
     assert figures(weekly) == [("2024-W06", 90, 96, 6, "6.67")]
     assert (weekly.data["changed_rows"], weekly.data["metric"]) == (2, "total")
-    assert {entry.status for entry in ledger.of(settings)} == {Status.AUDITED}
+    assert {entry.status for entry in ledger.of(settings)} == {NoticeStatus.AUDITED}
 
 
 def test_a_promotion_is_told_with_its_reason_and_what_is_filled_beside_is_not(settings) -> None:

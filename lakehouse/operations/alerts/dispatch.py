@@ -1,0 +1,107 @@
+"""One run of alerting: open and resolve alerts by the tables as they are, and send what targets have not received.
+
+An alert is recorded before it is sent, and each delivery after it: the next run makes up for one that was stopped in
+between, and may send a message again under the same id. The rules are in ``rules``, the facts that they judge in
+``signals``, the record in ``log``. When this runs is up to the sensor ``alerts``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+from lakehouse.operations.alerts import log, signals
+from lakehouse.operations.channels import Message
+from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, PendingMessage, deliver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.operations.alerts.log import AlertRecord, Transition
+    from lakehouse.operations.channels import Target
+    from lakehouse.settings import Settings
+
+#: Dagster ends a tick after 60 seconds; the next ticks send what was not sent by then.
+_SENDING_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class AlertDispatch:
+    """The result of a run: how many alerts opened, were resolved and are open.
+
+    :param undelivered: per target that did not receive everything, the reason.
+    :param unread: per source or metric whose tables could not be read, the reason; its alerts stay as they are.
+    """
+
+    opened: int
+    resolved: int
+    still_open: int
+    undelivered: Sequence[str]
+    unread: Sequence[str]
+
+    def __str__(self) -> str:
+        counts = f"{self.opened} opened, {self.resolved} resolved, {self.still_open} open"
+        return "; ".join([counts, *self.undelivered])
+
+
+def dispatch_alerts(settings: Settings, catalog: Catalog, targets: Sequence[Target]) -> AlertDispatch:
+    """Open and resolve alerts as the tables are now, and send every target what it has not received."""
+    sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
+    metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
+    unread: dict[str, str] = {}
+    current = [alert for name, alerts in (*sources, *metrics) for alert in _read(name, alerts, unread)]
+    earlier = log.all_of(settings)
+    records = log.record(settings, earlier, current, unread.keys(), [target.name for target in targets])
+    before, after = _open(earlier), _open(records)
+    report = deliver(_pending(settings, records, targets), AfterFailure.STOP, _SENDING_SECONDS)
+    undelivered = [_sentence(failure) for failure in report.failures]
+    return AlertDispatch(len(after - before), len(before - after), len(after), undelivered, list(unread.values()))
+
+
+def message(record: AlertRecord, transition: Transition) -> Message:
+    """The message about an alert that opened or was resolved."""
+    alert = record.alert
+    resolved_at = record.resolved_at if transition == "resolved" else None
+    data: dict[str, Any] = {"status": transition, "kind": alert.kind.value, "contract": alert.contract, "subject": alert.subject}
+    data |= {"period": alert.period, "detail": alert.detail, "numbers": dict(alert.numbers)}
+    data |= {"since": alert.since, "opened_at": record.opened_at, "resolved_at": resolved_at}
+    subject, text = f"Alert: {alert.title}", alert.text
+    if resolved_at is not None:
+        subject = f"Resolved: {alert.title}"
+        text = f"This is no longer so since {resolved_at:%Y-%m-%d %H:%M} UTC, or no longer looked at: {alert.text}"
+    return Message(record.message_id(transition), subject, text, list(alert.addressed_to), data)
+
+
+def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Alert]:
+    """The alerts of a source or metric; where its tables cannot be read, the reason goes into ``unread``."""
+    try:
+        return list(alerts)
+    except Exception as problem:  # noqa: BLE001 (one contract's trouble does not silence the others; the tick fails after them)
+        unread[name] = f"the alerts of {name} could not be looked at: {problem}"
+        return []
+
+
+def _open(records: Iterable[AlertRecord]) -> set[str]:
+    return {record.alert_id for record in records if record.resolved_at is None}
+
+
+def _pending(settings: Settings, records: Sequence[AlertRecord], targets: Sequence[Target]) -> Iterator[PendingMessage]:
+    """The messages that targets have not received, oldest alert first, its opening before its resolution."""
+    for record in records:
+        for transition in get_args(log.Transition):
+            waiting = [target for target in targets if target.name in record.waiting(transition)]
+            if waiting:
+                yield PendingMessage(
+                    message(record, transition),
+                    waiting,
+                    partial(log.record_delivery, settings, record, transition),
+                )
+
+
+def _sentence(failure: DeliveryFailure) -> str:
+    if failure.reason is None:
+        return f"{failure.target} receives the rest at the next tick"
+    return f"{failure.reason}; it is sent again at the next tick"

@@ -1,0 +1,73 @@
+"""One run of notifying consumers: find new restatements, send what waits, and let the audit of silver follow.
+
+Which publications make a notice and which audit rows they answer is in ``pending``, the record of notices in ``log``. When
+this runs is up to the sensor ``notices`` and to ``lakehouse notices --send``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.operations.channels import Message
+from lakehouse.operations.delivery import AfterFailure, PendingMessage, deliver
+from lakehouse.operations.notices import log, pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.operations.channels import Target
+    from lakehouse.operations.notices.log import NoticeEntry
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class NoticeDispatch:
+    """The result of a run: notices delivered, still waiting, audit rows marked as notified, and what went wrong."""
+
+    delivered: int
+    waiting: int
+    audited: int
+    problems: list[str]
+
+    def __str__(self) -> str:
+        if not (self.delivered or self.waiting or self.audited):
+            return "every consumer has been notified"
+        return f"notices delivered: {self.delivered}, waiting: {self.waiting}; audit rows marked as notified: {self.audited}"
+
+
+def dispatch_notices(settings: Settings, catalog: Catalog, targets: Sequence[Target], seconds: float = inf) -> NoticeDispatch:
+    """Send consumers the notices that they have not received; another run sends none of these again.
+
+    A message that a target refuses is sent again at the next run, and holds up neither the other messages nor the other
+    targets.
+
+    :param seconds: after so long a target gets no further message in this run.
+    """
+    settings = with_table_cache(settings)
+    audiences, problems = pending.audiences(settings, catalog)
+    pending.find(settings, audiences, [target.name for target in targets])
+    waiting = pending.waiting(settings)
+    delivered = 0
+    for target in targets:
+        report = deliver(_messages(settings, target, waiting), AfterFailure.CONTINUE, seconds)
+        delivered += report.delivered
+        problems += [failure.reason for failure in report.failures if failure.reason is not None]
+    audited = pending.follow_in_audit(settings, catalog, audiences)
+    return NoticeDispatch(delivered, len(waiting) - delivered, audited, problems)
+
+
+def _messages(settings: Settings, target: Target, waiting: Sequence[NoticeEntry]) -> Iterator[PendingMessage]:
+    """The notices that wait for a target, oldest first."""
+    for entry in waiting:
+        if entry.target == target.name:
+            message = Message(entry.message_id, entry.subject, entry.text, [entry.consumer], entry.data)
+            yield PendingMessage(message, [target], partial(_record, settings, entry))
+
+
+def _record(settings: Settings, entry: NoticeEntry, _: list[str]) -> None:
+    log.delivered(settings, entry, settings.clock())
