@@ -1,10 +1,17 @@
-"""The README's main job and the questions one asks after it, on the real command line."""
+"""The README's main job, done by the built wheel in a fresh environment, and the questions one asks after it."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,20 +21,66 @@ from lakehouse.dispositions.verdicts import Disposition
 from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+CHECKOUT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
 
+def outside_the_checkout(*command: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that can import nothing of the checkout."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=kept | environment, check=False)
+
+
+@pytest.fixture(name="wheel", scope="module")
+def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: setuptools leaves files in the folder that it builds from."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, folder)
+    for name in ("lakehouse", "lakehouse_tests"):
+        shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", ".")
+    built = outside_the_checkout(*command, folder=folder)
+    assert built.returncode == 0, built.stderr
+    [wheel] = (folder / "dist").glob("lakehouse-*.whl")
+    return wheel
+
+
+@pytest.fixture(name="installed", scope="module")
+def _installed(wheel: Path) -> Iterator[Path]:
+    """The programs of a fresh environment that holds the wheel and what it depends on."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        programs = Path(folder) / "bin"
+        command = (programs / "pip", "install", "--quiet", "--no-compile", wheel)
+        done = outside_the_checkout(*command, folder=wheel.parent, PIP_CONSTRAINT=str(CHECKOUT / "requirements.lock"))
+        assert done.returncode == 0, done.stderr
+        yield programs
+
+
 @pytest.fixture(name="home", scope="module")
-def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _home(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
     home = tmp_path_factory.mktemp("demo")
-    done = lakehouse_command(home, "demo")
+    done = outside_the_checkout(
+        installed / "lakehouse", "demo", folder=home, LAKEHOUSE_ROOT=str(home / "lake"), COLUMNS="200"
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Revenue per event day: as first published, and now" in done.stdout
     assert "dagster dev -w workspace.yaml" in done.stdout
     return home
+
+
+def test_a_wheel_holds_the_product_only_and_all_of_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name for name in archive.namelist() if ".dist-info/" not in name}
+        [licence] = (name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
+        assert b"Apache License" in archive.read(licence)
+    product = {f"{path.relative_to(CHECKOUT)}" for path in (CHECKOUT / "lakehouse").rglob("*") if path.is_file()}
+    assert files == {name for name in product if "__pycache__" not in name}
 
 
 def test_the_same_demo_again_changes_nothing(home: Path) -> None:
