@@ -11,12 +11,12 @@ import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import Field, PrivateAttr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-_HOW_TARGETS = 'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"]'
+_HOW_TARGETS = 'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], or Apprise URLs such as "slack://..."'
 
 
 class SimulatedClock:
@@ -35,7 +35,7 @@ class SimulatedClock:
 
 
 class Settings(BaseSettings):
-    """Deployment settings; see the README for the list with examples."""
+    """Deployment settings; ``docs/settings.md`` lists them."""
 
     model_config = SettingsConfigDict(env_prefix="LAKEHOUSE_", env_file=".env", extra="ignore")
 
@@ -57,7 +57,8 @@ class Settings(BaseSettings):
     )
 
     alert_targets: Annotated[list[str], NoDecode] = Field(
-        ["log"], description='Who is told of alerts and notices, as JSON: ["log", "file:/path/alerts.jsonl", "https://..."].'
+        ["log"],
+        description='Where alerts and notices are sent, as JSON: ["log", "file:/path/alerts.jsonl", "https://...", "slack://..."].',
     )
     alert_seconds: int = Field(60, ge=1, description="How often the conditions of alerts are looked at.")
 
@@ -91,7 +92,7 @@ class Settings(BaseSettings):
     @field_validator("alert_targets", mode="before")
     @classmethod
     def _known_targets(cls, value: object) -> list[str]:
-        """``log``, ``file:`` with an absolute path, or an address of http or https."""
+        """``log``, ``file:`` with an absolute path, an address of http or https, or an Apprise URL."""
         try:
             told = json.loads(value) if isinstance(value, str) else value
         except ValueError:
@@ -143,7 +144,19 @@ def _target(address: str) -> str:
         path = unquote(parts.path) if address.startswith("file://") else address.removeprefix("file:")
         if path and not path.endswith("/"):
             return f"file:{Path(path).expanduser().absolute()}"
-    web = parts.scheme in {"http", "https"} and parts.hostname and address.isascii() and not set(address) & set(" \t\r\n")
-    if address == "log" or web:
+    if address == "log" or _is_web_address(address, parts) or _is_apprise_url(address, parts):
         return address
     raise ValueError(f"unknown target {address!r}; {_HOW_TARGETS}")
+
+
+def _is_web_address(address: str, parts: SplitResult) -> bool:
+    plain = address.isascii() and not set(address) & set(" \t\r\n")
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and plain
+
+
+def _is_apprise_url(address: str, parts: SplitResult) -> bool:
+    if "://" not in address or parts.scheme in {"file", "http", "https"}:
+        return False
+    import apprise  # noqa: PLC0415 (takes 0.3 s to load, and most deployments have no such target)
+
+    return apprise.Apprise.instantiate(address) is not None

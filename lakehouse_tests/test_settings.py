@@ -20,17 +20,23 @@ def test_alerts_go_to_the_log_where_nothing_is_said(monkeypatch) -> None:
 
 
 def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
-    said = ["log", "file:alerts.jsonl", "file:///var/log/a%20b.jsonl", "https://example.com:8443/hook?token=x"]
+    said = [
+        "log",
+        "file:alerts.jsonl",
+        "file:///var/log/a%20b.jsonl",
+        "https://example.com:8443/hook?token=x",
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#alerts",
+    ]
     monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", json.dumps(said))
     absolute = f"file:{Path('alerts.jsonl').absolute()}"
-    assert Settings().alert_targets == ["log", absolute, "file:/var/log/a b.jsonl", said[-1]]
+    assert Settings().alert_targets == ["log", absolute, "file:/var/log/a b.jsonl", *said[3:]]
 
 
 @pytest.mark.parametrize(
     "said",
     [
         *("log", '"log"', '{"log": 1}', "[1]", '["mail:me"]', '["file:"]', '["file:/folder/"]', '["file://host/a"]'),
-        *('["https://"]', '["http://[x"]', '["http://host:99999/"]', '["http://host/a b"]'),
+        *('["https://"]', '["http://[x"]', '["http://host:99999/"]', '["http://host/a b"]', '["slack://"]', '["htps://host/a"]'),
     ],
 )
 def test_anything_else_is_answered_with_what_to_write(monkeypatch, said: str) -> None:

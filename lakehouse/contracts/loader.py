@@ -1,4 +1,7 @@
-"""YAML in, contract out; every mistake is named by file, line and field."""
+"""Contracts from YAML files, with the file, line and field of every mistake.
+
+The keys of a contract and their meaning are in the modules of its parts (``source``, ``metric``, ...).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _FIELD = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
 
 
 class ContractError(LakehouseError):
-    """A contract that cannot be used; its text lists every mistake as ``file:line: field: what to do``."""
+    """A contract that cannot be used. The text lists every mistake as ``file:line: field: what to do``."""
 
     def __init__(self, mistakes: Iterable[str]) -> None:
         self.mistakes = list(mistakes)
@@ -68,9 +71,9 @@ def load_contract(path: Path) -> Contract:
 
 
 def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
-    """What a YAML file says, and the tree that knows the lines.
+    """The content of a YAML file, and its node tree, which has the line numbers.
 
-    :raises ContractError: when it is no YAML, or says two things under one key.
+    :raises ContractError: if the file is not valid YAML or a mapping repeats a key.
     """
     try:
         data = path.read_bytes()
@@ -78,8 +81,8 @@ def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
         raise ContractError([f"{path}: cannot be read: {error.strerror}"]) from None
     try:
         text = data.decode()
-        tree = yaml.compose(text, Loader=_Loader)
-        content = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        tree = yaml.compose(text, Loader=ContractYaml)
+        content = yaml.load(text, Loader=ContractYaml)  # noqa: S506 (a SafeLoader)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ContractError([f"{path}:{line}: not valid UTF-8; save the file as UTF-8"]) from None
@@ -91,39 +94,39 @@ def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
         raise ContractError([f"{path}:{line}: not valid YAML: {error.reason}"]) from None
     except (RecursionError, ValueError, yaml.YAMLError) as error:
         raise ContractError([f"{path}:1: not valid YAML: {error}"]) from None
-    twice = _keys_named_twice(tree)
-    if twice:
-        raise ContractError(f"{path}:{key.start_mark.line + 1}: {key.value}: stands there twice; keep one" for key in twice)
+    repeated = _repeated_keys(tree)
+    if repeated:
+        raise ContractError(f"{path}:{key.start_mark.line + 1}: {key.value}: is given twice; keep one" for key in repeated)
     return content, tree
 
 
-class _Loader(yaml.SafeLoader):
-    """Dates stay text: the models read them, and say which field holds an impossible one."""
+class ContractYaml(yaml.SafeLoader):
+    """The YAML of contracts. Dates stay text: the models parse them and name the field that holds an impossible one."""
 
 
-_Loader.yaml_implicit_resolvers = {
+ContractYaml.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
-def _keys_named_twice(tree: yaml.Node | None) -> list[yaml.ScalarNode]:
-    twice: list[yaml.ScalarNode] = []
-    to_do = [tree]
-    seen: set[int] = set()  # an alias leads to a node again, or round in a circle
-    while to_do:
-        node = to_do.pop()
+def _repeated_keys(tree: yaml.Node | None) -> list[yaml.ScalarNode]:
+    repeated: list[yaml.ScalarNode] = []
+    pending = [tree]
+    seen: set[int] = set()  # an alias leads to a node that was visited, possibly in a cycle
+    while pending:
+        node = pending.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            to_do += node.value
+            pending += node.value
         elif isinstance(node, yaml.MappingNode):
-            to_do += [value for _, value in node.value]
+            pending += [value for _, value in node.value]
             keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             first = {key.value: key for key in reversed(keys)}
-            twice += [key for key in keys if key is not first[key.value]]
-    return sorted(twice, key=lambda key: key.start_mark.line)
+            repeated += [key for key in keys if key is not first[key.value]]
+    return sorted(repeated, key=lambda key: key.start_mark.line)
 
 
 def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
@@ -135,8 +138,8 @@ def load_catalog(folder: Path | None, *, bundled: bool = True) -> Catalog:
     mistakes: list[str] = []
     origin: dict[str, Path] = {}
     paths = sorted(bundled_folder().glob("*.yaml")) if bundled else []
-    own = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder and folder.is_dir() else []
-    for path in [*paths, *own]:
+    deployed = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder and folder.is_dir() else []
+    for path in [*paths, *deployed]:
         try:
             contract = load_contract(path)
         except ContractError as error:
@@ -179,14 +182,14 @@ def _line_of(path: Path, key: str) -> int:
 
 
 def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """The line (from 1) of the deepest node on the way to ``location`` that the file has."""
+    """The line (from 1) of the deepest node on the path ``location`` that exists in the file."""
     node, line = tree, 1
     for step in location:
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
-            if found is None:
+            pair = next(((key, value) for key, value in node.value if key.value == str(step)), None)
+            if pair is None:
                 break
-            line, node = found[0].start_mark.line + 1, found[1]
+            line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
             line = node.start_mark.line + 1
@@ -200,18 +203,18 @@ def _where(location: tuple[int | str, ...]) -> str:
 
 
 def _located(problem: ErrorDetails) -> tuple[tuple[int | str, ...], str]:
-    """Where a mistake is and what it is; a check of several fields names the one to look at in front of its words."""
+    """The location of a mistake and its message. Validators of several fields name the field at the start of the message."""
     message = _plain(problem["msg"])
-    named = _FIELD.match(message)
-    if named:
-        return (*problem["loc"], *named[1].split(".")), message[named.end() :]
+    field_name = _FIELD.match(message)
+    if field_name:
+        return (*problem["loc"], *field_name[1].split(".")), message[field_name.end() :]
     return problem["loc"], message
 
 
 def _plain(message: str) -> str:
-    """Pydantic's words, said as to a person who writes YAML."""
+    """A message of pydantic, worded for the author of a YAML file."""
     return (
         message.removeprefix("Value error, ")
-        .replace("Extra inputs are not permitted", "unknown key; see the README for the known ones")
+        .replace("Extra inputs are not permitted", "unknown key; docs/contracts.md lists the known ones")
         .replace("Field required", "is missing")
     )

@@ -1,4 +1,7 @@
-"""Another watermark written into a contract's file, with every other line, comment and order left as it is."""
+"""Editing of contract files: another watermark is added, and every other line stays as it is.
+
+What a watermark means is defined in ``contracts.source``; which one to choose in ``lateness.rules``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from lakehouse.contracts.loader import ContractError, load_contract
+from lakehouse.contracts.loader import ContractError, ContractYaml, load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.errors import LakehouseError
 
@@ -20,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class PatchError(LakehouseError):
-    """A file that cannot be patched. Its text says why, and what to write by hand."""
+    """A file that cannot be edited. The text gives the reason and what to write by hand."""
 
 
 def file_of(folder: Path | None, dataset: str) -> Path | None:
-    """The file of a source's contract in a folder."""
+    """The file in a folder that holds the contract of a source; files with mistakes are skipped."""
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder and folder.is_dir() else []:
         try:
-            found = load_contract(path)
+            contract = load_contract(path)
         except ContractError:
             continue
-        if isinstance(found, SourceContract) and found.dataset == dataset:
+        if isinstance(contract, SourceContract) and contract.dataset == dataset:
             return path
     return None
 
@@ -47,10 +50,10 @@ def duration(span: timedelta) -> str:
 
 
 def with_watermark(text: str, watermark: timedelta, since: date, event_type: str | None = None) -> str:
-    """A contract's text with another watermark for rows that arrive on a day or later.
+    """The text of a contract with another watermark for rows that arrive on ``since`` or later.
 
-    :param event_type: one that the contract has bounds of its own for; None: all that it has none for.
-    :raises PatchError: where that cannot be said in this file.
+    :param event_type: an event type that has its own bounds in the contract; None: all others.
+    :raises PatchError: if the file has no place for the entry.
     """
     entry = f"{{since: {since}, watermark: {duration(watermark)}}}"
     keys = ["lateness"] if event_type is None else ["lateness", "by", "values", event_type]
@@ -61,44 +64,34 @@ def with_watermark(text: str, watermark: timedelta, since: date, event_type: str
     except (yaml.YAMLError, ValidationError) as problem:
         msg = f"{entry} cannot be added to {'.'.join(keys)}.changes: {_first(problem)}"
         raise PatchError(msg) from None
-    moved = after.lateness.as_of(event_type, since).watermark == watermark
-    if not moved or _without_changes(before.model_dump()) != _without_changes(after.model_dump()):
-        msg = f"this file is written in a way that is not understood; add by hand to {'.'.join(keys)}.changes: {entry}"
+    holds = after.lateness.as_of(event_type, since).watermark == watermark
+    if not holds or _without_changes(before.model_dump()) != _without_changes(after.model_dump()):
+        msg = f"the layout of this file is not supported; add by hand to {'.'.join(keys)}.changes: {entry}"
         raise PatchError(msg)
     return patched
 
 
 @contextmanager
 def replacing(path: Path, text: str) -> Iterator[None]:
-    """Put a text in the place of a file, whole; what is done inside comes between the writing of the text and its taking effect.
+    """Replace the content of a file atomically when the body of the ``with`` statement succeeds.
 
-    :raises OSError: where it cannot be written; then nothing inside is done.
+    :raises OSError: if the text cannot be written; the body is not executed then.
     """
-    beside = path.with_suffix(".new")
-    beside.write_text(text, encoding="utf-8")
+    written = path.with_suffix(".new")
+    written.write_text(text, encoding="utf-8")
     try:
         yield
-        os.replace(beside, path)  # noqa: PTH105 (says that it replaces)
+        os.replace(written, path)  # noqa: PTH105 (the name states that a file is replaced)
     finally:
-        beside.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
 
 
 def _content(text: str) -> object:
-    return yaml.load(text, Loader=_Text)  # noqa: S506 (a SafeLoader)
-
-
-class _Text(yaml.SafeLoader):
-    """Dates stay text, as the loader of contracts has it."""
-
-
-_Text.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    return yaml.load(text, Loader=ContractYaml)  # noqa: S506 (a SafeLoader)
 
 
 def _patched(text: str, keys: Sequence[str], entry: str) -> str:
-    root = yaml.compose(text, Loader=_Text)
+    root = yaml.compose(text, Loader=ContractYaml)
     node: yaml.Node | None = root
     for key in keys:
         node = _value(node, key)
@@ -110,15 +103,15 @@ def _patched(text: str, keys: Sequence[str], entry: str) -> str:
     changes = _value(node, "changes")
     if changes is None:
         if node.flow_style:
-            return _inside(text, node, f"changes: [{entry}]")
+            return _before_bracket(text, node, f"changes: [{entry}]")
         indent = " " * node.start_mark.column
-        return _behind(text, node, f"{indent}changes:\n{indent}  - {entry}")
+        return _line_after(text, node, f"{indent}changes:\n{indent}  - {entry}")
     if not isinstance(changes, yaml.SequenceNode):
         msg = f"{'.'.join(keys)}.changes is no list in this file; make it one: [{entry}]"
         raise PatchError(msg)
     if changes.flow_style:
-        return _inside(text, changes, entry)
-    return _behind(text, changes, " " * changes.start_mark.column + f"- {entry}")
+        return _before_bracket(text, changes, entry)
+    return _line_after(text, changes, " " * changes.start_mark.column + f"- {entry}")
 
 
 def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
@@ -126,14 +119,14 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
     return next((value for name, value in pairs if name.value == key), None)
 
 
-def _inside(text: str, node: yaml.Node, more: str) -> str:
-    """In front of the bracket that closes the node."""
+def _before_bracket(text: str, node: yaml.Node, more: str) -> str:
+    """Insert text before the bracket that closes a flow collection."""
     end = node.end_mark.index - 1
     return text[:end].rstrip(" ") + (", " if node.value else "") + more + text[end:]
 
 
-def _behind(text: str, node: yaml.Node, line: str) -> str:
-    """On a line of its own behind the last one that the node has something on."""
+def _line_after(text: str, node: yaml.Node, line: str) -> str:
+    """Insert a line after the last one that belongs to the node; comments that follow the node stay after the new line."""
     last = node
     while not last.flow_style if isinstance(last, yaml.CollectionNode) else False:
         last = last.value[-1][1] if isinstance(last, yaml.MappingNode) else last.value[-1]
@@ -142,14 +135,15 @@ def _behind(text: str, node: yaml.Node, line: str) -> str:
     return "\n".join([*lines[:at], line, *lines[at:]])
 
 
-def _without_changes(said: Any) -> Any:
-    """What a contract says but for its watermarks' changes."""
-    if isinstance(said, dict):
-        return {key: _without_changes(value) for key, value in said.items() if not (key == "changes" and isinstance(value, list))}
-    return [_without_changes(one) for one in said] if isinstance(said, list) else said
+def _without_changes(content: Any) -> Any:
+    """The content of a contract without the lists of changed watermarks."""
+    if isinstance(content, dict):
+        kept = {key: value for key, value in content.items() if not (key == "changes" and isinstance(value, list))}
+        return {key: _without_changes(value) for key, value in kept.items()}
+    return [_without_changes(element) for element in content] if isinstance(content, list) else content
 
 
 def _first(problem: Exception) -> str:
     if isinstance(problem, ValidationError):
-        return "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in problem.errors()[:2])
+        return "; ".join(str(mistake["msg"]).removeprefix("Value error, ") for mistake in problem.errors()[:2])
     return str(problem).splitlines()[0]

@@ -1,7 +1,8 @@
-"""Where messages to people go: to the log, to a file, to a webhook.
+"""The targets that messages to people are sent to: the log, a file, a webhook, and every service that Apprise knows.
 
-``LAKEHOUSE_ALERT_TARGETS`` names them. A target is told a message once by those who use it; after a kill between a delivery and
-its record it may be told again, with the same ``message_id``: a receiver that wants it once looks at that.
+``LAKEHOUSE_ALERT_TARGETS`` lists the addresses of a deployment. Which messages are due, and which were delivered, is decided and
+recorded by the callers (``operations.alerts``, ``operations.notices``). Delivery is at least once: a process that dies between
+a delivery and its record sends the message again with the same ``message_id``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import hashlib
 import json
 import logging
 import os
+import ssl
 from dataclasses import asdict, dataclass, field
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from requests import RequestException, Session
+from requests.adapters import HTTPAdapter
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lakehouse.errors import LakehouseError
@@ -24,24 +25,26 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from requests import PreparedRequest
+
     from lakehouse.settings import Settings
 
 _FILE = "file:"
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 4.0
-#: Answers of a receiver that may take the same message a moment later; any other refusal is its last word for now.
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+#: Answers after which the same request may succeed a moment later; any other refusal is final for this tick.
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class Message:
-    """What somebody is told.
+    """A message to people.
 
-    :param message_id: the same for the same news, so that a receiver can tell a repetition.
+    :param message_id: identifies the message, so that a receiver can recognise a repeated delivery.
     :param subject: one line.
-    :param text: plain text, some lines.
-    :param addressed_to: whom it concerns, the first one first.
-    :param data: the same in figures, for programs; dates and times become text.
+    :param text: plain text of a few lines.
+    :param addressed_to: the people or teams concerned, the first one responsible.
+    :param data: the same content for programs; dates and times are written as text.
     """
 
     message_id: str
@@ -56,26 +59,26 @@ class Message:
 
 
 class DeliveryError(LakehouseError):
-    """A target did not take a message. The text says which, why, and what happens next."""
+    """A target did not take a message. The text names the target, the message and the reason."""
 
 
 class Target(Protocol):
-    """Something that can be told a message."""
+    """A destination of messages."""
 
     @property
     def name(self) -> str:
-        """How records call it: the same for the same setting, and without secrets."""
+        """The name in logs and delivery records: stable for the same setting, and without secrets."""
 
     def send(self, message: Message) -> None:
         """Deliver a message.
 
-        :raises DeliveryError: when it was not, or when that is not known.
+        :raises DeliveryError: when the message was not delivered, or when the outcome is unknown.
         """
 
 
 @dataclass(frozen=True)
 class Log:
-    """A line of the log, as a warning."""
+    """The log of the tick; a message is a warning."""
 
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("lakehouse.alerts"))
     name: str = "log"
@@ -88,7 +91,7 @@ class Log:
 
 @dataclass(frozen=True)
 class File:
-    """A file that a line of JSON is added to; it is on disk when ``send`` returns."""
+    """A file to which each message is appended as a line of JSON; the line is on disk when ``send`` returns."""
 
     path: str
 
@@ -98,9 +101,9 @@ class File:
         return f"{_FILE}{self.path}"
 
     def send(self, message: Message) -> None:
-        """Append the message in one write. A line that an earlier write left unfinished is ended before it."""
+        """Append the message in one write, after ending a line that an earlier write left unfinished."""
         try:
-            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)  # noqa: PTH103, PTH120 (beside the calls of os below)
+            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)  # noqa: PTH103, PTH120 (next to the calls of os below)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 size = os.fstat(handle).st_size
@@ -120,10 +123,13 @@ class File:
 
 @dataclass(frozen=True)
 class Webhook:
-    """An address that is sent the message as JSON by POST, with the header ``Idempotency-Key: <message_id>``.
+    """An address that receives the message as JSON by POST, with the header ``Idempotency-Key: <message_id>``.
 
-    Any answer 2xx is a delivery. No connection, no answer in time, and the answers 408, 425, 429 and 5xx are tried again,
-    three attempts in all; a redirection is refused, because it would turn the POST into a GET.
+    Any 2xx answer is a delivery. A failed connection, a timeout, and the answers 408, 425, 429 and 5xx are retried, three
+    attempts in total. A redirect is refused, because following it would turn the POST into a GET.
+
+    :param timeout: seconds to connect, and seconds to wait for each part of the answer.
+    :param pause: seconds before the second attempt; doubled before the third.
     """
 
     url: str
@@ -132,44 +138,78 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """The host, and a hash of the whole address: what stands behind the host is often a secret."""
-        return f"webhook:{urlsplit(self.url).hostname}:{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
+        """The host, and a hash of the whole address: the path is often a secret."""
+        return f"webhook:{urlsplit(self.url).hostname}:{_digest(self.url)}"
 
     def send(self, message: Message) -> None:
         """Post the message."""
         attempts = Retrying(
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_exponential(self.pause),
-            retry=retry_if_exception_type(_PassingError),
+            retry=retry_if_exception_type(_TransientError),
             reraise=True,
         )
         try:
             attempts(self._post, message)
-        except _PassingError as problem:
+        except _TransientError as problem:
             raise DeliveryError(
                 f"{self.name} did not take message {message.message_id} in {_ATTEMPTS} attempts: {problem}"
             ) from problem
 
     def _post(self, message: Message) -> None:
         headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": message.message_id}
-        request = Request(self.url, message.json_line().encode(), headers, method="POST")  # noqa: S310 (settings admit http(s) only)
+        body = message.json_line().encode()
         try:
-            with build_opener(_NoRedirect).open(request, timeout=self.timeout):
-                pass
-        except HTTPError as answer:
-            with answer:
-                said = f"it answered {answer.code} {answer.reason}"
-            if answer.code in _PASSING:
-                raise _PassingError(said) from answer
+            with Session() as session:
+                session.mount("https://", _SystemTrust())
+                response = session.post(
+                    self.url, body, headers=headers, timeout=self.timeout, allow_redirects=False, stream=True, auth=_no_netrc
+                )
+        except RequestException as problem:
+            raise _TransientError(f"no answer ({_root_cause(problem)})") from problem
+        answer = f"it answered {response.status_code} {response.reason}"
+        if response.status_code in _TRANSIENT:
+            raise _TransientError(answer)
+        if response.status_code // 100 != 2:  # noqa: PLR2004 (the class of successful answers)
             raise DeliveryError(
-                f"{self.name} refused message {message.message_id}: {said}; look at its address in LAKEHOUSE_ALERT_TARGETS"
-            ) from answer
-        except (OSError, HTTPException) as problem:  # also URLError and timeouts
-            raise _PassingError(f"no answer ({getattr(problem, 'reason', problem)})") from problem
+                f"{self.name} refused message {message.message_id}: {answer}; check its address in LAKEHOUSE_ALERT_TARGETS"
+            )
+
+
+@dataclass(frozen=True)
+class AppriseService:
+    """A chat, mail or paging service by its Apprise URL, such as ``slack://...``, ``workflows://...`` (Teams) or ``mailtos://...``.
+
+    The service receives subject, addressees and text, one attempt per call. Attempts and timeouts are set in the URL with
+    Apprise's own parameters (``retry``, ``wait``, ``cto``, ``rto``).
+    """
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """The service, and a hash of the whole address: the address holds credentials."""
+        return f"{urlsplit(self.url).scheme}:{_digest(self.url)}"
+
+    def send(self, message: Message) -> None:
+        """Notify the service."""
+        import apprise  # noqa: PLC0415 (takes 0.3 s to load, and most deployments have no such target)
+
+        service = apprise.Apprise.instantiate(self.url)
+        if service is None:
+            raise DeliveryError(f"{self.name} is not an Apprise URL; check LAKEHOUSE_ALERT_TARGETS")
+        text = f"To: {', '.join(message.addressed_to)}\n\n{message.text}" if message.addressed_to else message.text
+        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:  # type: ignore[no-untyped-call] # (Apprise has no types here)
+            delivered = service.notify(
+                body=text, title=message.subject, notify_type=apprise.NotifyType.WARNING, body_format=apprise.NotifyFormat.TEXT
+            )
+        if not delivered:
+            reason = " ".join(log.getvalue().split()) or "Apprise gives no reason"
+            raise DeliveryError(f"{self.name} did not take message {message.message_id}: {reason}")
 
 
 def targets(settings: Settings, logger: logging.Logger | None = None) -> list[Target]:
-    """The targets of a deployment, in the order of ``LAKEHOUSE_ALERT_TARGETS``, each once.
+    """The targets of a deployment, in the order of ``LAKEHOUSE_ALERT_TARGETS``, without repetitions.
 
     :param logger: where the target ``log`` writes; default: the logger ``lakehouse.alerts``.
     """
@@ -179,13 +219,36 @@ def targets(settings: Settings, logger: logging.Logger | None = None) -> list[Ta
 def _target(address: str, logger: logging.Logger | None) -> Target:
     if address == "log":
         return Log(logger) if logger else Log()
-    return File(address.removeprefix(_FILE)) if address.startswith(_FILE) else Webhook(address)
+    if address.startswith(_FILE):
+        return File(address.removeprefix(_FILE))
+    return Webhook(address) if urlsplit(address).scheme in {"http", "https"} else AppriseService(address)
 
 
-class _PassingError(Exception):
-    """A failure that may be gone a moment later."""
+def _digest(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()[:8]
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Leave the answer 3xx as it is: an error."""
+class _TransientError(Exception):
+    """A failure that may be over a moment later."""
+
+
+class _SystemTrust(HTTPAdapter):
+    """Trusts the certificate authorities of the system (``SSL_CERT_FILE``) in addition to those that requests bundles."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=ssl.create_default_context(), **kwargs)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        return super().proxy_manager_for(*args, ssl_context=ssl.create_default_context(), **kwargs)
+
+
+def _no_netrc(request: PreparedRequest) -> PreparedRequest:
+    """Leave a request as it is; without an ``auth`` requests would add credentials of ``~/.netrc``."""
+    return request
+
+
+def _root_cause(problem: BaseException) -> str:
+    """What happened below requests, whose own messages repeat the address."""
+    while (cause := problem.__cause__ or problem.__context__) is not None:
+        problem = cause
+    return type(problem).__name__ if isinstance(problem, RequestException) else str(problem)

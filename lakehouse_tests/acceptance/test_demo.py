@@ -64,9 +64,7 @@ def _installed(wheel: Path) -> Iterator[Path]:
 @pytest.fixture(name="home", scope="module")
 def _home(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
     home = tmp_path_factory.mktemp("demo")
-    done = outside_the_checkout(
-        installed / "lakehouse", "demo", folder=home, LAKEHOUSE_ROOT=str(home / "lake"), COLUMNS="200"
-    )
+    done = outside_the_checkout(installed / "lakehouse", "demo", folder=home, LAKEHOUSE_ROOT=str(home / "lake"), COLUMNS="200")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Revenue per event day: as first published, and now" in done.stdout

@@ -196,8 +196,8 @@ def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
         ("- dataset: a", "1: a contract is a mapping"),
         ("dataset", "1: a contract is a mapping"),
         ("name: a", "1: name a 'dataset:'"),
-        ("dataset: a\nowner: x\nowner: y", "3: owner: stands there twice"),
-        ("dataset: a\ninfo:\n  x: 1\n  y: 2\n  x: 3", "5: x: stands there twice"),
+        ("dataset: a\nowner: x\nowner: y", "3: owner: is given twice"),
+        ("dataset: a\ninfo:\n  x: 1\n  y: 2\n  x: 3", "5: x: is given twice"),
     ],
 )
 def test_what_is_no_contract(file: Path, content: str | bytes, expected: str) -> None:

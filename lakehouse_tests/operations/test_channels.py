@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import socket
+import ssl
+import subprocess
 from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.operations.channels import DeliveryError, File, Log, Message, Webhook, targets
+from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, targets
 from lakehouse.settings import Settings
 from lakehouse_tests.support.webhook_server import Receiver, receiving
 
@@ -114,16 +117,59 @@ def test_nobody_there_and_no_answer_in_time(monkeypatch) -> None:
             Webhook(url, timeout=0.05, pause=0.001).send(MESSAGE)
 
 
+def test_credentials_of_netrc_stay_at_home(receiver: Receiver, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login anna password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    hook(receiver).send(MESSAGE)
+    [(_, headers, _)] = receiver.requests
+    assert "Authorization" not in headers
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_certificate_that_the_system_trusts_is_trusted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with receiving(context) as receiver:
+        with pytest.raises(DeliveryError, match=r"no answer \(.*certificate verify failed"):
+            hook(receiver).send(MESSAGE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        hook(receiver).send(MESSAGE)
+    assert receiver.taken == [AS_JSON]
+
+
+def test_a_service_of_apprise_receives_subject_addressees_and_text(receiver: Receiver) -> None:
+    AppriseService(receiver.url.replace("http://", "json://")).send(MESSAGE)
+    [taken] = receiver.taken
+    assert taken["title"] == "Alert: München"
+    assert taken["message"] == "To: anna, ben\n\nOne line.\nAnother."
+    assert taken["type"] == "warning"
+
+
+def test_a_service_that_refuses_is_reported_with_its_reason(receiver: Receiver) -> None:
+    receiver.answers = [403]
+    service = AppriseService(receiver.url.replace("http://", "json://"))
+    with pytest.raises(DeliveryError, match=rf"{service.name} did not take message a1:opened: .*403"):
+        service.send(MESSAGE)
+    with pytest.raises(DeliveryError, match=r"nothing:\w+ is not an Apprise URL; check LAKEHOUSE_ALERT_TARGETS"):
+        AppriseService("nothing://secret").send(MESSAGE)
+
+
 def test_names_tell_targets_apart_and_no_secrets() -> None:
     one, other = Webhook("https://hooks.example.com/T1/secret"), Webhook("https://hooks.example.com/T2/secret")
     assert one.name != other.name
     assert one.name.startswith("webhook:hooks.example.com:")
     assert "secret" not in one.name
+    assert AppriseService("slack://T1/secret").name.startswith("slack:")
+    assert "secret" not in AppriseService("slack://T1/secret").name
 
 
 def test_the_setting_names_the_targets_each_once() -> None:
-    found = targets(Settings(alert_targets=["log", "file:/a/b.jsonl", "https://example.com/x", "log"]))
-    assert [type(one) for one in found] == [Log, File, Webhook]
+    found = targets(Settings(alert_targets=["log", "file:/a/b.jsonl", "https://example.com/x", "log", "json://example.com/x"]))
+    assert [type(one) for one in found] == [Log, File, Webhook, AppriseService]
     assert found[1].name == "file:/a/b.jsonl"
     logger = logging.getLogger("mine")
     assert targets(Settings(alert_targets=["log"]), logger) == [Log(logger)]

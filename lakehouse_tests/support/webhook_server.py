@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from ssl import SSLContext
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving(tls: SSLContext | None = None) -> Iterator[Receiver]:
     """A receiver on a free port of this machine."""
     receiver = Receiver()
 
@@ -51,9 +52,11 @@ def receiving() -> Iterator[Receiver]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    receiver.url = f"http://127.0.0.1:{server.server_port}/hook"
+    receiver.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/hook"
     try:
         yield receiver
     finally:
