@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import asdict
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -200,8 +199,7 @@ class Built:
         """Written in some commits: each delivery has one of its own, and the ledger is compacted now and then."""
         share = max(1, len(entries) // commits)
         for begin in range(0, len(entries), share):
-            rows = pa.Table.from_pylist([asdict(entry) for entry in entries[begin : begin + share]], schema=ingestions._SCHEMA)
-            table_io.append(self.settings.table("ops", "ingestions"), rows, partition_by=["source"])
+            ingestions.log(self.settings).append(entries[begin : begin + share])
 
     def _ingestion(self, number: int, touched: list[date], **about: Any) -> Ingestion:
         said = {"source": "sales", "ingestion_id": f"i{number}", "content_hash": f"h{number}", "bytes": 10, "modified": LONG_AGO}

@@ -6,33 +6,16 @@ What holds is what the contract says; this is the record of how it came to say s
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
-
-_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("event_type", pa.string()),
-        ("seconds_before", pa.int64()),
-        ("seconds", pa.int64()),
-        ("since", pa.date32()),
-        ("by", pa.string()),
-        ("reason", pa.string()),
-        ("because", pa.string()),
-        ("evidence", pa.string()),
-        ("decided_at", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -55,6 +38,11 @@ class Moved:
     decided_at: datetime
 
 
+def log(settings: Settings) -> LogTable[Moved]:
+    """The table."""
+    return LogTable(Moved, settings, locations.watermarks(settings), partition_by="source")
+
+
 def record(settings: Settings, entry: Moved) -> bool:
     """Append a decision; the same one is written once.
 
@@ -62,16 +50,10 @@ def record(settings: Settings, entry: Moved) -> bool:
     """
     said = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
     app_id = "watermark:" + hashlib.sha256(repr(said).encode()).hexdigest()[:16]
-    table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
-    return table_io.append(
-        locations.watermarks(settings), table, options=settings.storage_options, partition_by=["source"], app_id=app_id
-    )
+    return log(settings).append([entry], app_id=app_id)
 
 
 def of(settings: Settings, source: str) -> list[Moved]:
     """Every decision on a source, oldest first."""
-    found = table_io.read(
-        locations.watermarks(settings), [item.name for item in fields(Moved)], {"source": [source]}, settings.storage_options
-    )
-    entries = [] if found is None else [Moved(**row) for row in found.to_pylist()]
+    entries = log(settings).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.decided_at, entry.since))

@@ -6,13 +6,12 @@ Losing this table loses nothing: what is applied again changes nothing, because 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,17 +20,27 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
-_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("run_id", pa.string()),
-        ("days", pa.list_(pa.date32())),
-        ("ingestion_ids", pa.list_(pa.string())),
-        ("method", pa.string()),
-        ("silver_version", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
+
+@dataclass(frozen=True)
+class AppliedInputs:
+    """One commit to silver: the event days whose content it brought up to date, and the inputs that it contains for them.
+
+    ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was
+    written (merged, or rebuilt by day).
+    """
+
+    source: str
+    run_id: str
+    days: list[date]
+    ingestion_ids: list[str]
+    method: str
+    silver_version: int
+    recorded_at: datetime
+
+
+def log(settings: Settings) -> LogTable[AppliedInputs]:
+    """The table."""
+    return LogTable(AppliedInputs, settings, locations.applied_inputs(settings), partition_by="source")
 
 
 def record(
@@ -46,21 +55,8 @@ def record(
     now: datetime,
 ) -> None:
     """State that silver's ``days`` now contain what these ingestions, decisions and redactions say about them."""
-    row = {
-        "source": source,
-        "run_id": run_id,
-        "days": sorted(days),
-        "ingestion_ids": sorted(ingestion_ids),
-        "method": method,
-        "silver_version": silver_version,
-        "recorded_at": now,
-    }
-    table_io.append(
-        locations.applied_inputs(settings),
-        pa.Table.from_pylist([row], schema=_SCHEMA),
-        options=settings.storage_options,
-        partition_by=["source"],
-    )
+    entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, silver_version, now)
+    log(settings).append([entry])
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
@@ -109,14 +105,9 @@ def has_any(settings: Settings, source: str) -> bool:
 
 def _applied(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
     """Per id the event days of silver that contain what it says, application by application."""
-    applied = table_io.read(
-        locations.applied_inputs(settings),
-        ["days", "ingestion_ids"],
-        {"source": [source]},
-        settings.storage_options,
-    )
+    applied = log(settings).select(["days", "ingestion_ids"], {"source": [source]})
     done: dict[str, list[frozenset[date]]] = defaultdict(list)
-    for row in [] if applied is None else applied.to_pylist():
+    for row in applied.to_pylist():
         days = frozenset(row["days"])  # one for all: a run about many files is about many days
         for one in row["ingestion_ids"]:
             done[one].append(days)

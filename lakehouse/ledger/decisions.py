@@ -6,13 +6,11 @@ Decisions are input, as files are: they stand beside Bronze, are only ever added
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,21 +21,6 @@ if TYPE_CHECKING:
 
 Decided = Literal["accept", "reject", "duplicate"]
 PREFIX = "decision:"
-_SCHEMA = pa.schema(
-    [
-        ("decision_id", pa.string()),
-        ("number", pa.int64()),
-        ("ingestion_id", pa.string()),
-        ("line_number", pa.int64()),
-        ("record_key", pa.string()),
-        ("verdict", pa.string()),
-        ("by", pa.string()),
-        ("reason", pa.string()),
-        ("decided_at", pa.timestamp("us", "UTC")),
-        ("about_file", pa.bool_()),
-        ("touched_days", pa.list_(pa.date32())),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +32,8 @@ class Decision:
     key may live.
     """
 
+    decision_id: str = field(default="", kw_only=True)
+    number: int = field(default=1, kw_only=True)
     ingestion_id: str
     line_number: int
     record_key: str
@@ -56,10 +41,8 @@ class Decision:
     by: str
     reason: str
     decided_at: datetime
-    number: int = 1
-    about_file: bool = False
-    decision_id: str = ""
-    touched_days: list[date] = field(default_factory=list)
+    about_file: bool = field(default=False, kw_only=True)
+    touched_days: list[date] = field(default_factory=list, kw_only=True)
 
     @property
     def row(self) -> RowId:
@@ -72,6 +55,11 @@ class Decision:
         return self.verdict == "accept"
 
 
+def log(settings: Settings, source: str) -> LogTable[Decision]:
+    """The table of a source."""
+    return LogTable(Decision, settings, locations.decisions(settings, source))
+
+
 def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     """Append the decisions of one command, once.
 
@@ -79,19 +67,13 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     """
     text = "\n".join(sorted(f"{one.row}|{one.number}|{one.verdict}|{one.by!r}|{one.reason!r}" for one in decided))
     decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
-    rows = [asdict(one) | {"decision_id": decision_id} for one in decided]
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    table_io.append(locations.decisions(settings, source), table, options=settings.storage_options, app_id=decision_id)
+    log(settings, source).append([replace(entry, decision_id=decision_id) for entry in decided], app_id=decision_id)
     return decision_id
 
 
 def all_of(settings: Settings, source: str) -> list[Decision]:
     """Every decision, in the order in which they hold."""
-    found = table_io.read(
-        locations.decisions(settings, source), [item.name for item in fields(Decision)], None, settings.storage_options
-    )
-    decided = [] if found is None else [Decision(**row) for row in found.to_pylist()]
-    return sorted(decided, key=lambda one: (one.number, one.decided_at, one.decision_id))
+    return sorted(log(settings, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
 
 
 def newest(settings: Settings, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:
@@ -104,8 +86,7 @@ def newest(settings: Settings, source: str, ids: Collection[str] | None = None) 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
     """Per decision id the event days that it may change."""
-    found = table_io.read(locations.decisions(settings, source), ["decision_id", "touched_days"], None, settings.storage_options)
     days: dict[str, set[date]] = {}
-    for row in [] if found is None else found.to_pylist():
+    for row in log(settings, source).select(["decision_id", "touched_days"]).to_pylist():
         days.setdefault(row["decision_id"], set()).update(row["touched_days"])
     return days

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
-
-_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("ingestion_id", pa.string()),
-        ("content_hash", pa.string()),
-        ("arrival_date", pa.date32()),
-        ("source_file", pa.string()),
-        ("bytes", pa.int64()),
-        ("modified", pa.timestamp("us", "UTC")),
-        ("rows", pa.int64()),
-        ("malformed", pa.int64()),
-        ("touched_days", pa.list_(pa.date32())),
-        ("touched_rows", pa.list_(pa.int64())),
-        ("status", pa.string()),
-        ("message", pa.string()),
-        ("run_id", pa.string()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -47,14 +25,14 @@ class Ingestion:
     source_file: str
     bytes: int
     modified: datetime | None
+    rows: int = field(default=0, kw_only=True)
+    malformed: int = field(default=0, kw_only=True)
+    touched_days: list[date] = field(default_factory=list, kw_only=True)
+    touched_rows: list[int] = field(default_factory=list, kw_only=True)
     status: Literal["ingested", "redelivered", "held"]
+    message: str | None = field(default=None, kw_only=True)
     run_id: str
     recorded_at: datetime
-    rows: int = 0
-    malformed: int = 0
-    touched_days: list[date] = field(default_factory=list)
-    touched_rows: list[int] = field(default_factory=list)
-    message: str | None = None
 
     @property
     def rows_by_day(self) -> dict[date, int]:
@@ -62,26 +40,20 @@ class Ingestion:
         return dict(zip(self.touched_days, self.touched_rows))
 
 
+def log(settings: Settings) -> LogTable[Ingestion]:
+    """The table."""
+    return LogTable(Ingestion, settings, locations.ingestions(settings), partition_by="source")
+
+
 def record(settings: Settings, entry: Ingestion) -> None:
     """Append one delivery; the same statement about the same file is written once."""
-    table_io.append(
-        locations.ingestions(settings),
-        pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA),
-        options=settings.storage_options,
-        partition_by=["source"],
-        app_id=f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}",
-    )
+    app_id = f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
+    log(settings).append([entry], app_id=app_id)
 
 
 def all_of(settings: Settings, source: str) -> list[Ingestion]:
     """Every recorded delivery of a source, by arrival day and file."""
-    table = table_io.read(
-        locations.ingestions(settings),
-        [item.name for item in fields(Ingestion)],
-        {"source": [source]},
-        settings.storage_options,
-    )
-    entries = [] if table is None else [Ingestion(**row) for row in table.to_pylist()]
+    entries = log(settings).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.arrival_date, entry.source_file, entry.recorded_at))
 
 

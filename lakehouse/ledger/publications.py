@@ -6,43 +6,23 @@ nothing: :func:`follow` writes what is missing.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.delta import table_io
     from lakehouse.settings import Settings
 
-_TEXT = pa.string()
-_SCHEMA = pa.schema(
-    [
-        ("series", _TEXT),
-        ("publication_id", _TEXT),
-        ("gold_version", pa.int64()),
-        ("run_id", _TEXT),
-        ("job_name", _TEXT),
-        ("code_version", _TEXT),
-        ("contract_version", _TEXT),
-        ("published", _TEXT),
-        ("input_versions", _TEXT),
-        ("validation", _TEXT),
-        ("trigger", _TEXT),
-        ("keys", _TEXT),
-        ("downstream", pa.list_(_TEXT)),
-        ("signed_off_by", _TEXT),
-        ("sign_off_reason", _TEXT),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
-_AS_JSON = ("published", "input_versions", "validation", "trigger", "keys")
+#: Columns that a commit records under the same name; the second group as JSON objects.
+_TEXTS = ("publication_id", "run_id", "job_name", "code_version", "contract_version", "signed_off_by", "sign_off_reason")
+_MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys")
 
 
 @dataclass(frozen=True)
@@ -58,18 +38,23 @@ class Publication:
     publication_id: str
     gold_version: int
     run_id: str
+    job_name: str | None = field(default=None, kw_only=True)
+    code_version: str | None = field(default=None, kw_only=True)
+    contract_version: str | None = field(default=None, kw_only=True)
+    published: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    input_versions: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    validation: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    trigger: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    keys: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    downstream: list[str] = field(default_factory=list, kw_only=True)
+    signed_off_by: str | None = field(default=None, kw_only=True)
+    sign_off_reason: str | None = field(default=None, kw_only=True)
     recorded_at: datetime
-    job_name: str | None = None
-    code_version: str | None = None
-    contract_version: str | None = None
-    published: Mapping[str, str] = field(default_factory=dict)
-    input_versions: Mapping[str, Any] = field(default_factory=dict)
-    validation: Mapping[str, Any] = field(default_factory=dict)
-    trigger: Mapping[str, Any] = field(default_factory=dict)
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    downstream: list[str] = field(default_factory=list)
-    signed_off_by: str | None = None
-    sign_off_reason: str | None = None
+
+
+def log(settings: Settings) -> LogTable[Publication]:
+    """The table."""
+    return LogTable(Publication, settings, locations.publications(settings), partition_by="series")
 
 
 def follow(settings: Settings, series: str, gold: str) -> int:
@@ -78,11 +63,12 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     :param gold: the table's address.
     :returns: how many rows were written.
     """
+    table = log(settings)
 
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
-        return _row(series, commit, why) if "published" in why else None
+        return table.to_row(_publication(series, commit, why)) if "published" in why else None
 
-    return commit_log.copy(settings, gold, locations.publications(settings), f"publications:{series}", _SCHEMA, row_of)
+    return commit_log.copy(settings, gold, table.path, f"publications:{series}", table.schema, row_of)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:
@@ -97,20 +83,16 @@ def one(settings: Settings, series: str, publication_id: str) -> Publication | N
 
 
 def _read(settings: Settings, where: table_io.Where) -> list[Publication]:
-    columns = [item.name for item in fields(Publication)]
-    found = table_io.read(locations.publications(settings), columns, where, settings.storage_options)
-    rows = [] if found is None else found.to_pylist()
-    parsed = [row | {name: json.loads(row[name] or "{}") for name in _AS_JSON} for row in rows]
-    return sorted((Publication(**row) for row in parsed), key=lambda entry: entry.gold_version)
+    return sorted(log(settings).read(where), key=lambda entry: entry.gold_version)
 
 
-def _row(series: str, commit: Mapping[str, Any], why: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: why.get(name) for name in _SCHEMA.names}
-    told |= {name: json.dumps(why.get(name) or {}, sort_keys=True) for name in _AS_JSON}
+def _publication(series: str, commit: Mapping[str, Any], why: Mapping[str, Any]) -> Publication:
     committed = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
-    return told | {
-        "series": series,
-        "gold_version": commit["version"],
-        "downstream": list(why.get("downstream") or []),
-        "recorded_at": datetime.fromisoformat(why["as_of"]) if "as_of" in why else committed,
-    }
+    values: dict[str, Any] = {name: why.get(name) for name in _TEXTS} | {name: why.get(name) or {} for name in _MAPPINGS}
+    return Publication(
+        series=series,
+        gold_version=commit["version"],
+        downstream=list(why.get("downstream") or []),
+        recorded_at=datetime.fromisoformat(why["as_of"]) if "as_of" in why else committed,
+        **values,
+    )

@@ -6,13 +6,11 @@ An operation waits, as a decision does, until silver has been made again on all 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -21,25 +19,6 @@ if TYPE_CHECKING:
 
 PREFIX = "operation:"
 BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
-_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("operation_id", pa.string()),
-        ("operation", pa.string()),
-        ("first_day", pa.date32()),
-        ("last_day", pa.date32()),
-        ("reason", pa.string()),
-        ("runner_id", pa.string()),
-        ("code_before", pa.string()),
-        ("code_after", pa.string()),
-        ("contract_before", pa.string()),
-        ("contract_after", pa.string()),
-        ("rows_judged_otherwise", pa.int64()),
-        ("touched_days", pa.list_(pa.date32())),
-        ("attempt", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -50,6 +29,7 @@ class Operation:
     """
 
     source: str
+    operation_id: str = field(default="", kw_only=True)
     operation: str
     first_day: date
     last_day: date
@@ -59,16 +39,20 @@ class Operation:
     code_after: str
     contract_before: str | None
     contract_after: str
+    rows_judged_otherwise: int = field(default=0, kw_only=True)
+    touched_days: list[date] = field(default_factory=list, kw_only=True)
+    attempt: int = field(default=1, kw_only=True)
     recorded_at: datetime
-    rows_judged_otherwise: int = 0
-    touched_days: list[date] = field(default_factory=list)
-    attempt: int = 1
-    operation_id: str = ""
 
     @property
     def wish(self) -> tuple[object, ...]:
         """What makes two operations the same one, run again."""
         return self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
+
+
+def log(settings: Settings) -> LogTable[Operation]:
+    """The table."""
+    return LogTable(Operation, settings, locations.rebuild_requests(settings), partition_by="source")
 
 
 def record(settings: Settings, entry: Operation) -> str:
@@ -78,21 +62,13 @@ def record(settings: Settings, entry: Operation) -> str:
     """
     text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}{entry.attempt}"
     operation_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
-    table_io.append(
-        locations.rebuild_requests(settings),
-        pa.Table.from_pylist([asdict(entry) | {"operation_id": operation_id}], schema=_SCHEMA),
-        options=settings.storage_options,
-        partition_by=["source"],
-        app_id=operation_id,
-    )
+    log(settings).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
     return operation_id
 
 
 def all_of(settings: Settings, source: str) -> list[Operation]:
     """Every operation on a source, oldest first."""
-    columns = [item.name for item in fields(Operation)]
-    found = table_io.read(locations.rebuild_requests(settings), columns, {"source": [source]}, settings.storage_options)
-    entries = [] if found is None else [Operation(**row) for row in found.to_pylist()]
+    entries = log(settings).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.recorded_at, entry.operation_id))
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -22,30 +20,24 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 PREFIX = "redaction:"
-_SCHEMA = pa.schema(
-    [
-        ("redaction_id", pa.string()),
-        ("record_key", pa.string()),
-        ("fields", pa.list_(pa.string())),
-        ("by", pa.string()),
-        ("reason", pa.string()),
-        ("redacted_at", pa.timestamp("us", "UTC")),
-        ("touched_days", pa.list_(pa.date32())),
-    ]
-)
 
 
 @dataclass(frozen=True)
 class Redaction:
     """The named fields of one key are empty from now on; ``touched_days`` are the event days on which it may live."""
 
+    redaction_id: str = field(default="", kw_only=True)
     record_key: str
     fields: list[str]
     by: str
     reason: str
     redacted_at: datetime
-    redaction_id: str = ""
-    touched_days: list[date] = field(default_factory=list)
+    touched_days: list[date] = field(default_factory=list, kw_only=True)
+
+
+def log(settings: Settings, source: str) -> LogTable[Redaction]:
+    """The table of a source."""
+    return LogTable(Redaction, settings, locations.redactions(settings, source))
 
 
 def record(settings: Settings, source: str, entry: Redaction) -> str:
@@ -55,18 +47,13 @@ def record(settings: Settings, source: str, entry: Redaction) -> str:
     """
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
     redaction_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
-    table = pa.Table.from_pylist([asdict(entry) | {"redaction_id": redaction_id}], schema=_SCHEMA)
-    table_io.append(locations.redactions(settings, source), table, options=settings.storage_options, app_id=redaction_id)
+    log(settings, source).append([replace(entry, redaction_id=redaction_id)], app_id=redaction_id)
     return redaction_id
 
 
 def all_of(settings: Settings, source: str) -> list[Redaction]:
     """Every redaction, oldest first."""
-    found = table_io.read(
-        locations.redactions(settings, source), [item.name for item in fields(Redaction)], None, settings.storage_options
-    )
-    entries = [] if found is None else [Redaction(**row) for row in found.to_pylist()]
-    return sorted(entries, key=lambda entry: (entry.redacted_at, entry.redaction_id))
+    return sorted(log(settings, source).read(), key=lambda entry: (entry.redacted_at, entry.redaction_id))
 
 
 def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:

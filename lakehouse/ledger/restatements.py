@@ -6,32 +6,17 @@ again for all days, and days that come out equal are not written.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
-
-_SCHEMA = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("run_id", pa.string()),
-        ("as_of", pa.timestamp("us", "UTC")),
-        ("silver_version", pa.int64()),
-        ("gold_version", pa.int64()),
-        ("days", pa.list_(pa.date32())),
-        ("causes", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -46,29 +31,25 @@ class Restatement:
     metric: str
     run_id: str
     as_of: datetime
-    followed_version: int
+    followed_version: int = field(metadata={"column": "silver_version"})
     gold_version: int
     days: list[date]
     causes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
+def log(settings: Settings) -> LogTable[Restatement]:
+    """The table."""
+    return LogTable(Restatement, settings, locations.restatements(settings), partition_by="metric")
+
+
 def record(settings: Settings, entry: Restatement) -> None:
     """Append one run."""
-    row = {**vars(entry), "silver_version": entry.followed_version, "days": sorted(entry.days)}
-    row["causes"] = json.dumps(entry.causes, sort_keys=True)
-    table_io.append(
-        locations.restatements(settings),
-        pa.Table.from_pylist([row], schema=_SCHEMA),
-        options=settings.storage_options,
-        partition_by=["metric"],
-    )
+    log(settings).append([replace(entry, days=sorted(entry.days))])
 
 
 def of(settings: Settings, metric: str) -> list[Restatement]:
     """All runs of a metric, oldest first."""
-    table = table_io.read(locations.restatements(settings), _SCHEMA.names, {"metric": [metric]}, settings.storage_options)
-    entries = [] if table is None else [_restatement(row) for row in table.to_pylist()]
-    return sorted(entries, key=lambda entry: (entry.as_of, entry.gold_version))
+    return sorted(log(settings).read({"metric": [metric]}), key=lambda entry: (entry.as_of, entry.gold_version))
 
 
 def followed_version(settings: Settings, metric: str) -> int:
@@ -78,12 +59,6 @@ def followed_version(settings: Settings, metric: str) -> int:
 
 def followed_versions(settings: Settings) -> dict[str, int]:
     """The same for every metric that has followed one."""
-    columns = ["metric", "silver_version"]
-    table = table_io.read(locations.restatements(settings), columns, None, settings.storage_options)
-    newest = None if table is None else table.group_by("metric").aggregate([("silver_version", "max")])
-    return {row["metric"]: row["silver_version_max"] for row in ([] if newest is None else newest.to_pylist())}
-
-
-def _restatement(row: dict[str, Any]) -> Restatement:
-    followed = row.pop("silver_version")
-    return Restatement(**row | {"followed_version": followed, "causes": json.loads(row["causes"])})
+    rows = log(settings).select(["metric", "silver_version"])
+    newest = rows.group_by("metric").aggregate([("silver_version", "max")])
+    return {row["metric"]: row["silver_version_max"] for row in newest.to_pylist()}

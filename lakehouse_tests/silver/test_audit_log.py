@@ -120,7 +120,7 @@ def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
     claims = [("file", 2, "decided 2"), ("file", 2, "corrected by 2"), ("file", 4, "next line"), ("other", 2, "other file")]
     said = [{"ingestion_id": file, "line_number": line, "record_key": key} for file, line, key in claims]
     table_io.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
-    hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, "redaction:1")
+    hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, redaction_id="redaction:1")
 
     def actions(*ids: str, **why: str) -> dict[str, str | None]:
         cause = log.cause(settings, "events", {"ingestions": ids, **why}, [hidden])

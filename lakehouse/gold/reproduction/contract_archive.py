@@ -8,12 +8,11 @@ for a revision is told in ``terms``.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,17 +20,27 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 Kind = Literal["source", "metric"]
-_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("name", pa.string()),
-        ("version", pa.string()),
-        ("source_version", pa.string()),
-        ("contract", pa.string()),
-        ("number", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
+
+
+@dataclass(frozen=True)
+class ArchivedContract:
+    """The text of a contract (JSON) under the hash ``version``; ``number`` counts the contracts of a name, from 1.
+
+    ``source_version`` is the hash of the source's contract that was in force with a metric's.
+    """
+
+    kind: Kind
+    name: str
+    version: str
+    source_version: str | None
+    contract: str
+    number: int
+    recorded_at: datetime
+
+
+def log(settings: Settings) -> LogTable[ArchivedContract]:
+    """The table."""
+    return LogTable(ArchivedContract, settings, locations.contract_archive(settings))
 
 
 def record(
@@ -41,31 +50,26 @@ def record(
 
     :returns: whether it was written.
     """
-    known = _rows(settings, kind, name)
-    newest = known[-1] if known else None
-    if newest is not None and (newest["version"], newest["source_version"]) == (version, source_version):
+    archived = _archived(settings, kind, name)
+    newest = archived[-1] if archived else None
+    if newest is not None and (newest.version, newest.source_version) == (version, source_version):
         return False
-    number = len(known) + 1
-    row = {"kind": kind, "name": name, "version": version, "source_version": source_version, "contract": contract}
-    table = pa.Table.from_pylist([row | {"number": number, "recorded_at": now}], schema=_SCHEMA)
-    app_id = f"contracts:{kind}:{name}:{number}:{version}:{source_version}"
-    return table_io.append(locations.contract_archive(settings), table, options=settings.storage_options, app_id=app_id)
+    number = len(archived) + 1
+    entry = ArchivedContract(kind, name, version, source_version, contract, number, now)
+    return log(settings).append([entry], app_id=f"contracts:{kind}:{name}:{number}:{version}:{source_version}")
 
 
 def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
     """The contract of a hash; None where it was never kept."""
-    return next((json.loads(row["contract"]) for row in _rows(settings, kind, name) if row["version"] == version), None)
+    return next((json.loads(entry.contract) for entry in _archived(settings, kind, name) if entry.version == version), None)
 
 
 def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:
     """The hash of the source's contract that counted beside a metric's contract at a time; None where nothing tells."""
-    known = [row for row in _rows(settings, "metric", metric) if row["version"] == version]
-    before = [row for row in known if row["recorded_at"] <= when]
-    return next((row["source_version"] for row in reversed(before or known[:1])), None)
+    archived = [entry for entry in _archived(settings, "metric", metric) if entry.version == version]
+    before = [entry for entry in archived if entry.recorded_at <= when]
+    return next((entry.source_version for entry in reversed(before or archived[:1])), None)
 
 
-def _rows(settings: Settings, kind: Kind, name: str) -> list[dict[str, Any]]:
-    found = table_io.read(
-        locations.contract_archive(settings), _SCHEMA.names, {"kind": [kind], "name": [name]}, settings.storage_options
-    )
-    return sorted([] if found is None else found.to_pylist(), key=lambda row: row["number"])
+def _archived(settings: Settings, kind: Kind, name: str) -> list[ArchivedContract]:
+    return sorted(log(settings).read({"kind": [kind], "name": [name]}), key=lambda entry: entry.number)

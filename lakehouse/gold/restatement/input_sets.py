@@ -7,35 +7,38 @@ only. Sets only grow, because Bronze and what people say about it are only added
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from lakehouse.settings import Settings
-
-_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("inputs", pa.string()),
-        ("adds_to", pa.string()),
-        ("added", pa.list_(pa.string())),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
-
-_Set = tuple[str | None, list[str], datetime]  # the set it adds to, what it adds, and when it was recorded
 
 
 class UnknownInputsError(LakehouseError):
     """A name of inputs that nothing is recorded for. Its text says what to do."""
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """A set of ids by its name ``inputs``: those of the set ``adds_to`` (if any), and the ``added`` ones."""
+
+    source: str
+    inputs: str
+    adds_to: str | None
+    added: list[str]
+    recorded_at: datetime
+
+
+def log(settings: Settings) -> LogTable[InputSet]:
+    """The table."""
+    return LogTable(InputSet, settings, locations.input_sets(settings), partition_by="source")
 
 
 def name_of(ids: Collection[str]) -> str:
@@ -53,19 +56,11 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
     if name in sets:
         return name
     wanted = set(ids)
-    newest = max((at for _, _, at in sets.values()), default=None)
-    known = {other: _resolved(sets, other) for other, (_, _, at) in sets.items() if at == newest}
-    base = max((other for other, held in known.items() if held <= wanted), key=lambda other: len(known[other]), default=None)
-    added = sorted(wanted - (known[base] if base is not None else set()))
-    row = {"source": source, "inputs": name, "adds_to": base, "added": added, "recorded_at": now}
-    table = pa.Table.from_pylist([row], schema=_SCHEMA)
-    table_io.append(
-        locations.input_sets(settings),
-        table,
-        options=settings.storage_options,
-        partition_by=["source"],
-        app_id=f"inputs:{source}:{name}",
-    )
+    newest = max((entry.recorded_at for entry in sets.values()), default=None)
+    bases = {other: _resolved(sets, other) for other, entry in sets.items() if entry.recorded_at == newest}
+    base = max((other for other, held in bases.items() if held <= wanted), key=lambda other: len(bases[other]), default=None)
+    added = sorted(wanted - (bases[base] if base is not None else set()))
+    log(settings).append([InputSet(source, name, base, added, now)], app_id=f"inputs:{source}:{name}")
     return name
 
 
@@ -85,18 +80,14 @@ def ids_of(settings: Settings, source: str, name: str) -> set[str]:
     return _resolved(sets, name)
 
 
-def _recorded(settings: Settings, source: str) -> dict[str, _Set]:
-    columns = ["inputs", "adds_to", "added", "recorded_at"]
-    found = table_io.read(locations.input_sets(settings), columns, {"source": [source]}, settings.storage_options)
-    return {
-        row["inputs"]: (row["adds_to"], row["added"], row["recorded_at"]) for row in ([] if found is None else found.to_pylist())
-    }
+def _recorded(settings: Settings, source: str) -> dict[str, InputSet]:
+    return {entry.inputs: entry for entry in log(settings).read({"source": [source]})}
 
 
-def _resolved(sets: dict[str, _Set], name: str) -> set[str]:
+def _resolved(sets: dict[str, InputSet], name: str) -> set[str]:
     ids: set[str] = set()
     step: str | None = name
     while step is not None:
-        step, added, _ = sets[step]
-        ids.update(added)
+        ids.update(sets[step].added)
+        step = sets[step].adds_to
     return ids

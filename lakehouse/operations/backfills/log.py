@@ -6,15 +6,12 @@ trail. How far a backfill has come is what its events say.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger.log_table import LogTable
 from lakehouse.operations.backfills.plan import Plan, Status
 
 if TYPE_CHECKING:
@@ -23,25 +20,6 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-_PLANS = pa.schema(
-    [
-        ("plan_id", pa.string()),
-        ("target", pa.string()),
-        ("reason", pa.string()),
-        ("runner_id", pa.string()),
-        ("created_at", pa.timestamp("us", "UTC")),
-        ("plan", pa.string()),
-    ]
-)
-_EVENTS = pa.schema(
-    [
-        ("plan_id", pa.string()),
-        ("event", pa.string()),
-        ("kind", pa.string()),
-        ("said", pa.string()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
 _BECOMES = {
     "started": Status.RUNNING,
     "failed": Status.FAILED,
@@ -68,26 +46,42 @@ class Event:
     plan_id: str
     event: str
     kind: str
+    said: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     recorded_at: datetime
-    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan as JSON, with what it is found by."""
+
+    plan_id: str
+    target: str
+    reason: str
+    runner_id: str
+    created_at: datetime
+    plan: str
+
+
+def plan_log(settings: Settings) -> LogTable[StoredPlan]:
+    """The table of plans."""
+    return LogTable(StoredPlan, settings, locations.backfills(settings))
+
+
+def event_log(settings: Settings) -> LogTable[Event]:
+    """The table of events."""
+    return LogTable(Event, settings, locations.backfill_events(settings), partition_by="plan_id")
 
 
 def store_plan(settings: Settings, plan: Plan) -> None:
     """Keep a plan, once."""
-    row = {name: getattr(plan, name) for name in _PLANS.names if name != "plan"} | {"plan": plan.model_dump_json()}
-    table_io.append(
-        locations.backfills(settings),
-        pa.Table.from_pylist([row], schema=_PLANS),
-        options=settings.storage_options,
-        app_id=f"backfill:{plan.plan_id}",
-    )
+    stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
+    plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
 
 
 def plans(settings: Settings) -> list[Plan]:
     """Every plan, oldest first."""
-    found = table_io.read(locations.backfills(settings), ["plan"], None, settings.storage_options)
-    read = [] if found is None else [Plan.model_validate_json(text) for text in found["plan"].to_pylist()]
-    return sorted(read, key=lambda plan: (plan.created_at, plan.plan_id))
+    texts = plan_log(settings).select(["plan"])["plan"].to_pylist()
+    return sorted(map(Plan.model_validate_json, texts), key=lambda plan: (plan.created_at, plan.plan_id))
 
 
 def plan_named(settings: Settings, plan_id: str) -> Plan:
@@ -112,23 +106,15 @@ def record(settings: Settings, entry: Event) -> bool:
 
     :returns: whether it was new.
     """
-    row = asdict(entry) | {"said": json.dumps(dict(entry.said), default=str, sort_keys=True)}
-    return table_io.append(
-        locations.backfill_events(settings),
-        pa.Table.from_pylist([row], schema=_EVENTS),
-        options=settings.storage_options,
-        partition_by=["plan_id"],
-        app_id=f"backfill:{entry.plan_id}:{entry.event}",
-    )
+    return event_log(settings).append([entry], app_id=f"backfill:{entry.plan_id}:{entry.event}")
 
 
 def events(settings: Settings, plan_id: str) -> list[Event]:
     """What happened to a plan, oldest first."""
-    columns = [item.name for item in fields(Event)]
-    where = {"plan_id": [plan_id]}
-    found = table_io.read(locations.backfill_events(settings), columns, where, settings.storage_options)
-    read = [] if found is None else [Event(**row | {"said": json.loads(row["said"])}) for row in found.to_pylist()]
-    return sorted(read, key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event))
+    return sorted(
+        event_log(settings).read({"plan_id": [plan_id]}),
+        key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event),
+    )
 
 
 _RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished"))}

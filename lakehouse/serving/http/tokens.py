@@ -9,14 +9,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,17 +22,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _PREFIX = "lh"
-_SCHEMA = pa.schema(
-    [
-        ("token_id", pa.string()),
-        ("name", pa.string()),
-        ("role", pa.string()),
-        ("digest", pa.string()),
-        ("added_at", pa.timestamp("us", "UTC")),
-        ("expires_at", pa.timestamp("us", "UTC")),
-        ("revoked_at", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 class Role(str, Enum):
@@ -61,6 +48,11 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
+def log(settings: Settings) -> LogTable[Token]:
+    """The table."""
+    return LogTable(Token, settings, locations.tokens(settings))
+
+
 def add(settings: Settings, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:
     """Make a token.
 
@@ -68,21 +60,19 @@ def add(settings: Settings, name: str, role: Role, expires_at: datetime | None =
     """
     token_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     token = Token(token_id, name, role, _digest(secret), settings.clock(), expires_at)
-    _append(settings, token)
+    log(settings).append([token])
     return token, f"{_PREFIX}_{token_id}_{secret}"
 
 
 def revoke(settings: Settings, token: Token) -> None:
     """End a token; again, it is a no-op."""
-    _append(settings, replace(token, revoked_at=settings.clock()), f"revoked:{token.token_id}")
+    log(settings).append([replace(token, revoked_at=settings.clock())], app_id=f"revoked:{token.token_id}")
 
 
 def all_of(settings: Settings) -> dict[str, Token]:
     """Every token by its id, also those that are over."""
-    found = table_io.read(locations.tokens(settings), [item.name for item in fields(Token)], None, settings.storage_options)
-    rows = [] if found is None else found.to_pylist()
-    tokens = [Token(**row | {"role": Role(row["role"])}) for row in rows]
-    return {one.token_id: one for one in sorted(tokens, key=lambda one: (one.revoked_at is not None, one.added_at))}
+    tokens = sorted(log(settings).read(), key=lambda token: (token.revoked_at is not None, token.added_at))
+    return {token.token_id: token for token in tokens}
 
 
 def holder(known: dict[str, Token], text: str, now: datetime) -> Token | None:
@@ -95,11 +85,6 @@ def holder(known: dict[str, Token], text: str, now: datetime) -> Token | None:
     token = known.get(token_id) if prefix == _PREFIX else None
     right = hmac.compare_digest(_digest(secret), token.digest if token else _digest(""))
     return token if token and right and token.holds(now) else None
-
-
-def _append(settings: Settings, token: Token, app_id: str | None = None) -> None:
-    table = pa.Table.from_pylist([asdict(token) | {"role": token.role.value}], schema=_SCHEMA)
-    table_io.append(locations.tokens(settings), table, options=settings.storage_options, app_id=app_id)
 
 
 def _digest(secret: str) -> str:

@@ -1,0 +1,182 @@
+"""A log: a table whose rows are the entries of one dataclass, and whose Arrow schema is derived from it.
+
+Every log of the product that reads its rows as Python objects is a :class:`LogTable`. Tables with one row per row of
+Bronze (the key log, the dispositions, the audit) are processed as Arrow tables and define their schema themselves.
+
+The columns are the fields in the order of the class, all of them nullable:
+
+==================================================  ==========================================================
+Annotation (``... | None`` changes nothing)         Column
+==================================================  ==========================================================
+``str``, ``Literal``, an :class:`~enum.Enum`        string; the value of the enum
+``int``, :data:`Int32`, ``bool``                    int64, int32, bool
+``date``, ``datetime``                              date32, timestamp in microseconds, UTC
+``list[...]`` of one of these                       list
+``Mapping[...]``                                    string, the mapping as JSON
+==================================================  ==========================================================
+
+A field is named like its column, unless its metadata names another ``column``.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from datetime import date, datetime
+from enum import Enum
+from functools import lru_cache, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+from lakehouse.delta import table_io
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from lakehouse.settings import Settings
+
+Row = TypeVar("Row")
+#: An integer that is stored in 32 bits.
+Int32 = Annotated[int, pa.int32()]
+
+_TYPES: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us", "UTC"),
+}
+#: What the modules of the entries import for type checking only.
+_NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "Mapping": Mapping, "Int32": Int32}
+
+
+class LogTable(Generic[Row]):
+    """The log of one entry type at one address.
+
+    :param path: the table's address, see :mod:`lakehouse.locations`.
+    :param partition_by: the column that the table is partitioned by. Where it is no field but a property of the entry, it
+        is the first column of the table.
+    :param sort_keys: whether the JSON of mappings has its keys in alphabetical order.
+    """
+
+    def __init__(
+        self, row: type[Row], settings: Settings, path: str, *, partition_by: str | None = None, sort_keys: bool = True
+    ) -> None:
+        self.path, self._options = path, settings.storage_options
+        self._row, self._partition_by = row, partition_by
+        self._encode_mapping = partial(json.dumps, default=str, sort_keys=sort_keys)
+        self._columns = _columns_of(cast("Hashable", row), partition_by)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return pa.schema([(column.name, column.type) for column in self._columns])
+
+    def to_row(self, entry: Row) -> dict[str, Any]:
+        """The values of an entry as they are stored, by column."""
+        return {column.name: self._stored(column, column.value_of(entry)) for column in self._columns}
+
+    def append(
+        self, entries: Iterable[Row], *, app_id: str | None = None, app_version: int = 1, since: int | None = None
+    ) -> bool:
+        """Append entries in one commit; see :func:`lakehouse.delta.table_io.append`.
+
+        :returns: whether they were written: an ``app_id`` is written once.
+        """
+        return table_io.append(
+            self.path,
+            pa.Table.from_pylist([self.to_row(entry) for entry in entries], schema=self.schema),
+            options=self._options,
+            partition_by=[self._partition_by] if self._partition_by else None,
+            app_id=app_id,
+            app_version=app_version,
+            since=since,
+        )
+
+    def read(self, where: table_io.Where | None = None) -> list[Row]:
+        """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""
+        return self.entries(self.select(None, where))
+
+    def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
+        """The same as an Arrow table of some columns (default: all); without rows where there is no table."""
+        schema = self.schema
+        names = schema.names if columns is None else list(columns)
+        wanted = pa.schema([schema.field(name) for name in names])
+        rows = table_io.read(self.path, names, where, self._options)
+        return wanted.empty_table() if rows is None else rows.cast(wanted)
+
+    def entries(self, rows: pa.Table) -> list[Row]:
+        """The entries of rows with all columns."""
+        return [self._entry(row) for row in rows.to_pylist()]
+
+    def _entry(self, row: dict[str, Any]) -> Row:
+        """An entry from its stored values; null gives the default of its field, which the column may be younger than."""
+        values = {}
+        for column in self._columns:
+            value = row[column.name]
+            if column.field is not None and (value is not None or not column.has_default):
+                values[column.field] = value if value is None or column.decode is None else column.decode(value)
+        return self._row(**values)
+
+    def _stored(self, column: _Column, value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.value
+        return self._encode_mapping(value) if column.is_json and value is not None else value
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column, and the field that it holds; ``field`` is None where it holds a property of the entry."""
+
+    name: str
+    type: pa.DataType
+    field: str | None
+    value_of: Callable[[Any], Any]
+    decode: Callable[[Any], Any] | None = None
+    is_json: bool = False
+    has_default: bool = False
+
+
+@lru_cache(maxsize=64)
+def _columns_of(row: Any, partition_by: str | None) -> tuple[_Column, ...]:
+    """:raises TypeError: for a field of a type that no column holds."""
+    hints = get_type_hints(row, localns=_NAMES, include_extras=True)
+    columns = [_column(item, hints[item.name]) for item in fields(row)]
+    if partition_by is not None and partition_by not in {column.name for column in columns}:
+        columns.insert(0, _Column(partition_by, pa.string(), None, attrgetter(partition_by)))
+    return tuple(columns)
+
+
+def _column(item: Field[Any], hint: Any) -> _Column:
+    optional = get_origin(hint) in {Union, types.UnionType}
+    (kind, *others) = [part for part in get_args(hint) if part is not type(None)] if optional else [hint]
+    origin = get_origin(kind) or kind
+    if others or (stored := _stored_type(kind, origin)) is None:
+        msg = f"no column holds the field {item.name} of type {hint}; see the table in lakehouse.ledger.log_table"
+        raise TypeError(msg)
+    is_json, is_enum = origin is Mapping, isinstance(origin, type) and issubclass(origin, Enum)
+    return _Column(
+        name=item.metadata.get("column", item.name),
+        type=stored,
+        field=item.name,
+        value_of=attrgetter(item.name),
+        decode=json.loads if is_json else origin if is_enum else None,
+        is_json=is_json,
+        has_default=item.default is not MISSING or item.default_factory is not MISSING,
+    )
+
+
+def _stored_type(kind: Any, origin: Any) -> pa.DataType | None:
+    if origin is Annotated:
+        return next(extra for extra in get_args(kind)[1:] if isinstance(extra, pa.DataType))
+    if origin is list:
+        (member,) = get_args(kind)
+        inner = _stored_type(member, get_origin(member) or member)
+        return None if inner is None else pa.list_(inner)
+    if origin in {Literal, Mapping} or (isinstance(origin, type) and issubclass(origin, Enum)):
+        return pa.string()
+    return _TYPES.get(kind)

@@ -1,0 +1,143 @@
+"""Logs: the schema that a dataclass gives its table, and entries that are read as they were written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakehouse.gold.reproduction import contract_archive
+from lakehouse.gold.restatement import input_sets
+from lakehouse.lateness import watermark_log
+from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
+from lakehouse.ledger.log_table import Int32, LogTable
+from lakehouse.operations.backfills import log as backfills
+from lakehouse.serving.http import tokens
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+#: The columns of every log by its address, as tables have had them since their first version.
+SCHEMAS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("log_schemas.json").read_text())
+NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+
+
+def _logs(settings: Settings) -> list[LogTable[Any]]:
+    of_a_source = [module.log(settings, "events") for module in (decisions, redactions)]
+    of_all = [
+        module.log(settings)
+        for module in (
+            *(applied_inputs, contract_archive, ingestions, input_sets, publications),
+            *(rebuild_requests, restatements, tokens, watermark_log),
+        )
+    ]
+    return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]
+
+
+def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(settings: Settings) -> None:
+    derived = {log.path.removeprefix(f"{settings.root}/"): log.schema for log in _logs(settings)}
+    for address, schema in derived.items():
+        assert {column.name: str(column.type) for column in schema} == SCHEMAS[address], address
+        assert schema.names == list(SCHEMAS[address]), address
+        assert all(column.nullable for column in schema), address
+    assert derived.keys() | {"ops/alerts", "ops/notices", "ops/moves", "ops/dropped"} == SCHEMAS.keys()
+
+
+class _Colour(str, Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    count: int = field(default=1, kw_only=True)
+    small: Int32
+    colour: _Colour
+    choice: Literal["a", "b"]
+    sure: bool
+    day: date | None
+    at: datetime
+    days: list[date]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    stored_otherwise: int | None = field(default=None, metadata={"column": "renamed"})
+
+    @property
+    def month(self) -> str:
+        return f"{self.at:%Y-%m}"
+
+
+ENTRY = _Entry("n", 2, _Colour.RED, "a", True, None, NOON, [NOON.date()], {"b": {"d": 1, "c": [1.5]}, "a": None}, 7)
+
+
+def _log(settings: Settings, **options: Any) -> LogTable[_Entry]:
+    return LogTable(_Entry, settings, settings.table("ops", "entries"), **options)
+
+
+def test_an_entry_is_read_as_it_was_written(settings: Settings) -> None:
+    log = _log(settings, partition_by="name")
+    assert log.read() == []
+    assert log.append([ENTRY], app_id="first")
+    assert not log.append([ENTRY], app_id="first")
+    assert log.read() == [ENTRY]
+    assert log.read({"name": ["other"]}) == []
+    assert DeltaTable(log.path).metadata().partition_columns == ["name"]
+
+
+def test_some_columns_are_read_as_arrow(settings: Settings) -> None:
+    log = _log(settings)
+    assert log.select(["renamed", "name"]).equals(
+        pa.table({"renamed": pa.array([], pa.int64()), "name": pa.array([], pa.string())})
+    )
+    log.append([ENTRY])
+    assert log.select(["renamed", "name"]).to_pylist() == [{"renamed": 7, "name": "n"}]
+    assert log.select().schema == log.schema
+
+
+def test_a_table_may_be_partitioned_by_a_property(settings: Settings) -> None:
+    log = _log(settings, partition_by="month")
+    assert log.schema.names[0] == "month"
+    log.append([ENTRY])
+    assert DeltaTable(log.path).metadata().partition_columns == ["month"]
+    assert log.select(["month"]).to_pylist() == [{"month": "2024-05"}]
+    assert log.read() == [ENTRY]
+
+
+@pytest.mark.parametrize(("sort_keys", "text"), [(True, '{"a": "1.0", "b": 1}'), (False, '{"b": 1, "a": "1.0"}')])
+def test_a_mapping_is_stored_as_json(settings: Settings, sort_keys: bool, text: str) -> None:
+    log = _log(settings, sort_keys=sort_keys)
+    entry = _Entry("n", 2, _Colour.RED, "a", True, None, NOON, [], {"b": 1, "a": Decimal("1.0")})
+    assert log.to_row(entry)["more"] == text
+
+
+def test_a_column_younger_than_the_row_gives_the_default(settings: Settings) -> None:
+    log = _log(settings)
+    old = log.schema.remove(log.schema.get_field_index("more")).remove(1)
+    row = {name: value for name, value in log.to_row(ENTRY).items() if name in old.names}
+    write_deltalake(log.path, pa.Table.from_pylist([row], schema=old))
+    (entry,) = log.read()
+    assert (entry.more, entry.count, entry.name) == ({}, 1, "n")
+
+
+@dataclass(frozen=True)
+class _Unstorable:
+    amount: Decimal
+
+
+@dataclass(frozen=True)
+class _Either:
+    value: int | str
+
+
+@pytest.mark.parametrize("row", [_Unstorable, _Either])
+def test_a_type_that_no_column_holds_is_refused(settings: Settings, row: type) -> None:
+    with pytest.raises(TypeError, match=r"no column holds the field (amount|value) of type"):
+        LogTable(row, settings, settings.table("ops", "entries"))
