@@ -28,19 +28,26 @@ class TableCache:
 
     Each table is brought to its newest version whenever it is asked for, so a cache never hides a commit. It must not be
     shared between threads, and no table in it may be deleted meanwhile.
+
+    :param open_table: opens the table at an address, None where there is none; by default with delta-rs and the storage options
+        of the read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
+        self._open_table = open_table
         self._tables: dict[str, DeltaTable] = {}
         self._rows: dict[Hashable, tuple[int, pa.Table]] = {}
 
-    def table(self, path: str, open_: Callable[[], DeltaTable | None]) -> DeltaTable | None:
-        """The table at its newest version, opened by ``open_`` the first time; None where that finds none."""
+    def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+        """The table at its newest version; None where there is none.
+
+        :param default: opens the table where the cache was not given a way of its own.
+        """
         table = self._tables.get(path)
         if table is not None:
             table.update_incremental()
             return table
-        table = open_()
+        table = default() if self._open_table is None else self._open_table(path)
         if table is not None:
             self._tables[path] = table
         return table

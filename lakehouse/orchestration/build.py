@@ -19,7 +19,7 @@ from lakehouse.orchestration.automation import (
     notice_sensor,
     source_schedules,
 )
-from lakehouse.orchestration.common.resources import LakeSpark, readers
+from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -72,5 +72,9 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             schedules=all_schedules,
             # In process: a step in a process of its own would live on when its run is killed.
             executor=dg.in_process_executor,
-            resources={"spark": LakeSpark(long_lived=settings.spark_long_lived), **readers(settings, tables)},
+            resources={
+                "spark": LakeSpark(long_lived=settings.spark_long_lived),
+                "tables": LakeTables(),
+                **readers(settings, tables),
+            },
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.resources import LakeTables
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -31,7 +32,8 @@ class Ticking:
 
     def tick(self) -> dg.SensorExecutionData:
         """One look, by somebody who knows nothing but the cursor."""
-        context = dg.build_sensor_context(self.instance, cursor=self.cursor, definitions=self.definitions)
+        resources = {"tables": LakeTables()}
+        context = dg.build_sensor_context(self.instance, cursor=self.cursor, definitions=self.definitions, resources=resources)
         data = self.definitions.resolve_sensor_def(self.name).evaluate_tick(context)
         self.cursor = data.cursor
         return data

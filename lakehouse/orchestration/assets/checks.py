@@ -1,4 +1,4 @@
-"""Checks as Dagster shows and re-runs them. The layer's own runs evaluate the same functions (see ``events``)."""
+"""Checks as Dagster shows and re-runs them. The layer's own runs evaluate the same functions (see ``run_events``)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date
@@ -13,13 +13,13 @@ from lakehouse.gold.publication import gate
 from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
 from lakehouse.quality.check_result import Outcome
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 
-#: What some days say to the wanted checks; it may judge others as well.
-Judge = Callable[[Collection[date], Collection[str], LakeSpark], list[Outcome]]
+#: Evaluates the wanted checks for some days, reading with the settings it is given; it may evaluate others as well.
+Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[Outcome]]
 
 _NEWEST_WITHOUT_PARTITION = 31
 
@@ -29,15 +29,15 @@ def source_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
 
-    def judge_bronze(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+    def judge_bronze(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
         return bronze_checks.check_bronze(settings, contract, days)
 
-    def judge_silver(days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+    def judge_silver(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
         return silver_checks.check_silver(settings, contract, days)
 
     return [
-        _checks_of(bronze, bronze_checks.bronze_check_names(contract), judge_bronze),
-        _checks_of(silver, silver_checks.silver_check_names(contract), judge_silver),
+        _checks_of(settings, bronze, bronze_checks.bronze_check_names(contract), judge_bronze),
+        _checks_of(settings, silver, silver_checks.silver_check_names(contract), judge_silver),
         _checks_of_source(settings, contract),
     ]
 
@@ -47,14 +47,14 @@ def metric_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
 
-    def judge(days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+    def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         one = served_version.daily(settings, catalog, metric)
         found = restatement_checks.check_published(settings, one, days)
         if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these are told without computing the number anew
             found += restatement_checks.check_gold(settings, one, spark.session, days)
         return found
 
-    return _checks_of(gold, restatement_checks.gold_check_names(Series(metric)), judge)
+    return _checks_of(settings, gold, restatement_checks.gold_check_names(Series(metric)), judge)
 
 
 def rollup_checks(
@@ -62,17 +62,19 @@ def rollup_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a longer period's numbers."""
 
-    def judge(starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+    def judge(settings: Settings, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
         daily = served_version.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
     names = gate.names(rollup.checks)
     del names["totals_equal_silver"]  # it is made from published days
-    return _checks_of(gold, names, judge)
+    return _checks_of(settings, gold, names, judge)
 
 
-def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
+def _checks_of(
+    settings: Settings, asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge
+) -> dg.AssetChecksDefinition:
     key = asset.key
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=description, partitions_def=asset.partitions_def)
@@ -80,7 +82,7 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
     ]
 
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
-    def check(context: dg.AssetCheckExecutionContext, spark: LakeSpark) -> Iterator[dg.AssetCheckResult]:
+    def check(context: dg.AssetCheckExecutionContext, spark: LakeSpark, tables: LakeTables) -> Iterator[dg.AssetCheckResult]:
         op_context = context.op_execution_context
         one_day = op_context.has_partition_key
         if one_day or op_context.has_partition_key_range:
@@ -89,7 +91,8 @@ def _checks_of(asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judg
             known = sorted(context.instance.get_materialized_partitions(key))
             days = [date.fromisoformat(partition) for partition in known[-_NEWEST_WITHOUT_PARTITION:]]
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        outcomes = [outcome for outcome in judge(days, wanted, spark) if outcome.check in wanted] if days else []
+        judged = judge(tables.reading(settings), days, wanted, spark) if days else []
+        outcomes = [outcome for outcome in judged if outcome.check in wanted]
         if not one_day:  # what is yielded below is then about no partition
             run_events.checked(context, key, outcomes)
         for name in sorted(wanted):
@@ -119,9 +122,9 @@ def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetC
     ]
 
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
-    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+    def check(context: dg.AssetCheckExecutionContext, tables: LakeTables) -> Iterator[dg.AssetCheckResult]:
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        for outcome in bronze_checks.check_source(settings, contract):
+        for outcome in bronze_checks.check_source(tables.reading(settings), contract):
             if outcome.check in wanted:
                 yield dg.AssetCheckResult(
                     passed=outcome.passed,

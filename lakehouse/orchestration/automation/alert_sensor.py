@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.dispatch import dispatch_alerts
 from lakehouse.operations.channels import targets
+from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -30,12 +30,12 @@ def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Late rows, restatements, held and overdue numbers, values beyond their bounds: owners are notified.",
     )
-    def sense(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        cached = with_table_cache(settings)
-        state = signals.state_of(cached, catalog)
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
+        reading = tables.reading(settings)
+        state = signals.state_of(reading, catalog)
         if state == context.cursor:
             return dg.SkipReason("nothing has changed since the last look")
-        result = dispatch_alerts(cached, catalog, targets(settings, context.log))
+        result = dispatch_alerts(reading, catalog, targets(settings, context.log))
         if result.unread:
             raise UnreadError("; ".join(result.unread))
         if not result.undelivered:

@@ -14,7 +14,6 @@ import dagster as dg
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
@@ -23,6 +22,7 @@ from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.dagster_internals import SENSOR_NAME_TAG
 from lakehouse.orchestration.common.partitions import tags_for
+from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, plan
 
 if TYPE_CHECKING:
@@ -150,12 +150,12 @@ def _sensor_of_one_run(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )
-    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
         if is_at_work(settings, source):
             return dg.SkipReason(BACKFILL_AT_WORK)
-        cached = with_table_cache(settings)
-        now = state(cached)  # before the look: what is written in between makes the next tick look again
-        waiting = None if Cursor.read(context.cursor).nothing_at == now else look(cached)
+        reading = tables.reading(settings)
+        now = state(reading)  # before the look: what is written in between makes the next tick look again
+        waiting = None if Cursor.read(context.cursor).nothing_at == now else look(reading)
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
             return dg.SkipReason(nothing)

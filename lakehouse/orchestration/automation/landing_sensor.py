@@ -21,6 +21,7 @@ from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.dagster_internals import BulkActionsFilter, BulkActionStatus
+from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
 from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
 from lakehouse.text import join_limited
 
@@ -51,17 +52,17 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"New or changed files of {source} start bronze for their arrival days.",
     )
-    def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
         if is_at_work(settings, source):
             yield dg.SkipReason(BACKFILL_AT_WORK)
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
-        infos = bronze_landing.look(settings, contract)
-        state = state_of(settings, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
+        infos, reading = bronze_landing.look(settings, contract), tables.reading(settings)
+        state = state_of(reading, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
         if before.nothing_at == state:
             yield dg.SkipReason(before.because)
             return
-        found = pending_files.look(settings, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        found = pending_files.look(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
         reasons = list(found.remarks)
         if found.unsettled:
             reasons.append(f"left until settled: {join_limited(found.unsettled, _SHOWN, ' files')}")
@@ -99,9 +100,10 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Days of {source} that were left waiting for silver are announced again.",
     )
-    def sense(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        state = state_of(settings, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
-        waiting = {} if Cursor.read(context.cursor).nothing_at == state else applied_inputs.pending_entries(settings, source)
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        reading = tables.reading(settings)
+        state = state_of(reading, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
+        waiting = {} if Cursor.read(context.cursor).nothing_at == state else applied_inputs.pending_entries(reading, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")
             yield dg.SkipReason("nothing waits for silver")

@@ -8,6 +8,7 @@ import dagster as dg
 
 from lakehouse.operations.channels import targets
 from lakehouse.operations.notices.dispatch import dispatch_notices
+from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -26,8 +27,8 @@ def notices_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Consumers named in a contract are notified of each restatement of its numbers, and the audit records it.",
     )
-    def sense(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        result = dispatch_notices(settings, catalog, targets(settings), _SECONDS)
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
+        result = dispatch_notices(tables.reading(settings), catalog, targets(settings), _SECONDS)
         for problem in result.problems:
             context.log.error(problem)
         return dg.SkipReason("; ".join([f"{result}", *result.problems]))

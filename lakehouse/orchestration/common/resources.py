@@ -1,26 +1,36 @@
-"""Resources: the Spark session (dagster-pyspark) and a JVM-free reader per table (dagster-deltalake)."""
+"""Resources of assets, checks and sensors: Spark through dagster-pyspark, tables to read through dagster-deltalake.
+
+Assets write with Spark, and ask :class:`LakeSpark` for it. Checks and sensors read with delta-rs, and take their tables from
+:class:`LakeTables`. What is computed or judged belongs to the layers.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 from dagster_deltalake import DeltaTableResource, LocalConfig
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
+from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
+from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.settings import Settings
 from lakehouse.spark.session import spark_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from deltalake import DeltaTable
+
 
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
-    """The session as the settings say, started by the first asset that asks for it.
+    """dagster-pyspark's lazy session, with the options of the deployment's settings.
 
-    Java and the JARs are looked for only then, so that the UI opens on a machine that has neither.
+    Java and the JARs are looked for when the first asset asks for the session, so that the UI opens on a machine without them.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
@@ -47,11 +57,37 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         return self.spark_session
 
 
+class LakeTables(dg.ConfigurableResource["LakeTables"]):
+    """The tables that a check or a sensor's tick reads, each opened once with dagster-deltalake's resource."""
+
+    def reading(self, settings: Settings) -> Settings:
+        """Settings whose reads take their tables from this resource, and keep them open as long as the settings are used.
+
+        Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake knows a fixed
+        set of options, delta-rs knows more.
+        """
+        return with_table_cache(settings) if _is_remote(settings) else with_table_cache(settings, TableCache(_open))
+
+
 def readers(settings: Settings, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
-    """A reader per table, named ``<layer>_<table>``, for assets of your own; local roots only."""
-    if "://" in settings.root:
+    """A resource per table, named ``<layer>_<table>``, for assets of your own; local roots only."""
+    if _is_remote(settings):
         return {}
-    return {
-        f"{layer}_{name}": DeltaTableResource(url=settings.table(layer, name), storage_options=LocalConfig())
-        for layer, name in tables
-    }
+    return {f"{layer}_{name}": _resource(settings.table(layer, name)) for layer, name in tables}
+
+
+def _is_remote(settings: Settings) -> bool:
+    return "://" in settings.root
+
+
+@cache
+def _resource(address: str) -> DeltaTableResource:
+    """The resource of a local table; made once, because its configuration is checked for longer than opening a table takes."""
+    return DeltaTableResource(url=address, storage_options=LocalConfig())
+
+
+def _open(address: str) -> DeltaTable | None:
+    try:
+        return _resource(address).load()
+    except TableNotFoundError:
+        return None

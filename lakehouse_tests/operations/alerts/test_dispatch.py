@@ -19,6 +19,7 @@ from lakehouse.operations.alerts.dispatch import dispatch_alerts
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
 from lakehouse.orchestration.automation.alert_sensor import alerts_sensor
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse_tests.support.arrivals import arrive, at, every
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import Desk, metric, without_spark
@@ -60,7 +61,7 @@ class Daemon:
 
     def tick(self) -> str | None:
         with dg.DagsterInstance.ephemeral() as instance:
-            context = dg.build_sensor_context(instance, cursor=self.cursor)
+            context = dg.build_sensor_context(instance, cursor=self.cursor, resources={"tables": LakeTables()})
             done = alerts_sensor(self.settings, self.catalog).evaluate_tick(context)
         self.cursor = done.cursor
         assert not done.run_requests

@@ -20,6 +20,7 @@ from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notic
 from lakehouse.operations.notices.log import NoticeStatus
 from lakehouse.orchestration.automation import notice_sensor
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.lake import Lake, contract, csv_file
@@ -178,7 +179,7 @@ def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> 
             receiver.answers = [400]
 
             def tick() -> str | None:
-                return sensor.evaluate_tick(dg.build_sensor_context(instance, definitions=definitions)).skip_message
+                return sensor.evaluate_tick(dg.build_sensor_context(instance, resources={"tables": LakeTables()})).skip_message
 
             said = tick()
             assert said is not None

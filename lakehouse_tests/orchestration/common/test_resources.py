@@ -1,0 +1,91 @@
+"""Resources on real tables: what checks and sensors read, they read through dagster-deltalake's resource."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster_deltalake import DeltaTableResource
+from dagster_pyspark import LazyPySparkResource
+
+from lakehouse import locations
+from lakehouse.contracts import load_catalog
+from lakehouse.delta import table_io
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
+from lakehouse_tests.support.arrivals import arrive, at, row
+from lakehouse_tests.support.sensor_ticks import Ticking
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+CATALOG = load_catalog(None)
+SALES = CATALOG.sources["sales"]
+ARRIVED = date(2024, 11, 5)
+
+
+@pytest.fixture(name="loaded")
+def _loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of the tables that dagster-deltalake's resource has loaded since."""
+    addresses: list[str] = []
+    load = DeltaTableResource.load
+
+    def recording(resource: DeltaTableResource) -> Any:
+        addresses.append(resource.url)
+        return load(resource)
+
+    monkeypatch.setattr(DeltaTableResource, "load", recording)
+    return addresses
+
+
+def deliver(lake: Settings, rows: int) -> None:
+    arrive(lake, SALES, [row(at(ARRIVED, 6), timedelta(hours=1)) for _ in range(rows)])
+
+
+def test_a_check_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
+    deliver(lake, 3)
+    job = build_definitions(lake, CATALOG).resolve_implicit_global_asset_job_def()
+    selected = {dg.AssetCheckKey(dg.AssetKey(["bronze", "sales"]), "rows_accounted")}
+    subset = job.get_subset(asset_selection=set(), asset_check_selection=selected)
+    (evaluation,) = subset.execute_in_process(
+        instance=instance, tags={"dagster/partition": f"{ARRIVED}"}
+    ).get_asset_check_evaluations()
+    assert evaluation.metadata["rows_in_bronze"].value == 3
+    assert not evaluation.passed, "no ingestion names these rows"
+    assert loaded.count(locations.bronze(lake, "sales")) == 1, "opened once, kept open for the other reads"
+
+
+def test_a_sensor_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
+    deliver(lake, 1)
+    sensor = Ticking(lake, CATALOG, "alerts", instance)
+    assert "open" in sensor.says()
+    assert loaded.count(locations.bronze(lake, "sales")) == 1
+    assert sensor.says() == "nothing has changed since the last look"
+    assert loaded.count(locations.bronze(lake, "sales")) == 2, "a tick keeps nothing for the next"
+
+
+def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Settings) -> None:
+    reading = LakeTables().reading(lake)
+    path = locations.bronze(lake, "sales")
+    assert table_io.read(path, ["arrival_date"], None, reading.storage_options) is None
+    for rows in (1, 2):
+        deliver(lake, 1)
+        found = table_io.read(path, ["arrival_date"], None, reading.storage_options)
+        assert found is not None
+        assert len(found) == rows
+
+
+def test_an_asset_of_ones_own_finds_each_table_under_its_name(lake: Settings) -> None:
+    deliver(lake, 2)
+    resources = readers(lake, [("bronze", "sales")])
+    assert len(resources["bronze_sales"].load().to_pyarrow_table()) == 2
+    assert {"bronze_sales", "silver_sales", "gold_revenue"} <= set(build_definitions(lake, CATALOG).resources or {})
+    assert readers(lake.model_copy(update={"root": "s3://bucket/lake"}), [("bronze", "sales")]) == {}
+
+
+def test_spark_is_dagster_pysparks_lazy_resource(lake: Settings) -> None:
+    spark = (build_definitions(lake, CATALOG).resources or {})["spark"]
+    assert isinstance(spark, LakeSpark)
+    assert isinstance(spark, LazyPySparkResource)
