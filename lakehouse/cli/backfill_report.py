@@ -13,9 +13,9 @@ from lakehouse.text import join_limited
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakehouse.operations.backfills.log import Event
-    from lakehouse.operations.backfills.plan import Plan, Wave
-    from lakehouse.operations.backfills.verification import Verdict
+    from lakehouse.operations.backfills.log import BackfillEvent
+    from lakehouse.operations.backfills.plan import BackfillPlan, Wave
+    from lakehouse.operations.backfills.verification import BackfillVerification
     from lakehouse.orchestration.execution.cost_estimate import Cost
 
 _WORDS = {
@@ -27,7 +27,7 @@ _WORDS = {
 _SHOWN = 20
 
 
-def print_plan(plan: Plan, cost: Cost) -> None:
+def print_plan(plan: BackfillPlan, cost: Cost) -> None:
     """Everything that the plan would do, in its order."""
     kind = "arrival days" if plan.metric is None else "event days"
     out.print(
@@ -53,7 +53,7 @@ def print_plan(plan: Plan, cost: Cost) -> None:
     out.print(f"Start it with: lakehouse backfill run {plan.plan_id}", style="bold", soft_wrap=True)
 
 
-def print_verdict(verdict: Verdict, summary: Mapping[str, Any], plan: Plan) -> None:
+def print_verdict(verdict: BackfillVerification, summary: Mapping[str, Any], plan: BackfillPlan) -> None:
     """The checklist, what was done, and what to tell those who read the numbers."""
     out.print(
         f"{plan.plan_id}: {'finished' if not verdict.problems else 'done, but not as it should be'}", style="bold", soft_wrap=True
@@ -68,7 +68,7 @@ def print_verdict(verdict: Verdict, summary: Mapping[str, Any], plan: Plan) -> N
     _done(summary, plan)
 
 
-def print_status(plan: Plan, status: str, told: Sequence[Event]) -> None:
+def print_status(plan: BackfillPlan, status: str, told: Sequence[BackfillEvent]) -> None:
     """How far one plan has come."""
     out.print(f"{plan.plan_id}: {status}", style="bold", soft_wrap=True)
     _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (asked by {plan.runner_id})")
@@ -86,7 +86,7 @@ def print_status(plan: Plan, status: str, told: Sequence[Event]) -> None:
         _done(final.said["summary"], plan)
 
 
-def print_plans(plans: Sequence[tuple[Plan, str, int]]) -> None:
+def print_plans(plans: Sequence[tuple[BackfillPlan, str, int]]) -> None:
     """All plans: their state, and the waves that are done."""
     table = Table(box=None, pad_edge=False)
     for name in ("plan", "state", "waves done", "target", "from", "to", "reason"):
@@ -96,14 +96,14 @@ def print_plans(plans: Sequence[tuple[Plan, str, int]]) -> None:
     out.print(table)
 
 
-def _files(plan: Plan) -> None:
+def _files(plan: BackfillPlan) -> None:
     new = plan.new_files
     rows, size = sum(file.rows for file in new), sum(file.bytes for file in new)
     known = len(plan.files) - len(new)
     _say(f"{len(new):,} new files with {counted(rows)} ({size / 1e6:,.1f} MB); {known:,} are in Bronze already")
 
 
-def _wave(plan: Plan, table: str, waves: Sequence[Wave]) -> None:
+def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:
     partitions = sorted(day for wave in waves for day in wave.partitions)
     runs = f" in {len(waves)} waves" if len(waves) > 1 else ""
     span = f"{partitions[0]}" if len(partitions) == 1 else f"{partitions[0]} to {partitions[-1]}"
@@ -129,7 +129,7 @@ def _cost(cost: Cost) -> None:
         out.print(f"Estimated: {minutes} min {seconds} s, from {cost.runs} earlier runs, without the start of Spark.")
 
 
-def _done(summary: Mapping[str, Any], plan: Plan) -> None:
+def _done(summary: Mapping[str, Any], plan: BackfillPlan) -> None:
     if plan.metric is None:
         _say(
             f"{summary['files']:,} files with {counted(summary['rows'])} brought in, {summary['event_days']:,} event days touched"

@@ -46,7 +46,7 @@ class SimulatedDay:
 
 
 @dataclass(frozen=True)
-class Promotion:
+class SimulatedPromotion:
     """A line of the log: which version of a period readers were shown, when, and what it was made from."""
 
     period: str
@@ -69,7 +69,7 @@ class Simulation:
     title: str
     parameters: Mapping[str, object]
     days: tuple[SimulatedDay, ...]
-    promotions: tuple[Promotion, ...]
+    promotions: tuple[SimulatedPromotion, ...]
     made_at: datetime
     additive: frozenset[str] = frozenset()
 

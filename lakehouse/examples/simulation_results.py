@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
@@ -74,10 +74,10 @@ def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[Simulated
     ]
 
 
-def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[PublishedVersion]]) -> list[Promotion]:
+def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:
     versions = {version.name: version for found in known for version in found}
     return [
-        Promotion(
+        SimulatedPromotion(
             period=versions[name].period,
             version=name,
             state=versions[name].state.value,

@@ -33,7 +33,7 @@ _SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
-class OfType:
+class EventTypeLateness:
     """The rows of one event type: how late each was in begun seconds, sorted; ``late`` of them more than the contract expects."""
 
     event_type: str
@@ -61,13 +61,13 @@ class OfType:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LatenessMeasurement:
     """The rows of some arrival days. ``unclocked`` counts sound rows without an event time, ``dispositions`` all rows."""
 
     source: str
     first: date
     last: date
-    types: list[OfType] = field(default_factory=list)
+    types: list[EventTypeLateness] = field(default_factory=list)
     unclocked: int = 0
     dispositions: Counter[str] = field(default_factory=Counter)
 
@@ -82,7 +82,7 @@ class Measured:
         return sum(one.late for one in self.types)
 
     @property
-    def largest_first(self) -> list[OfType]:
+    def largest_first(self) -> list[EventTypeLateness]:
         """The event types, those with most rows first."""
         return sorted(self.types, key=lambda rows: (-rows.rows, rows.event_type))
 
@@ -103,7 +103,7 @@ def newest_arrival(settings: Settings, source: str) -> date | None:
     return None if table is None else max(data_files.by_partition(table, "arrival_date"), default=None)
 
 
-def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> Measured:
+def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
     """The rows that arrived from one day through another."""
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = typed_by(contract), settings.storage_options
@@ -114,12 +114,12 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
         dispositions[row["disposition"]] = row["count_all"]
     if found is None:
-        return Measured(contract.dataset, first, last, dispositions=dispositions)
+        return LatenessMeasurement(contract.dataset, first, last, dispositions=dispositions)
     rows = found.filter(pc.is_null(found["malformed_reason"]))
     known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
     clocked = known.filter(pc.is_valid(known["lag"]))
     types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(table_io.split(clocked, "type").items())]
-    return Measured(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
+    return LatenessMeasurement(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
@@ -135,9 +135,9 @@ def by_day(settings: Settings, contract: SourceContract, first: date, last: date
     return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
 
 
-def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> OfType:
+def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> EventTypeLateness:
     late = pc.sum(are_late(lag, microseconds(contract.lateness.of_type(kind).expected))).as_py() or 0
-    return OfType(kind, _seconds(lag).combine_chunks().sort().to_numpy(), late)
+    return EventTypeLateness(kind, _seconds(lag).combine_chunks().sort().to_numpy(), late)
 
 
 def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
@@ -171,20 +171,20 @@ def _seconds(lag: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.ceil(pc.divide(lag.cast(pa.float64()), float(_SECOND))).cast(pa.int64())
 
 
-def together(types: Iterable[OfType]) -> Sequence[int]:
+def together(types: Iterable[EventTypeLateness]) -> Sequence[int]:
     """How late the rows of some event types were, sorted."""
     parts: list[Any] = [one.seconds for one in types]
     return cast("Sequence[int]", np.sort(np.concatenate(parts))) if parts else []
 
 
-def pools(contract: SourceContract, measured: Measured) -> dict[str | None, Sequence[int]]:
+def pools(contract: SourceContract, measured: LatenessMeasurement) -> dict[str | None, Sequence[int]]:
     """How late rows were, sorted: those of each event type that has bounds of its own, and (None) of all others together."""
     own = sorted(contract.lateness.by.values) if contract.lateness.by else []
     found: dict[str | None, Sequence[int]] = {None: together(one for one in measured.types if one.event_type not in own)}
     return found | {kind: together(one for one in measured.types if one.event_type == kind) for kind in own}
 
 
-def proposals(contract: SourceContract, measured: Measured, on: date | None = None) -> dict[str | None, Proposal]:
+def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date | None = None) -> dict[str | None, Proposal]:
     """The watermarks that the rows of each of the :func:`pools` ask for.
 
     :param on: the arrival day whose watermark they are held against; default: the one behind those measured.

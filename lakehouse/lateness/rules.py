@@ -63,7 +63,7 @@ class LagPercentile:
     lag: timedelta | None
 
 
-class Verdict(str, Enum):
+class WatermarkVerdict(str, Enum):
     """What becomes of the watermark in force."""
 
     KEEP = "keep"
@@ -74,7 +74,7 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True)
-class Caught:
+class WatermarkEvidence:
     """The share of rows that came within a watermark."""
 
     watermark: timedelta
@@ -89,18 +89,18 @@ class Proposal:
     force: ``needed`` within the contract's bounds, or the one that is there. Both are None where the rows are too few.
     """
 
-    verdict: Verdict
+    verdict: WatermarkVerdict
     current: timedelta | None
     watermark: timedelta | None
     needed: timedelta | None
     rows: int
     because: str
-    evidence: tuple[Caught, ...] = ()
+    evidence: tuple[WatermarkEvidence, ...] = ()
 
     @property
     def moves(self) -> bool:
         """Whether another watermark than the one in force is proposed."""
-        return self.verdict in (Verdict.SET, Verdict.RAISE, Verdict.LOWER)
+        return self.verdict in (WatermarkVerdict.SET, WatermarkVerdict.RAISE, WatermarkVerdict.LOWER)
 
 
 def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
@@ -139,10 +139,10 @@ def nearest_rank(count: int, share: str | float) -> int:
     return max(-(-wanted.numerator // wanted.denominator), 1) - 1
 
 
-def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[Caught, ...]:
+def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[WatermarkEvidence, ...]:
     """What watermarks would have caught: those of the ladder, and others."""
     asked = sorted({*LADDER, *(one for one in also if one is not None)})
-    return tuple(Caught(one, share_within(seconds, one)) for one in asked)
+    return tuple(WatermarkEvidence(one, share_within(seconds, one)) for one in asked)
 
 
 def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -> Proposal:
@@ -154,11 +154,11 @@ def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -
     rows = len(seconds)
     if rows < tuning.rows:
         because = f"{rows:,} rows are too few to tell {tuning.catch:.1%} from chance; the contract asks for {tuning.rows:,}"
-        return Proposal(Verdict.TOO_FEW, current, None, None, rows, because, evidence(seconds, [current]))
+        return Proposal(WatermarkVerdict.TOO_FEW, current, None, None, rows, because, evidence(seconds, [current]))
     needed = rounded_up(percentile(seconds, tuning.catch) or 0)
     wanted = min(max(needed, tuning.at_least), tuning.at_most)
     verdict, because = _verdict(seconds, current, wanted, needed, tuning)
-    watermark = current if verdict is Verdict.KEEP else wanted
+    watermark = current if verdict is WatermarkVerdict.KEEP else wanted
     return Proposal(verdict, current, watermark, needed, rows, because, evidence(seconds, [current, wanted, needed]))
 
 
@@ -170,14 +170,14 @@ def rounded_up(seconds: int) -> timedelta:
 
 def _verdict(
     seconds: Sequence[int], current: timedelta | None, wanted: timedelta, needed: timedelta, tuning: Tuning
-) -> tuple[Verdict, str]:
+) -> tuple[WatermarkVerdict, str]:
     asks = f"{tuning.catch:.1%} of {len(seconds):,} rows came within {format_duration(needed)}"
     if wanted != needed:
         asks += f"; the contract's bound is {format_duration(wanted)}"
     if current is None:
-        return Verdict.SET, f"{asks}; none is in force"
+        return WatermarkVerdict.SET, f"{asks}; none is in force"
     there = f"{format_duration(current)} catches {share_within(seconds, current):.2%}"
     in_bounds = tuning.at_least <= current <= tuning.at_most
     if in_bounds and current * (1 - tuning.band) <= wanted <= current * (1 + tuning.band):
-        return Verdict.KEEP, f"{asks}; {there}, and the difference is within {tuning.band:.0%} of it"
-    return (Verdict.RAISE if wanted > current else Verdict.LOWER), f"{asks}; {there}"
+        return WatermarkVerdict.KEEP, f"{asks}; {there}, and the difference is within {tuning.band:.0%} of it"
+    return (WatermarkVerdict.RAISE if wanted > current else WatermarkVerdict.LOWER), f"{asks}; {there}"

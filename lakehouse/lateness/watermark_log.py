@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Moved:
+class WatermarkDecision:
     """One decision.
 
     ``seconds`` is the watermark for rows that arrive on ``since`` or later, of one ``event_type``, or of all that have none
@@ -38,12 +38,12 @@ class Moved:
     decided_at: datetime
 
 
-def log(settings: Settings) -> LogTable[Moved]:
+def log(settings: Settings) -> LogTable[WatermarkDecision]:
     """The table."""
-    return LogTable(Moved, settings, locations.watermarks(settings), partition_by="source")
+    return LogTable(WatermarkDecision, settings, locations.watermarks(settings), partition_by="source")
 
 
-def record(settings: Settings, entry: Moved) -> bool:
+def record(settings: Settings, entry: WatermarkDecision) -> bool:
     """Append a decision; the same one is written once.
 
     :returns: whether it was written.
@@ -53,7 +53,7 @@ def record(settings: Settings, entry: Moved) -> bool:
     return log(settings).append([entry], app_id=app_id)
 
 
-def of(settings: Settings, source: str) -> list[Moved]:
+def of(settings: Settings, source: str) -> list[WatermarkDecision]:
     """Every decision on a source, oldest first."""
     entries = log(settings).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.decided_at, entry.since))

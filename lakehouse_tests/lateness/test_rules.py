@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.source_rules import Tuning
-from lakehouse.lateness.rules import Verdict, exceeds, is_late, late_share, percentile, propose, rounded_up, share_within
+from lakehouse.lateness.rules import WatermarkVerdict, exceeds, is_late, late_share, percentile, propose, rounded_up, share_within
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECONDS = st.lists(st.integers(-3600, 40 * 86_400), min_size=1, max_size=80).map(sorted)
@@ -79,17 +79,17 @@ def test_a_proposal(seconds: list[int], current: timedelta | None, tuning: Tunin
     assert share_within(seconds, found.needed) >= tuning.catch
     assert tuning.at_least <= found.watermark <= tuning.at_most
     assert found.moves == (found.watermark != current)
-    assert {Verdict.SET: current is None, Verdict.KEEP: found.watermark == current}.get(found.verdict, True)
-    if found.verdict is Verdict.RAISE:
+    assert {WatermarkVerdict.SET: current is None, WatermarkVerdict.KEEP: found.watermark == current}.get(found.verdict, True)
+    if found.verdict is WatermarkVerdict.RAISE:
         assert current is not None
         assert found.watermark > current
-    if found.verdict is Verdict.LOWER:
+    if found.verdict is WatermarkVerdict.LOWER:
         assert current is not None
         assert found.watermark < current
     shares = [one.share for one in found.evidence]
     assert shares == sorted(shares)
     assert {found.watermark, found.needed} <= {one.watermark for one in found.evidence}
-    assert propose(seconds, found.watermark, tuning).verdict is Verdict.KEEP, "what was applied is not proposed anew"
+    assert propose(seconds, found.watermark, tuning).verdict is WatermarkVerdict.KEEP, "what was applied is not proposed anew"
 
 
 @given(st.data())
@@ -101,7 +101,7 @@ def test_what_stays_within_the_band_never_moves_it(data: st.DataObject) -> None:
     low, high = int(seconds * (1 - band)) + 3600, int(seconds * (1 + band)) - 3600
     for needed in data.draw(st.lists(st.integers(min(low, high), max(low, high)), max_size=8)):
         if (1 - band) * current <= rounded_up(needed) <= (1 + band) * current:
-            assert propose([needed] * 100, current, tuning).verdict is Verdict.KEEP
+            assert propose([needed] * 100, current, tuning).verdict is WatermarkVerdict.KEEP
 
 
 @given(hours=st.tuples(st.integers(4, 300), st.integers(4, 300)), band=st.sampled_from([0.1, 0.25, 0.5]))
@@ -118,12 +118,12 @@ def test_two_data_in_turn_do_not_move_it_to_and_fro_within_the_band(hours: tuple
 
 def test_of_few_rows_nothing_is_proposed() -> None:
     found = propose([60] * 499, DAY, Tuning())
-    assert (found.verdict, found.watermark, found.moves) == (Verdict.TOO_FEW, None, False)
+    assert (found.verdict, found.watermark, found.moves) == (WatermarkVerdict.TOO_FEW, None, False)
     assert "499 rows are too few" in found.because
-    assert propose([60] * 500, DAY, Tuning()).verdict is Verdict.LOWER
+    assert propose([60] * 500, DAY, Tuning()).verdict is WatermarkVerdict.LOWER
 
 
 def test_bounds_of_the_contract_are_told() -> None:
     found = propose([40 * 86_400] * 600, 7 * DAY, Tuning())
-    assert (found.verdict, found.watermark, found.needed) == (Verdict.RAISE, 30 * DAY, 40 * DAY)
+    assert (found.verdict, found.watermark, found.needed) == (WatermarkVerdict.RAISE, 30 * DAY, 40 * DAY)
     assert found.because == "99.0% of 600 rows came within 40 d; the contract's bound is 30 d; 7 d catches 0.00%"

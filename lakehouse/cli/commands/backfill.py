@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.operations.backfills.plan import Layer, Plan
+    from lakehouse.operations.backfills.plan import BackfillPlan, Layer
     from lakehouse.orchestration.execution.backfill_runner import Layers
     from lakehouse.settings import Settings
 
@@ -61,7 +61,7 @@ def plan_(
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
     settings, catalog = deployment()
-    wish = planner.Wish(
+    wish = planner.BackfillRequest(
         target=target,
         first_day=start_date.date(),
         last_day=end_date.date(),
@@ -171,7 +171,7 @@ def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who says so; defa
         out.print(f"Dagster's backfill {backfill} is cancelled.")
 
 
-def _run(settings: Settings, catalog: Catalog, plan: Plan, layers: Layers) -> Any:
+def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
@@ -191,7 +191,7 @@ def _run(settings: Settings, catalog: Catalog, plan: Plan, layers: Layers) -> An
         return Backfill(settings, catalog, plan, layers, session, told).run()
 
 
-def _webserver(settings: Settings, plan: Plan) -> Any:
+def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
     """The webserver that serves this deployment; None where none does."""
     from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
@@ -204,18 +204,18 @@ def _webserver(settings: Settings, plan: Plan) -> Any:
     return webserver
 
 
-def _stands(settings: Settings, plan: Plan, told: list[Any]) -> str:
+def _stands(settings: Settings, plan: BackfillPlan, told: list[Any]) -> str:
     """How far a plan has come; one that says that it runs, with nobody at work on it, was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
-    from lakehouse.operations.backfills.plan import Status  # noqa: PLC0415
+    from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
     from lakehouse.orchestration.common.backfill_lock import is_at_work  # noqa: PLC0415
 
     stands = backfill_log.status(told)
-    if stands is Status.RUNNING and not is_at_work(settings, plan.source):
+    if stands is BackfillStatus.RUNNING and not is_at_work(settings, plan.source):
         return f"stopped; 'lakehouse backfill run {plan.plan_id}' goes on"
     return stands.value
 
 
-def _as_json(plan: Plan, stands: str, told: list[Any]) -> dict[str, Any]:
+def _as_json(plan: BackfillPlan, stands: str, told: list[Any]) -> dict[str, Any]:
     events = [{"event": one.event, "kind": one.kind, "at": one.recorded_at, "said": one.said} for one in told]
     return {"plan": json.loads(plan.model_dump_json()), "status": stands, "events": events}

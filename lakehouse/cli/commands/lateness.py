@@ -13,7 +13,7 @@ from lakehouse.cli.console import catalog_with, counted, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
-    from lakehouse.lateness.measurement import Measured
+    from lakehouse.lateness.measurement import LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
 
@@ -31,7 +31,7 @@ class _Of:
 
     settings: Settings
     contract: SourceContract
-    measured: Measured
+    measured: LatenessMeasurement
     newest: date
 
 
@@ -129,7 +129,7 @@ def apply(
         raise typer.Exit(1) from None
     before = None if found.current is None else int(found.current.total_seconds())
     evidence = json.dumps(_as_json(found)["evidence"])
-    moved = watermark_log.Moved(
+    moved = watermark_log.WatermarkDecision(
         source, event_type, before, int(wanted.total_seconds()), day, by, reason, found.because, evidence, of.settings.clock()
     )
     if print_only:

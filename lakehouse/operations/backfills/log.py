@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.operations.backfills.plan import Plan, Status
+from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _BECOMES = {
-    "started": Status.RUNNING,
-    "failed": Status.FAILED,
-    "cancelled": Status.CANCELLED,
-    "finished": Status.FINISHED,
+    "started": BackfillStatus.RUNNING,
+    "failed": BackfillStatus.FAILED,
+    "cancelled": BackfillStatus.CANCELLED,
+    "finished": BackfillStatus.FINISHED,
 }
 
 #: The word for the plan that was made last.
@@ -36,7 +36,7 @@ class UnknownPlanError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Event:
+class BackfillEvent:
     """Something that happened to a plan.
 
     ``kind`` is started, asked (some partitions were found waiting), wave (some partitions of a table are done), failed,
@@ -67,24 +67,24 @@ def plan_log(settings: Settings) -> LogTable[StoredPlan]:
     return LogTable(StoredPlan, settings, locations.backfills(settings))
 
 
-def event_log(settings: Settings) -> LogTable[Event]:
+def event_log(settings: Settings) -> LogTable[BackfillEvent]:
     """The table of events."""
-    return LogTable(Event, settings, locations.backfill_events(settings), partition_by="plan_id")
+    return LogTable(BackfillEvent, settings, locations.backfill_events(settings), partition_by="plan_id")
 
 
-def store_plan(settings: Settings, plan: Plan) -> None:
+def store_plan(settings: Settings, plan: BackfillPlan) -> None:
     """Keep a plan, once."""
     stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
     plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
 
 
-def plans(settings: Settings) -> list[Plan]:
+def plans(settings: Settings) -> list[BackfillPlan]:
     """Every plan, oldest first."""
     texts = plan_log(settings).select(["plan"])["plan"].to_pylist()
-    return sorted(map(Plan.model_validate_json, texts), key=lambda plan: (plan.created_at, plan.plan_id))
+    return sorted(map(BackfillPlan.model_validate_json, texts), key=lambda plan: (plan.created_at, plan.plan_id))
 
 
-def plan_named(settings: Settings, plan_id: str) -> Plan:
+def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
     """The plan of that id, or the only one whose id begins so; ``newest`` is the one that was made last.
 
     :raises UnknownPlanError: where there is none, or more than one.
@@ -101,7 +101,7 @@ def plan_named(settings: Settings, plan_id: str) -> Plan:
     return found[0]
 
 
-def record(settings: Settings, entry: Event) -> bool:
+def record(settings: Settings, entry: BackfillEvent) -> bool:
     """Append an event, once.
 
     :returns: whether it was new.
@@ -109,7 +109,7 @@ def record(settings: Settings, entry: Event) -> bool:
     return event_log(settings).append([entry], app_id=f"backfill:{entry.plan_id}:{entry.event}")
 
 
-def events(settings: Settings, plan_id: str) -> list[Event]:
+def events(settings: Settings, plan_id: str) -> list[BackfillEvent]:
     """What happened to a plan, oldest first."""
     return sorted(
         event_log(settings).read({"plan_id": [plan_id]}),
@@ -120,11 +120,11 @@ def events(settings: Settings, plan_id: str) -> list[Event]:
 _RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished"))}
 
 
-def status(told: list[Event]) -> Status:
+def status(told: list[BackfillEvent]) -> BackfillStatus:
     """How far a plan has come, by its events: what is finished or cancelled stays so, and a failure ends with the next start."""
     kinds = [entry.kind for entry in told]
     for last in ("finished", "cancelled"):
         if last in kinds:
             return _BECOMES[last]
     known = [kind for kind in kinds if kind in _BECOMES]
-    return _BECOMES[known[-1]] if known else Status.PLANNED
+    return _BECOMES[known[-1]] if known else BackfillStatus.PLANNED

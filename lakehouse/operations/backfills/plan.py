@@ -32,7 +32,7 @@ class Layer(str, Enum):
     ROLLUPS = "rollups"
 
 
-class Status(str, Enum):
+class BackfillStatus(str, Enum):
     """How far a backfill has come."""
 
     PLANNED = "planned"
@@ -67,7 +67,7 @@ class Wave(_Plain):
     outcomes: dict[str, int] = Field(default_factory=dict)
 
 
-class Plan(_Plain):
+class BackfillPlan(_Plain):
     """A change manifest: everything that was known and wanted when the backfill was planned.
 
     ``first_day`` and ``last_day`` are arrival days for files and event days for silver and gold. ``contracts`` are the

@@ -27,7 +27,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.operations.backfills import plan as backfill_plan
-from lakehouse.operations.backfills.plan import Layer, Plan, PlannedFile, Wave
+from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -48,7 +48,7 @@ class PlanProblemError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Wish:
+class BackfillRequest:
     """What somebody wants made again."""
 
     target: str
@@ -65,8 +65,12 @@ class Wish:
 
 
 def plan(
-    settings: Settings, catalog: Catalog, wish: Wish, now: datetime, read: Callable[[int, int], None] = lambda _done, _of: None
-) -> Plan:
+    settings: Settings,
+    catalog: Catalog,
+    wish: BackfillRequest,
+    now: datetime,
+    read: Callable[[int, int], None] = lambda _done, _of: None,
+) -> BackfillPlan:
     """Look at everything that the wish concerns.
 
     :param read: is told how many of how many files have been read.
@@ -75,7 +79,7 @@ def plan(
     made = _of_source(settings, catalog, wish, read) if wish.target in catalog.sources else _of_metric(settings, catalog, wish)
     text = f"{wish}{made}{now.isoformat()}"
     plan_id = f"bf-{now:%Y%m%d}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-    return Plan(
+    return BackfillPlan(
         plan_id=plan_id,
         target=wish.target,
         source=made.source,
@@ -158,7 +162,7 @@ class _Made:
     notes: Sequence[str]
 
 
-def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[[int, int], None]) -> _Made:
+def _of_source(settings: Settings, catalog: Catalog, wish: BackfillRequest, read: Callable[[int, int], None]) -> _Made:
     contract = catalog.sources[wish.target]
     if wish.dataset_version is not None:
         msg = f"--target-version is for a metric; {wish.target} is a source: name one of its metrics instead"
@@ -181,7 +185,7 @@ def _of_source(settings: Settings, catalog: Catalog, wish: Wish, read: Callable[
     return _Made(wish.target, None, found, [*waves, *gold, *rollups], list(dict.fromkeys(consumers)), problems)
 
 
-def _of_metric(settings: Settings, catalog: Catalog, wish: Wish) -> _Made:
+def _of_metric(settings: Settings, catalog: Catalog, wish: BackfillRequest) -> _Made:
     name = wish.target if wish.dataset_version in (None, 1) else f"{wish.target}_v{wish.dataset_version}"
     if name not in catalog.metrics:
         known = ", ".join(sorted([*catalog.sources, *catalog.metrics])) or "none"
@@ -209,7 +213,7 @@ def metric_days(settings: Settings, daily: Series, first: date, last: date) -> s
     return {day for day in days if first <= day <= last}
 
 
-def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said: dict[str, Preview]) -> set[date]:
+def _silver_days(settings: Settings, contract: SourceContract, wish: BackfillRequest, said: dict[str, Preview]) -> set[date]:
     """The event days that silver would make: those that new files touch, those that wait and, to overwrite, all of the range."""
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
@@ -225,7 +229,7 @@ def _silver_days(settings: Settings, contract: SourceContract, wish: Wish, said:
     return days
 
 
-def _bronze_waves(settings: Settings, wish: Wish, found: Sequence[PlannedFile]) -> Iterable[Wave]:
+def _bronze_waves(settings: Settings, wish: BackfillRequest, found: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in found if not file.known}
     there = _rows_by_day(settings, locations.bronze(settings, wish.target), "arrival_date", arrivals)
     for part in backfill_plan.chunks(arrivals, wish.order, wish.wave_size):
@@ -233,7 +237,7 @@ def _bronze_waves(settings: Settings, wish: Wish, found: Sequence[PlannedFile]) 
         yield Wave(layer=Layer.BRONZE, table=f"bronze/{wish.target}", partitions=tuple(part), rows=rows)
 
 
-def _silver_waves(settings: Settings, wish: Wish, days: Collection[date]) -> Iterable[Wave]:
+def _silver_waves(settings: Settings, wish: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
     there = _rows_by_day(settings, locations.silver(settings, wish.target), "event_date", days)
     for part in backfill_plan.chunks(days, wish.order, wish.wave_size):
         rows = sum(there[day] for day in part)
@@ -290,7 +294,7 @@ def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[da
     return counted
 
 
-def still_as_planned(settings: Settings, catalog: Catalog, planned: Plan) -> None:
+def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:
     """Hold files, code and contracts against the plan, before anything is done.
 
     :raises PlanProblemError: naming each file and version that is another one now.

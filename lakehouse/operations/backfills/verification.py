@@ -22,7 +22,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, publications
-from lakehouse.operations.backfills.plan import Layer, Plan, spikes
+from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ PLAN = "backfill"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BackfillVerification:
     """The checklist of a backfill: how many partitions of each table were looked at, and what is wrong with any."""
 
     partitions: dict[str, int] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Verdict:
         return dict(vars(self))
 
 
-def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
+def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> BackfillVerification:
     """Look at each partition that the plan is about, and hold the counts against it."""
-    verdict = Verdict()
+    verdict = BackfillVerification()
     contract = catalog.sources[plan.source]
     if plan.metric is None:
         _count_files(settings, plan, verdict)
@@ -81,13 +81,13 @@ def verify(settings: Settings, catalog: Catalog, plan: Plan) -> Verdict:
     return verdict
 
 
-def series_of(settings: Settings, catalog: Catalog, plan: Plan) -> list[Series]:
+def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[Series]:
     """The daily series that a plan brings up to date."""
     metrics = catalog.metrics_of(plan.source) if plan.metric is None else [catalog.metrics[plan.metric]]
     return [served_version.daily(settings, catalog, metric) for metric in metrics]
 
 
-def touched(settings: Settings, plan: Plan) -> list[date]:
+def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
     """The event days that the plan's files touch and, where it overwrites, those of its range that silver has."""
     days = {day for entry in _ingested(settings, plan) for day in entry.touched_days}
     if plan.write_mode == "overwrite":
@@ -95,14 +95,14 @@ def touched(settings: Settings, plan: Plan) -> list[date]:
     return sorted(days)
 
 
-def _days_of(settings: Settings, plan: Plan, daily: Series) -> list[date]:
+def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date]:
     """The days of a metric that are the plan's own: others may wait for what came since, or for somebody else."""
     if plan.metric is None:
         return sorted(reach_ahead(touched(settings, plan), daily.metric.window))
     return sorted({day for wave in plan.waves if wave.layer is Layer.GOLD for day in wave.partitions})
 
 
-def summary(settings: Settings, catalog: Catalog, plan: Plan) -> dict[str, Any]:
+def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
     """What was brought in and published because of the plan."""
     entries = _ingested(settings, plan)
     told: dict[str, Any] = {
@@ -119,7 +119,7 @@ def summary(settings: Settings, catalog: Catalog, plan: Plan) -> dict[str, Any]:
     return told
 
 
-def _published(settings: Settings, one: Series, plan: Plan) -> dict[str, Any]:
+def _published(settings: Settings, one: Series, plan: BackfillPlan) -> dict[str, Any]:
     """How many numbers of a series were published because of the plan, by reason, and which periods that were known before."""
     own = [entry for entry in publications.of(settings, one.name) if entry.trigger.get(PLAN) == plan.plan_id]
     names = {name for entry in own for name in entry.published.values()}
@@ -133,13 +133,13 @@ def _published(settings: Settings, one: Series, plan: Plan) -> dict[str, Any]:
     return {"numbers": len(versions), "reasons": dict(sorted(reasons.items())), "restated": restated}
 
 
-def _ingested(settings: Settings, plan: Plan) -> list[Ingestion]:
+def _ingested(settings: Settings, plan: BackfillPlan) -> list[Ingestion]:
     hashes = {file.sha256 for file in plan.new_files}
     known = ingestions.ingested(ingestions.all_of(settings, plan.source))
     return [entry for entry in known.values() if entry.content_hash in hashes]
 
 
-def _count_files(settings: Settings, plan: Plan, verdict: Verdict) -> None:
+def _count_files(settings: Settings, plan: BackfillPlan, verdict: BackfillVerification) -> None:
     rows = {entry.content_hash: entry.rows for entry in _ingested(settings, plan)}
     for file in plan.new_files:
         found = rows.get(file.sha256)
@@ -149,7 +149,7 @@ def _count_files(settings: Settings, plan: Plan, verdict: Verdict) -> None:
             verdict.problems.append(f"{file.file}: rows: {found:,} in Bronze, {file.rows:,} planned")
 
 
-def _judge(verdict: Verdict, table: str, days: list[date], check: Any) -> None:
+def _judge(verdict: BackfillVerification, table: str, days: list[date], check: Any) -> None:
     verdict.partitions[table] = len(days)
     outcomes: Iterable[Outcome] = check(days) if days else ()
     for outcome in outcomes:
@@ -158,7 +158,7 @@ def _judge(verdict: Verdict, table: str, days: list[date], check: Any) -> None:
             (verdict.warnings if outcome.warns else verdict.problems).append(told)
 
 
-def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, verdict: Verdict) -> None:
+def _look_for_spike(settings: Settings, contract: SourceContract, plan: BackfillPlan, verdict: BackfillVerification) -> None:
     """Whether many more rows wait for a steward than did before."""
     own = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
     others = ingestions.ingested(ingestions.all_of(settings, plan.source))
@@ -174,7 +174,9 @@ def _look_for_spike(settings: Settings, contract: SourceContract, plan: Plan, ve
         verdict.warnings.append(told)
 
 
-def _look_at_numbers(settings: Settings, plan: Plan, daily: Series, own: list[date], verdict: Verdict) -> None:
+def _look_at_numbers(
+    settings: Settings, plan: BackfillPlan, daily: Series, own: list[date], verdict: BackfillVerification
+) -> None:
     if plan.metric is None:  # days of a range that were computed again are remembered as waiting while one outside of it does
         behind = find_pending(settings, daily).starts.intersection(own)
         verdict.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(behind))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.locations import LakeTable
-    from lakehouse.operations.maintenance.readers import Needs
+    from lakehouse.operations.maintenance.readers import ReaderNeeds
     from lakehouse.operations.maintenance.rules import Crowd
     from lakehouse.settings import Settings
 
@@ -230,7 +230,7 @@ class _Work:
     def _storage(self) -> Storage:
         return Storage(self._path, self._options)
 
-    def _needs(self, table: DeltaTable) -> Needs:
+    def _needs(self, table: DeltaTable) -> ReaderNeeds:
         return readers.needs(self._settings, self._catalog, self._one, table)
 
     def _opened(self) -> DeltaTable:

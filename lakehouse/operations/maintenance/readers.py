@@ -34,14 +34,14 @@ _LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
-class Needs:
+class ReaderNeeds:
     """What somebody has yet to read of a table: files that its commits name, and entries of its log."""
 
     files: list[Need] = field(default_factory=list)
     log: list[Need] = field(default_factory=list)
 
 
-def needs(settings: Settings, catalog: Catalog, one: LakeTable, table: DeltaTable) -> Needs:
+def needs(settings: Settings, catalog: Catalog, one: LakeTable, table: DeltaTable) -> ReaderNeeds:
     """What those who follow a table have yet to read.
 
     :raises UnservedVersionError: where the contract of the version that readers see is gone.
@@ -49,9 +49,9 @@ def needs(settings: Settings, catalog: Catalog, one: LakeTable, table: DeltaTabl
     reached = _reached(settings, catalog, one)
     behind = {who: done for who, done in reached.items() if 0 <= done < table.version()}
     if not behind:
-        return Needs()
+        return ReaderNeeds()
     told = {commit["version"]: commit for commit in commit_log.history(table, min(behind.values()))}
-    found = Needs()
+    found = ReaderNeeds()
     for who, done in behind.items():
         if done + 1 not in told:
             continue  # the log has forgotten it: everything is computed anew, whatever stays

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.contracts import Catalog
-    from lakehouse.operations.backfills.plan import Plan
+    from lakehouse.operations.backfills.plan import BackfillPlan
 
 PLAN_TAG = "lakehouse/backfill"
 REASON_TAG = "lakehouse/reason"
@@ -29,7 +29,7 @@ class OtherVersionError(LakehouseError):
     """The process that runs a part of a backfill has loaded other code or contracts than were planned."""
 
 
-def tags_of(plan: Plan) -> dict[str, str]:
+def tags_of(plan: BackfillPlan) -> dict[str, str]:
     """The tags of every run of a plan."""
     pins = {"code_version": plan.code_version, "contracts": dict(plan.contracts)}
     return {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}

@@ -19,8 +19,8 @@ from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
-from lakehouse.operations.backfills.log import Event
-from lakehouse.operations.backfills.plan import Layer, Plan, Status, chunks
+from lakehouse.operations.backfills.log import BackfillEvent
+from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer, chunks
 from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
-    from lakehouse.operations.backfills.verification import Verdict
+    from lakehouse.operations.backfills.verification import BackfillVerification
     from lakehouse.settings import Settings
 
 _ATTEMPTS = 3
@@ -68,7 +68,7 @@ class Backfill:
         self,
         settings: Settings,
         catalog: Catalog,
-        plan: Plan,
+        plan: BackfillPlan,
         layers: Layers,
         session: Callable[[], SparkSession],
         told: Callable[[Layer, str, int], None] = lambda _layer, _table, _count: None,
@@ -80,7 +80,7 @@ class Backfill:
         self._session = session
         self._told = told
 
-    def run(self) -> Verdict | None:
+    def run(self) -> BackfillVerification | None:
         """Do what is left to do, then look at every partition.
 
         :returns: the checklist; None where the backfill had been finished before.
@@ -94,9 +94,9 @@ class Backfill:
         with at_work(self._settings, plan.source):
             told = backfill_log.events(self._settings, plan.plan_id)
             stands = backfill_log.status(told)
-            if stands is Status.FINISHED:
+            if stands is BackfillStatus.FINISHED:
                 return None
-            if stands is Status.CANCELLED:
+            if stands is BackfillStatus.CANCELLED:
                 msg = f"{plan.plan_id} was cancelled; make a new plan"
                 raise PlanProblemError(msg)
             planner.still_as_planned(self._settings, self._catalog, plan)
@@ -255,19 +255,19 @@ class Backfill:
         return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
 
     def _record(self, event: str, kind: str, said: Mapping[str, Any]) -> None:
-        entry = Event(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=said)
+        entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=said)
         backfill_log.record(self._settings, entry)
 
 
-def cancel(settings: Settings, plan: Plan, by: str) -> bool:
+def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
     """Ask a backfill to stop before its next wave, and never to start again.
 
     :returns: whether there was anything to stop.
     """
-    if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {Status.FINISHED, Status.CANCELLED}:
+    if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {BackfillStatus.FINISHED, BackfillStatus.CANCELLED}:
         return False
     return backfill_log.record(
-        settings, Event(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
+        settings, BackfillEvent(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.lateness.measurement import Measured, OfType
+    from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
     from lakehouse.serving.http.published_cache import Lake, Shown
     from lakehouse.serving.http.snapshot import Head
@@ -96,7 +96,7 @@ def routes(lake: Lake) -> APIRouter:
     return router
 
 
-def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
+def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
     rows, late = measured.rows, measured.late
     said = measured.dispositions
     return {
@@ -117,7 +117,7 @@ def _source(contract: SourceContract, measured: Measured) -> dict[str, Any]:
     }
 
 
-def _type(contract: SourceContract, of_type: OfType, day: date) -> dict[str, Any]:
+def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> dict[str, Any]:
     bounds = contract.lateness.as_of(of_type.event_type, day)
     proposal = judging.propose(of_type.seconds, bounds.watermark, contract.lateness.tuning)
     return {

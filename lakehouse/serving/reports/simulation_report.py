@@ -10,7 +10,7 @@ from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
 
 if TYPE_CHECKING:
-    from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
+    from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 
 #: Days of one measure, and lines of the log, on a page.
 MOST = 200
@@ -93,11 +93,11 @@ def _cells(day: SimulatedDay) -> list[str]:
     ]
 
 
-def _log(simulation: Simulation) -> list[Promotion]:
+def _log(simulation: Simulation) -> list[SimulatedPromotion]:
     return sorted(simulation.promotions, key=lambda one: (one.published_at, one.period))
 
 
-def _line(one: Promotion) -> list[str]:
+def _line(one: SimulatedPromotion) -> list[str]:
     published = wording.moment(one.published_at)
     return [one.period, one.version, one.state, wording.reason(one.reason), published, one.inputs, one.output]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.lateness.measurement import Measured, OfType
+    from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.serving.http.published_cache import Lake
 
 _CHOICES = (7, 28, 92)
@@ -69,7 +69,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         return respond(request, "lateness", "lateness", await run_in_threadpool(looked_at, wanted))
 
 
-def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
+def _told(contract: SourceContract, found: LatenessMeasurement) -> dict[str, Any]:
     types = [_type(contract, of_type, found.next_day) for of_type in found.largest_first]
     beyond = [one["beyond"] for one in types if one["beyond"] is not None]
     return {
@@ -84,14 +84,14 @@ def _told(contract: SourceContract, found: Measured) -> dict[str, Any]:
     }
 
 
-def _type(contract: SourceContract, of_type: OfType, day: date) -> dict[str, Any]:
+def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> dict[str, Any]:
     watermark = contract.lateness.as_of(of_type.event_type, day).watermark
     counts = {"type": of_type.event_type, "rows": of_type.rows, "late": of_type.late, "most": of_type.latest}
     bounds = {"watermark": watermark, "beyond": of_type.beyond(watermark)}
     return counts | judging.percentiles(of_type.seconds, _PERCENTILES) | bounds
 
 
-def _without_own(contract: SourceContract, found: Measured) -> dict[str, Any]:
+def _without_own(contract: SourceContract, found: LatenessMeasurement) -> dict[str, Any]:
     """The rows that the source's own bounds are for: those of the event types without others, which ``own`` names."""
     seconds, expected = measurement.pools(contract, found)[None], contract.lateness.expected
     proposals = measurement.proposals(contract, found)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.operations.backfills import log as backfill_log
-from lakehouse.operations.backfills.log import Event, UnknownPlanError
-from lakehouse.operations.backfills.plan import Layer, Plan, Status, Wave
+from lakehouse.operations.backfills.log import BackfillEvent, UnknownPlanError
+from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer, Wave
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
 
 
-def plan(plan_id: str = "bf-1") -> Plan:
-    return Plan(
+def plan(plan_id: str = "bf-1") -> BackfillPlan:
+    return BackfillPlan(
         plan_id=plan_id,
         target="sales",
         source="sales",
@@ -33,8 +33,8 @@ def plan(plan_id: str = "bf-1") -> Plan:
     )
 
 
-def event(kind: str, minutes: int, name: str = "") -> Event:
-    return Event("bf-1", name or f"{kind}:{minutes}", kind, NOW + timedelta(minutes=minutes), said={"at": minutes})
+def event(kind: str, minutes: int, name: str = "") -> BackfillEvent:
+    return BackfillEvent("bf-1", name or f"{kind}:{minutes}", kind, NOW + timedelta(minutes=minutes), said={"at": minutes})
 
 
 def test_a_plan_is_kept_once_as_it_was(settings: Settings) -> None:
@@ -67,15 +67,15 @@ def test_an_event_is_written_once(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("kinds", "status"),
     [
-        ([], Status.PLANNED),
-        (["started"], Status.RUNNING),
-        (["started", "wave"], Status.RUNNING),
-        (["started", "failed"], Status.FAILED),
-        (["started", "failed", "started"], Status.RUNNING),
-        (["started", "cancelled", "wave"], Status.CANCELLED),
-        (["started", "finished"], Status.FINISHED),
-        (["started", "cancelled", "finished"], Status.FINISHED),
+        ([], BackfillStatus.PLANNED),
+        (["started"], BackfillStatus.RUNNING),
+        (["started", "wave"], BackfillStatus.RUNNING),
+        (["started", "failed"], BackfillStatus.FAILED),
+        (["started", "failed", "started"], BackfillStatus.RUNNING),
+        (["started", "cancelled", "wave"], BackfillStatus.CANCELLED),
+        (["started", "finished"], BackfillStatus.FINISHED),
+        (["started", "cancelled", "finished"], BackfillStatus.FINISHED),
     ],
 )
-def test_events_say_how_far_it_has_come(kinds: list[str], status: Status) -> None:
+def test_events_say_how_far_it_has_come(kinds: list[str], status: BackfillStatus) -> None:
     assert backfill_log.status([event(kind, minutes) for minutes, kind in enumerate(kinds)]) is status

@@ -14,19 +14,19 @@ from lakehouse.contracts import load_catalog
 from lakehouse.dispositions import claims
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.plan import Layer
-from lakehouse.operations.backfills.planner import PlanProblemError, Wish
+from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
 from lakehouse_tests.support.sales_files import FIRST_DAY, SECOND_DAY, deliver_sales
 
 if TYPE_CHECKING:
-    from lakehouse.operations.backfills.plan import Plan
+    from lakehouse.operations.backfills.plan import BackfillPlan
     from lakehouse.settings import Settings
 
 CATALOG = load_catalog(None)
 NOW = datetime(2024, 11, 20, tzinfo=timezone.utc)
 
 
-def plan(settings: Settings, target: str = "sales", **more: Any) -> Plan:
-    wish = Wish(target=target, first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna", **more)
+def plan(settings: Settings, target: str = "sales", **more: Any) -> BackfillPlan:
+    wish = BackfillRequest(target=target, first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna", **more)
     return planner.plan(settings, CATALOG, wish, NOW)
 
 
@@ -51,7 +51,7 @@ def test_new_files_are_followed_down_to_the_months(settings: Settings) -> None:
 
 def test_the_same_wish_at_another_time_is_another_plan(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
-    wish = Wish(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
+    wish = BackfillRequest(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
     later = planner.plan(settings, CATALOG, wish, datetime(2024, 11, 21, tzinfo=timezone.utc))
     assert later.plan_id != plan(settings).plan_id
 
@@ -118,7 +118,7 @@ def test_files_that_wait_for_others_are_told_and_not_planned(settings: Settings)
     sales = CATALOG.sources["sales"]
     source = type(sales.source).model_validate({**sales.source.model_dump(), "complete_when": {"marker": "{arrival_date}.done"}})
     catalog = replace(CATALOG, sources={"sales": sales.model_copy(update={"source": source})})
-    wish = Wish(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
+    wish = BackfillRequest(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
     waiting = planner.plan(settings, catalog, wish, NOW)
     assert not waiting.files
     assert "wait for the marker 2024-11-05.done" in waiting.notes[0]

@@ -16,8 +16,8 @@ from lakehouse.delta import table_io
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
-from lakehouse.operations.backfills.plan import Status
-from lakehouse.operations.backfills.planner import PlanProblemError, Wish
+from lakehouse.operations.backfills.plan import BackfillStatus
+from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
 from lakehouse.orchestration.common.backfill_lock import AtWorkError, at_work, is_at_work
 from lakehouse.orchestration.execution import backfill_runner
 from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.operations.backfills.plan import Plan
-    from lakehouse.operations.backfills.verification import Verdict
+    from lakehouse.operations.backfills.plan import BackfillPlan
+    from lakehouse.operations.backfills.verification import BackfillVerification
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -59,14 +59,14 @@ def deliver(settings: Settings, day: date, *sales: str) -> None:
     Path(str(settings.landing), f"arrival_date={day}.csv").write_text(HEADER + "".join(lines))
 
 
-def planned(settings: Settings, target: str = "sales", last: date = SECOND, **more: Any) -> Plan:
-    wish = Wish(target=target, first_day=date(2024, 11, 1), last_day=last, reason="why", runner_id="anna", **more)
+def planned(settings: Settings, target: str = "sales", last: date = SECOND, **more: Any) -> BackfillPlan:
+    wish = BackfillRequest(target=target, first_day=date(2024, 11, 1), last_day=last, reason="why", runner_id="anna", **more)
     made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
     backfill_log.store_plan(settings, made)
     return made
 
 
-def run(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession, plan: Plan) -> Verdict | None:
+def run(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession, plan: BackfillPlan) -> BackfillVerification | None:
     return Backfill(settings, CATALOG, plan, InProcess(settings, CATALOG, instance), lambda: spark).run()
 
 
@@ -76,7 +76,7 @@ def revenue(settings: Settings, latest: str = "is_latest") -> list[tuple[date, i
     return sorted((row["event_date"], row["revision"], row["revenue"], row["reason"]) for row in rows)
 
 
-def kinds(settings: Settings, plan: Plan) -> list[str]:
+def kinds(settings: Settings, plan: BackfillPlan) -> list[str]:
     return [entry.event for entry in backfill_log.events(settings, plan.plan_id)]
 
 
@@ -116,7 +116,7 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
     real, stops = backfill_log.record, 0
     seen: set[str] = set()
 
-    def stop_before_each_is_written(settings: Settings, entry: backfill_log.Event) -> bool:
+    def stop_before_each_is_written(settings: Settings, entry: backfill_log.BackfillEvent) -> bool:
         if entry.event not in seen:
             seen.add(entry.event)
             raise KeyboardInterrupt
@@ -202,9 +202,9 @@ def test_a_run_that_fails_is_tried_again_and_then_told(
     plan = planned(at)
     with pytest.raises(RunFailedError, match="the network was away"):
         Backfill(at, CATALOG, plan, _Fails(layers, 3), lambda: spark).run()
-    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is Status.FAILED
+    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is BackfillStatus.FAILED
     assert Backfill(at, CATALOG, plan, _Fails(layers, 2), lambda: spark).run() is not None
-    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is Status.FINISHED
+    assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is BackfillStatus.FINISHED
 
 
 def test_a_cancelled_one_stops_before_its_next_wave_and_never_starts_again(

@@ -23,8 +23,8 @@ from lakehouse.ledger.restatements import Restatement
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
-from lakehouse.operations.backfills.plan import Layer, Status
-from lakehouse.operations.backfills.planner import Wish
+from lakehouse.operations.backfills.plan import BackfillStatus, Layer
+from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.execution import backfill_runner, webserver
 from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
@@ -36,7 +36,7 @@ from lakehouse_tests.support.silver_log import append_to_silver
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakehouse.operations.backfills.plan import Plan
+    from lakehouse.operations.backfills.plan import BackfillPlan
     from lakehouse.settings import Settings
 
 CATALOG = load_catalog(None)
@@ -48,8 +48,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
 
 
-def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, last: date = SECOND_DAY) -> Plan:
-    wish = Wish(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
+def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, last: date = SECOND_DAY) -> BackfillPlan:
+    wish = BackfillRequest(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
     made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
     backfill_log.store_plan(settings, made)
     return made
@@ -60,7 +60,7 @@ class Layers:
     """What runs leave behind them: files with the event day that each touches, days of silver, a metric that follows."""
 
     settings: Settings
-    plan: Plan
+    plan: BackfillPlan
     landed: dict[str, date] = field(default_factory=dict)
     asked: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
     tags: list[Mapping[str, str]] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Layers:
         )
         ingestions.record(self.settings, Ingestion(**vars(entry) | {"touched_days": [self.landed[name]], "touched_rows": [rows]}))
 
-    def go(self) -> backfill_verification.Verdict | None:
+    def go(self) -> backfill_verification.BackfillVerification | None:
         def no_session() -> Any:
             pytest.fail("nothing of this needs Spark")
 
@@ -109,7 +109,7 @@ def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> Non
     with pytest.raises(CancelledError):
         layers.go()
     assert layers.asked == [(BRONZE, [FIRST_DAY])]
-    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.CANCELLED
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.CANCELLED
 
 
 def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
@@ -137,7 +137,7 @@ def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Sett
     assert (plan.waves[0].layer, plan.waves[0].partitions) == (Layer.GOLD, (date(2024, 2, 5),))
     layers, real = Layers(settings, plan), backfill_log.record
 
-    def stopped(settings: Settings, entry: backfill_log.Event) -> bool:
+    def stopped(settings: Settings, entry: backfill_log.BackfillEvent) -> bool:
         if entry.kind == "wave":
             raise KeyboardInterrupt
         return real(settings, entry)
@@ -220,4 +220,4 @@ def test_a_webserver_that_stays_away_is_told_of(settings: Settings) -> None:
     layers = Away(settings, planned(settings))
     with pytest.raises(WebserverError):
         layers.go()
-    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is Status.FAILED
+    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.FAILED

@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.lateness import arrival_curve
 from lakehouse.lateness.completeness import Estimate, Unknown, estimate
-from lakehouse.lateness.measurement import Measured, newest_arrival
+from lakehouse.lateness.measurement import LatenessMeasurement, newest_arrival
 from lakehouse_tests.support.api_client import Row, asked, at, catalog, desk, got, on, tell
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -94,7 +94,9 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
         (found,) = told = got(client, "/data-quality/lateness", **asks)["sources"]
         hours = {name: seconds / 3600 for name, seconds in found["seconds"].items()}
         assert hours == {"p50": 38, "p90": 85, "p95": 93, "p99": 99, "p99_9": 100, "max": 100}
-        assert not [one for one in gc.get_objects() if isinstance(one, Measured)], "what is remembered is the answer alone"
+        assert not [one for one in gc.get_objects() if isinstance(one, LatenessMeasurement)], (
+            "what is remembered is the answer alone"
+        )
         shutil.rmtree(locations.bronze(settings, "events"))
         assert got(client, "/data-quality/lateness", **asks)["sources"] == told
         nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakehouse.examples.simulation_report import Promotion, SimulatedDay, Simulation
+from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
 from lakehouse.serving.reports import wording
 from lakehouse.serving.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
@@ -61,7 +61,7 @@ EVIL = comparison(
     last=HOSTILE_TEXT,
     thresholds=(Threshold(HOSTILE_TEXT, D(1)),),
 )
-LOG = (Promotion("2024-01-01", "r2", "final", "late_data", NOW, "bronze/sales@7", "gold/sales@12"),)
+LOG = (SimulatedPromotion("2024-01-01", "r2", "final", "late_data", NOW, "bronze/sales@7", "gold/sales@12"),)
 DAYS = (
     SimulatedDay("2024-01-01", "revenue", D("90.00"), D("100.00"), (D("90.00"), D("95.00"), D("100.00")), 45, 5),
     SimulatedDay("2024-01-02", "revenue", D("50.00"), D("50.00"), (D("50.00"),), 50, 0),
@@ -71,7 +71,7 @@ EVIL_SIMULATION = Simulation(
     HOSTILE_TEXT,
     {HOSTILE_TEXT: HOSTILE_TEXT},
     (SimulatedDay(HOSTILE_TEXT, HOSTILE_TEXT, 1, 2, (1, 2), 1, 1),),
-    (Promotion(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, NOW, HOSTILE_TEXT, HOSTILE_TEXT),),
+    (SimulatedPromotion(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, NOW, HOSTILE_TEXT, HOSTILE_TEXT),),
     NOW,
 )
 
