@@ -146,7 +146,9 @@ class Ingest:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
         columns = bronze_columns(self._contract)
         try:
-            spark_commits.align(self._session, self._settings, locations.bronze(self._settings, self._source), columns)
+            spark_commits.add_missing_columns(
+                self._session, self._settings, locations.bronze(self._settings, self._source), columns
+            )
         except spark_commits.SchemaChangeError as problem:
             return str(problem)
         return None

@@ -174,8 +174,10 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
     :raises SchemaChangeError: where a column has another type in the contract than in the table.
     """
     target = locations.silver(settings, contract.dataset)
-    spark_commits.align(lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
-    spark_commits.align(lambda: spark, settings, target, silver_columns(contract))
+    spark_commits.add_missing_columns(
+        lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract)
+    )
+    spark_commits.add_missing_columns(lambda: spark, settings, target, silver_columns(contract))
     if table_io.version(target, settings.storage_options) < 0:
         spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
 

@@ -58,7 +58,7 @@ def plan(
     :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
     """
     source = contract.dataset
-    spark_commits.align(session, settings, locations.bronze(settings, source), bronze_columns(contract))
+    spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
     known = key_log.days(settings, source) | _days_of_silver(settings, source)
     in_range = {day for day in known if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)

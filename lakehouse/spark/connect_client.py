@@ -1,4 +1,7 @@
-"""Whether a Spark Connect server answers, asked in its own words; and what to do where it does not."""
+"""Whether a Spark Connect server answers, and what to do when it does not.
+
+Only the client's side belongs here; ``connect_server`` starts and stops a server.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,26 @@ from urllib.parse import urlsplit
 from lakehouse.spark.jars import SetupProblem
 
 _PORT = 15002
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def missing() -> list[str]:
-    """What the client of Spark Connect needs and is not installed."""
-    return [name for name in ("grpc", "grpc_status", "google.rpc") if not _found(name)]
+    """The modules that a Spark Connect client needs and that are not installed."""
+    return [name for name in ("grpc", "grpc_status", "google.rpc") if not _is_installed(name)]
 
 
 def check_installed() -> None:
-    """:raises SetupProblem: where the client of Spark Connect cannot be used."""
+    """:raises SetupProblem: when the Spark Connect client cannot be used."""
     if lacking := missing():
         msg = f"Spark Connect needs {', '.join(lacking)}, which is not installed: pip install 'lakehouse[connect]'"
         raise SetupProblem(msg)
 
 
 def check_reachable(address: str) -> None:
-    """Look whether somebody listens, which takes no time; a session would try for ten minutes.
+    """Check at once that a server listens; a session would keep trying for ten minutes.
 
     :param address: as in sc://host:15002.
-    :raises SetupProblem: where nobody does, or the address is none.
+    :raises SetupProblem: when nothing listens, or the address is not valid.
     """
     try:
         parts = urlsplit(address)
@@ -40,7 +43,7 @@ def check_reachable(address: str) -> None:
         msg = f"LAKEHOUSE_SPARK_REMOTE is {address!r}, and not an address such as sc://host:15002, or auto"
         raise SetupProblem(msg)
     try:
-        socket.create_connection((host, port), timeout=_PATIENCE_SECONDS).close()
+        socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
     except OSError as error:
         msg = (
             f"no Spark Connect server can be reached at {address} ({error.strerror or error}): start one with 'lakehouse spark "
@@ -49,8 +52,8 @@ def check_reachable(address: str) -> None:
         raise SetupProblem(msg) from None
 
 
-def version(address: str, seconds: float = _PATIENCE_SECONDS) -> str | None:
-    """The release of Spark that a server says it is; None where none answers in time.
+def version(address: str, seconds: float = _TIMEOUT_SECONDS) -> str | None:
+    """The Spark release that a server reports; None when no server answers in time.
 
     :param address: of a server without encryption, as in sc://127.0.0.1:15002.
     """
@@ -58,19 +61,19 @@ def version(address: str, seconds: float = _PATIENCE_SECONDS) -> str | None:
     from pyspark.sql.connect import proto  # noqa: PLC0415
     from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub  # noqa: PLC0415
 
-    who = proto.UserContext(user_id="lakehouse", user_name="lakehouse")
-    about = {"session_id": str(uuid.uuid4()), "user_context": who}
-    question = proto.AnalyzePlanRequest(**about, spark_version=proto.AnalyzePlanRequest.SparkVersion())
+    user = proto.UserContext(user_id="lakehouse", user_name="lakehouse")
+    session = {"session_id": str(uuid.uuid4()), "user_context": user}
+    request = proto.AnalyzePlanRequest(**session, spark_version=proto.AnalyzePlanRequest.SparkVersion())
     with grpc.insecure_channel(urlsplit(address).netloc) as channel:
         try:
-            answer = SparkConnectServiceStub(channel).AnalyzePlan(question, timeout=seconds)
-            SparkConnectServiceStub(channel).ReleaseSession(proto.ReleaseSessionRequest(**about), timeout=seconds)
+            answer = SparkConnectServiceStub(channel).AnalyzePlan(request, timeout=seconds)
+            SparkConnectServiceStub(channel).ReleaseSession(proto.ReleaseSessionRequest(**session), timeout=seconds)
         except grpc.RpcError:
             return None
     return str(answer.spark_version.version)
 
 
-def _found(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""A Spark Connect server that lives on beside the processes that use it: a warm JVM answers at once, a fresh one in ten seconds.
+"""A Spark Connect server that outlives the processes that use it: it answers at once, a new Spark takes ten seconds to start.
 
-One a user and machine, reachable from this machine alone. A small file in the user's state folder tells which process it is and
-where it listens; it is believed only where that process is still there, known by a word of its own on its command line.
+There is one per user and machine, reachable from this machine only. A small file in the user's state folder records its process
+and its port. The record is trusted only while that process runs, which is recognized by a unique word on its command line.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LINES_SHOWN = 15
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server that was started here. ``word`` stands on its command line and nowhere else."""
+class ConnectServer:
+    """A server that this module started. ``word`` is on its command line and on no other."""
 
     pid: int
     port: int
@@ -48,113 +48,114 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What clients connect to."""
+        """The address for clients."""
         return f"sc://{_HOST}:{self.port}"
 
-    def lives(self) -> bool:
-        """Whether its process is still there; another one may have got its number, after a restart of the machine too."""
+    def is_running(self) -> bool:
+        """Whether its process still runs; after a restart of the machine another process may have its number."""
         return self.word in _command_line(self.pid)
 
 
 def state_folder() -> Path:
-    """Where the file and the log lie.
+    """The folder of the record and of the log.
 
-    :raises SetupProblem: where the folder cannot be made.
+    :raises SetupProblem: when the folder cannot be created.
     """
     folder = platformdirs.user_state_path("lakehouse", appauthor=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{folder} cannot be made ({error.strerror}): the server's file and log belong there; set XDG_STATE_HOME"
+        msg = f"{folder} cannot be created ({error.strerror}): the server's file and log belong there; set XDG_STATE_HOME"
         raise SetupProblem(msg) from None
     return folder
 
 
-def known(folder: Path) -> Server | None:
-    """The server that was started last, whether or not it is still there."""
+def recorded_server(folder: Path) -> ConnectServer | None:
+    """The server that was started last, whether or not it still runs."""
     try:
-        return Server(**json.loads((folder / "spark.json").read_text()))
+        return ConnectServer(**json.loads((folder / "spark.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def remote_of(settings: Settings) -> str | None:
-    """The address of the server that sessions use, None for a Spark of their own.
+def remote_address(settings: Settings) -> str | None:
+    """The address of the server that sessions use; None when they start a Spark of their own.
 
-    :raises SetupProblem: where settings name one that cannot be reached.
+    :raises SetupProblem: when the settings name a server that cannot be reached.
     """
     if not settings.spark_remote:
         return None
     if settings.spark_remote == AUTO:
-        found = known(platformdirs.user_state_path("lakehouse", appauthor=False))
-        there = found is not None and found.lives() and not connect_client.missing()
-        return found.address if found and there and connect_client.version(found.address) else None
+        server = recorded_server(platformdirs.user_state_path("lakehouse", appauthor=False))
+        if server is None or not server.is_running() or connect_client.missing():
+            return None
+        return server.address if connect_client.version(server.address) else None
     connect_client.check_installed()
     connect_client.check_reachable(settings.spark_remote)
     return settings.spark_remote
 
 
-def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -> tuple[Server, bool]:
-    """Start a server and wait until it answers; one that is there already is left alone.
+def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -> tuple[ConnectServer, bool]:
+    """Start a server and wait until it answers; a running one is kept.
 
     :param options: Spark's.
     :param seconds: how long to wait.
     :returns: the server, and whether it was started now.
-    :raises SetupProblem: where it does not come up; the text names its log.
+    :raises SetupProblem: when it does not answer in time; the message names its log.
     """
     connect_client.check_installed()
-    with _alone(folder):
-        before = known(folder)
-        if before and before.lives():
-            _until_it_answers(before, seconds)
-            return before, False
+    with _exclusive(folder):
+        running = recorded_server(folder)
+        if running and running.is_running():
+            _wait_for_answer(running, seconds)
+            return running, False
         _check_free(port)
         word, log = f"lakehouse-{uuid.uuid4().hex}", folder / "spark.log"
         command = _command(options, port, word)
-        with log.open("wb") as said:  # what it makes in its working folder lies beside the log
-            process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, start_new_session=True)
-        server = Server(process.pid, port, word, str(log), time.strftime("%Y-%m-%d %H:%M:%S"))
-        _remember(folder, server)
+        with log.open("wb") as output:  # the server's working folder is that of the log
+            process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, start_new_session=True)
+        server = ConnectServer(process.pid, port, word, str(log), time.strftime("%Y-%m-%d %H:%M:%S"))
+        _record(folder, server)
         try:
-            _until_it_answers(server, seconds, process)
+            _wait_for_answer(server, seconds, process)
         except SetupProblem:
-            _end(server)
+            _terminate(server)
             (folder / "spark.json").unlink(missing_ok=True)
             raise
         return server, True
 
 
-def stop(folder: Path) -> Server | None:
-    """End the server that was started here, and wait until it is gone.
+def stop(folder: Path) -> ConnectServer | None:
+    """Stop the recorded server and wait until it has ended.
 
-    :returns: the one that was ended; None where none was there.
+    :returns: the server that was stopped; None when none was running.
     """
-    with _alone(folder):
-        server = known(folder)
-        ended = server if server and server.lives() else None
+    with _exclusive(folder):
+        server = recorded_server(folder)
+        ended = server if server and server.is_running() else None
         if ended:
-            _end(ended)
+            _terminate(ended)
         (folder / "spark.json").unlink(missing_ok=True)
         return ended
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else starts or stops a server meanwhile."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """No other process starts or stops a server within the context."""
     with FileLock(folder / "spark.lock"):
         yield
 
 
 def _command(options: Mapping[str, str], port: int, word: str) -> list[str]:
-    import pyspark  # noqa: PLC0415 (it need not be there to read the file)
+    import pyspark  # noqa: PLC0415 (not needed to read the record)
 
-    own = {
+    binding = {
         "spark.app.name": word,
         "spark.connect.grpc.binding.address": _HOST,
         "spark.connect.grpc.binding.port": str(port),
     }
     command = [str(Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"), "--class", _MASTER_CLASS]
-    for name, value in {**options, **own}.items():
+    for name, value in {**options, **binding}.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, "spark-internal"]
 
@@ -167,22 +168,22 @@ def _check_free(port: int) -> None:
         except OSError as error:
             address = f"sc://{_HOST}:{port}"
             spark = connect_client.version(address)
-            taken = (
+            owner = (
                 f"a Spark Connect server that was started otherwise (LAKEHOUSE_SPARK_REMOTE={address} uses it)" if spark else ""
             )
-            msg = f"port {port} is taken by {taken or 'another program'} ({error.strerror}): name another one with --port"
+            msg = f"port {port} is taken by {owner or 'another program'} ({error.strerror}): name another one with --port"
             raise SetupProblem(msg) from None
 
 
-def _remember(folder: Path, server: Server) -> None:
-    """In one step: whoever reads finds a whole file."""
+def _record(folder: Path, server: ConnectServer) -> None:
+    """Replace the record in one step, so that readers never see a part of it."""
     part = folder / "spark.json.part"
     part.write_text(json.dumps(asdict(server)))
     part.replace(folder / "spark.json")
 
 
-def _until_it_answers(server: Server, seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
-    """:raises SetupProblem: where it ends, or has not answered in time."""
+def _wait_for_answer(server: ConnectServer, seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
+    """:raises SetupProblem: when the process ends, or does not answer in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if connect_client.version(server.address):
@@ -190,31 +191,31 @@ def _until_it_answers(server: Server, seconds: float, process: subprocess.Popen[
         if process is not None and process.poll() is not None:
             break
         time.sleep(0.5)
-    gone = process is not None and process.poll() is not None
-    what = "has ended" if gone else f"does not answer after {seconds:.0f} s; 'lakehouse spark stop' ends it"
+    ended = process is not None and process.poll() is not None
+    problem = "has ended" if ended else f"does not answer after {seconds:.0f} s; 'lakehouse spark stop' ends it"
     lines = []
     with suppress(OSError):
         lines = Path(server.log).read_text(errors="replace").splitlines()
-    lines = [line for line in lines if not line.startswith(("\tat ", "        at "))][-_LINES_SHOWN:]  # of a stack the sentences
-    told = "\n".join(["ends with:", *lines]) if lines else "says nothing"
-    msg = f"the Spark Connect server (process {server.pid}) {what}; its log {server.log} {told}"
+    lines = [line for line in lines if not line.startswith(("\tat ", "        at "))][-_LINES_SHOWN:]  # no stack traces
+    excerpt = "\n".join(["ends with:", *lines]) if lines else "is empty"
+    msg = f"the Spark Connect server (process {server.pid}) {problem}; its log {server.log} {excerpt}"
     raise SetupProblem(msg)
 
 
-def _end(server: Server) -> None:
-    """Ask the process to end, and its workers; make it where it does not."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+def _terminate(server: ConnectServer) -> None:
+    """Ask the process and its workers to end; kill them if they do not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(server.pid, how)
+            os.killpg(server.pid, number)
         end = time.monotonic() + _SECONDS_TO_END
         while time.monotonic() < end:
-            if not server.lives():
+            if not server.is_running():
                 return
             time.sleep(0.1)
 
 
 def _command_line(pid: int) -> str:
-    """The command line of a process; empty where there is none, or only its entry is left."""
+    """The command line of a process; empty when there is no process, or only its entry is left."""
     listing = Path("/proc/self/cmdline")
     if listing.exists():
         try:

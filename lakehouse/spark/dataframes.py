@@ -1,7 +1,7 @@
-"""Rows of a Delta table as a DataFrame, by whichever way is cheaper.
+"""Rows of a Delta table as a DataFrame, read in whichever way is cheaper.
 
-A handful of rows is read by delta-rs and handed to Spark as local data: that saves Delta's own jobs (a snapshot and a
-file listing per scan, which cost more than the rows do). More than that is left to Spark's tasks.
+Few rows are read by delta-rs and passed to Spark as local data, which saves Delta's own jobs: a snapshot and a file listing for
+each scan, which cost more than the rows. More rows are read by Spark's tasks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of this process as a DataFrame.
+    """Rows in memory as a DataFrame.
 
-    Spark 4.2 takes an Arrow table whose first chunk is empty for an empty table, without a word: hence the one chunk. Spark
-    Connect takes no empty one: hence its schema.
+    Spark 4.2 silently reads an Arrow table as empty when its first chunk is, so the chunks are combined. Spark Connect accepts no
+    empty Arrow table, so an empty DataFrame is created from the schema.
     """
     if not len(rows):
         return spark.createDataFrame([], from_arrow_schema(rows.schema))
@@ -35,9 +35,9 @@ def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
-    """The rows of a table whose columns hold one of the values given for them.
+    """The rows of a table whose columns hold one of the values given for them in ``where``.
 
-    :raises FileNotFoundError: where there is no table.
+    :raises FileNotFoundError: when there is no table.
     """
     table = table_io.open_table(path, settings.storage_options)
     if table is None:

@@ -1,7 +1,7 @@
-"""The two Delta JARs that PySpark does not bring: found in a folder, or fetched once from a Maven repository.
+"""The two Delta JARs that PySpark does not include: taken from a folder, or downloaded once from a Maven repository.
 
-Fetching is done by the Ivy that PySpark ships with, run on its own: it takes two seconds, pulls nothing else (the
-default resolution drags in a second Hadoop), and fails with a reason before any Spark has started.
+They are downloaded by the Ivy that PySpark includes, in a process of its own: that takes two seconds, resolves nothing else (the
+default resolution downloads a second Hadoop), and fails with a reason before Spark has started.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ JAVA_VERSIONS = (17, 21)
 
 
 class SetupProblem(LakehouseError):  # noqa: N818 (shown to people)
-    """Something that Spark needs is not there. Its text is one line with the way out."""
+    """Something that Spark needs is missing. The message is one line with the way out."""
 
 
 def delta_modules() -> list[tuple[str, str]]:
-    """The Maven names and versions of the JARs; they follow the installed PySpark and this project's Delta."""
+    """The Maven names and versions of the JARs, for the installed PySpark and this project's Delta."""
     spark_line = ".".join(version("pyspark").split(".")[:2])
     return [(f"delta-spark_{spark_line}_2.13", "4.4.0"), ("delta-storage", "4.4.0")]
 
 
 def delta_jars(settings: Settings) -> list[Path]:
-    """The JARs' paths, fetched first where they are not there yet.
+    """The paths of the JARs; missing ones are downloaded first.
 
     :raises SetupProblem: when Java is missing or the repository cannot be reached.
     """
@@ -49,25 +49,25 @@ def delta_jars(settings: Settings) -> list[Path]:
 
 
 def java() -> str:
-    """The Java to run.
+    """The path of the Java executable.
 
     :raises SetupProblem: when there is none, or one that Spark 4 does not support.
     """
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home and Path(home, "bin", "java").is_file() else shutil.which("java")
-    if not found:
+    path = str(Path(home, "bin", "java")) if home and Path(home, "bin", "java").is_file() else shutil.which("java")
+    if not path:
         msg = "Java was not found: install a JDK 17 or 21 and put it on the PATH (or set JAVA_HOME)"
         raise SetupProblem(msg)
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    release = said.stderr.partition('version "')[2].partition('"')[0]
+    process = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
+    release = process.stderr.partition('version "')[2].partition('"')[0]
     major = release.split(".")[0]
     if not major.isdigit() or int(major) not in JAVA_VERSIONS:
         msg = (
-            f"Java {release or 'of unknown version'} at {found} will not do: Spark 4.2 runs on Java 17 or 21; "
+            f"Java {release or 'of unknown version'} at {path} will not do: Spark 4.2 runs on Java 17 or 21; "
             "set JAVA_HOME to one of these"
         )
         raise SetupProblem(msg)
-    return found
+    return path
 
 
 def _fetch(name: str, release: str, path: Path, ivy_settings: Path | None) -> None:
@@ -81,10 +81,10 @@ def _fetch(name: str, release: str, path: Path, ivy_settings: Path | None) -> No
         command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar", "-notransitive"]
         command += ["-settings", str(ivy_settings)] if ivy_settings else []
         command += ["-dependency", "io.delta", name, release, "-retrieve", f"{scratch}/[artifact]-[revision].[ext]"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
         fetched = Path(scratch, path.name)
         if not fetched.is_file():
-            lines = [line.strip() for line in (said.stdout + said.stderr).splitlines()]
+            lines = [line.strip() for line in (process.stdout + process.stderr).splitlines()]
             reason = next((line for line in lines if "Exception" in line or "not found" in line), "no reason given")
             msg = (
                 f"{path.name} could not be fetched from the Maven repository ({reason}): check the network or name a "

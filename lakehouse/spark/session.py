@@ -1,4 +1,7 @@
-"""The one place that says how Spark is started: JARs, Delta, UTC, and what keeps small commits cheap."""
+"""The options of every Spark session: JARs, Delta, UTC, and what keeps small commits cheap.
+
+Spark's options are set in no other module.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,8 @@ _SESSION = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
 }
-#: What makes short jobs shorter: no generated code to compile for a few rows, no re-planning between stages. A day of
-#: late arrivals takes two thirds of the time; a day of many millions of rows wants Spark's own settings.
+#: Short jobs run faster without generated code to compile and without re-planning between stages: a day of late arrivals takes
+#: two thirds of the time. A day of many millions of rows needs Spark's own settings.
 _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -59,20 +62,20 @@ _LOCAL = {
 
 
 def spark_options(settings: Settings) -> dict[str, str]:
-    """All options of the session, as dagster-pyspark's resource and Spark's own builder take them.
+    """The options of a session, for dagster-pyspark's resource and for Spark's own builder.
 
-    :raises SetupProblem: when Java or a JAR is missing, or a Connect server that settings name cannot be reached.
+    :raises SetupProblem: when Java or a JAR is missing, or the Connect server that the settings name cannot be reached.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack of what is raised anyway
-    remote = connect_server.remote_of(settings)
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
+    remote = connect_server.remote_address(settings)
     if remote is None:
         return local_options(settings)
     return {"spark.remote": remote, **_of_any_session(settings), **settings.spark_conf}
 
 
 def local_options(settings: Settings) -> dict[str, str]:
-    """All options of a Spark of one's own, whatever settings say of a Connect server.
+    """The options of a local Spark, whether or not the settings name a Connect server.
 
     :raises SetupProblem: when Java or a JAR is missing.
     """
@@ -95,7 +98,7 @@ def _of_any_session(settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def without_ansi(spark: SparkSession) -> Iterator[None]:
-    """Inside, an expression that fails for one row is NULL there, and does not end the query."""
+    """Within the context, an expression that fails for a row is NULL for it instead of failing the query."""
     option = "spark.sql.ansi.enabled"
     before = spark.conf.get(option)
     spark.conf.set(option, "false")
@@ -107,7 +110,7 @@ def without_ansi(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterator[None]:
-    """Plan what happens inside for many rows, where there are many: then generating code pays."""
+    """Within the context, plan queries for many rows if there are many: generated code pays off then."""
     if settings.spark_profile == "large" or not many:
         yield
         return
@@ -126,7 +129,7 @@ def _java_options(settings: Settings) -> list[str]:
     if settings.spark_profile == "small":
         options += ["-XX:+UseSerialGC"]
         if not settings.spark_long_lived:
-            # C1 alone has a run of its own done 3 s earlier, but costs a process of many runs a fifth from the fourth on. Its
-            # default code cache of 48 MB fills within minutes and stops compilation for good.
+            # With C1 alone a single run ends 3 s earlier, but a process of many runs is a fifth slower from the fourth run on.
+            # C1's default code cache of 48 MB fills within minutes and stops compilation for good.
             options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     return options

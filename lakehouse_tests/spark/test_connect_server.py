@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from lakehouse.cli import app
 from lakehouse.settings import Settings
 from lakehouse.spark import connect_client, connect_server
-from lakehouse.spark.connect_server import Server
+from lakehouse.spark.connect_server import ConnectServer
 from lakehouse.spark.jars import SetupProblem
 from lakehouse.spark.session import spark_options
 
@@ -52,9 +52,9 @@ def waiting(code: str = "") -> subprocess.Popen[bytes]:
     return process
 
 
-def remembered(folder: Path, pid: int, word: str = "lakehouse-word") -> Server:
-    one = Server(pid, PORT, word, str(folder / "spark.log"), "2026-01-01 00:00:00")
-    connect_server._remember(folder, one)
+def remembered(folder: Path, pid: int, word: str = "lakehouse-word") -> ConnectServer:
+    one = ConnectServer(pid, PORT, word, str(folder / "spark.log"), "2026-01-01 00:00:00")
+    connect_server._record(folder, one)
     return one
 
 
@@ -64,33 +64,33 @@ def said(*command: str) -> tuple[int, str]:
 
 
 def test_a_server_is_the_process_with_its_word_and_no_other_of_the_same_number(folder: Path, process) -> None:
-    assert connect_server.known(folder) is None
+    assert connect_server.recorded_server(folder) is None
     one = remembered(folder, process.pid)
-    assert connect_server.known(folder) == one
-    assert one.lives()
+    assert connect_server.recorded_server(folder) == one
+    assert one.is_running()
     assert one.address == f"sc://127.0.0.1:{PORT}"
-    assert not remembered(folder, os.getpid()).lives()
-    assert not remembered(folder, 2**22 + 1).lives()
+    assert not remembered(folder, os.getpid()).is_running()
+    assert not remembered(folder, 2**22 + 1).is_running()
 
 
 def test_a_process_that_has_ended_and_was_not_buried_lives_no_more(folder: Path, process) -> None:
     one = remembered(folder, process.pid)
     process.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not one.lives()
+    assert not one.is_running()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1}'])
 def test_a_file_that_is_none_tells_of_no_server(folder: Path, text: str) -> None:
     (folder / "spark.json").write_text(text)
-    assert connect_server.known(folder) is None
+    assert connect_server.recorded_server(folder) is None
     assert said("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
 
 
 def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
     one = remembered(folder, process.pid)
     assert connect_server.stop(folder) == one
-    assert not one.lives()
+    assert not one.is_running()
     assert not (folder / "spark.json").exists()
     assert said("stop") == (0, "No server runs that was started here.")
 
@@ -107,7 +107,7 @@ def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: 
     remembered(folder, process.pid, "lakehouse-another-word")
     assert "is gone; its log is" in said("status")[1]
     assert Settings(spark_remote="auto").spark_remote == "auto"
-    assert connect_server.remote_of(Settings(spark_remote="auto")) is None
+    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
     assert connect_server.stop(folder) is None
     assert process.poll() is None, "what is not ours is left alone"
     assert not (folder / "spark.json").exists()
@@ -115,7 +115,7 @@ def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: 
 
 def test_a_process_that_does_not_answer_is_not_used_and_is_told_of(folder: Path, process) -> None:
     remembered(folder, process.pid)
-    assert connect_server.remote_of(Settings(spark_remote="auto")) is None
+    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
     code, words = said("status")
     assert code == 1
     assert f"sc://127.0.0.1:{PORT} does not answer (process {process.pid}, since 2026-01-01 00:00:00" in words
@@ -135,7 +135,7 @@ def test_a_port_that_is_taken_is_told_of(folder: Path, monkeypatch) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(SetupProblem, match=rf"port {port} is taken by another program .*: name another one with --port"):
             connect_server.start(folder, {}, port, 1)
-    assert connect_server.known(folder) is None
+    assert connect_server.recorded_server(folder) is None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:15002", "sc://", "spark://host:7077", "automatic", "sc://host:port"])
@@ -158,16 +158,16 @@ def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkey
     assert said("start") == (1, "Spark Connect needs grpc, which is not installed: pip install 'lakehouse[connect]'")
     with pytest.raises(SetupProblem, match=r"lakehouse\[connect\]"):
         spark_options(Settings(spark_remote="sc://127.0.0.1:15002"))
-    assert connect_server.remote_of(Settings(spark_remote="auto")) is None
+    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
 
 
 def test_nothing_is_asked_where_no_server_is_named(folder: Path) -> None:
-    assert connect_server.remote_of(Settings()) is None
-    assert connect_server.remote_of(Settings(spark_remote="auto")) is None
+    assert connect_server.remote_address(Settings()) is None
+    assert connect_server.remote_address(Settings(spark_remote="auto")) is None
 
 
 def test_a_folder_that_cannot_be_made_is_told_of(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(SetupProblem, match=r"cannot be made .*; set XDG_STATE_HOME"):
+    with pytest.raises(SetupProblem, match=r"cannot be created .*; set XDG_STATE_HOME"):
         connect_server.state_folder()

@@ -40,11 +40,11 @@ def status() -> None:
     """Say whether it answers; the exit code is 1 where it does not."""
     from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
 
-    found = connect_server.known(connect_server.state_folder())
+    found = connect_server.recorded_server(connect_server.state_folder())
     if found is None:
         out.print("No server was started here: 'lakehouse spark start' starts one.")
         raise typer.Exit(1)
-    if not found.lives():
+    if not found.is_running():
         out.print(f"The server of {found.started_at} is gone; its log is {found.log}.", soft_wrap=True)
         raise typer.Exit(1)
     connect_client.check_installed()
