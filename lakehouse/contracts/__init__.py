@@ -1,7 +1,7 @@
 """Contracts: what a source sends and what a metric means, as YAML files checked by pydantic models.
 
-Here belong the models, the loader with its errors (file, line, field), and the bundled examples. What is *done* with a
-contract belongs into ``domain``, ``tables`` and ``orchestration``.
+The models, the loader with its errors (file, line, field) and the bundled examples belong here. What is done with a contract
+belongs to the capability that does it.
 """
 
 from lakehouse.contracts.loader import Catalog, ContractError, load_catalog, load_contract

@@ -1,0 +1,51 @@
+"""The documentation agrees with the product: paths exist, commands and settings are complete, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakehouse.settings import Settings
+
+CHECKOUT = Path(__file__).parents[1]
+PAGES = [
+    CHECKOUT / "README.md",
+    CHECKOUT / "CONTRIBUTING.md",
+    CHECKOUT / "CHANGELOG.md",
+    *sorted((CHECKOUT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_path_of_the_tree_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`((?:lakehouse|lakehouse_tests|docs|benchmarks|dagster_home)/[\w./-]+)`", page.read_text())
+    assert [path for path in named if not (CHECKOUT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [path for path in linked if not (page.parent / path).exists()] == []
+
+
+def test_the_commands_are_described_as_they_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/write_commands.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_command_that_a_page_names_exists() -> None:
+    commands = re.findall(r"^#{2,4} `lakehouse ([\w -]+)`$", (CHECKOUT / "docs" / "commands.md").read_text(), re.MULTILINE)
+    for page in PAGES:
+        for words in re.findall(r"^(?:\| .*`)?lakehouse ([a-z]+(?: [a-z]+)?)", page.read_text(), re.MULTILINE):
+            assert words in commands or words.split()[0] in commands, (page.name, words)
+
+
+def test_each_setting_is_described() -> None:
+    text = (CHECKOUT / "docs" / "settings.md").read_text()
+    assert [name for name in Settings.model_fields if f"| `LAKEHOUSE_{name.upper()}` |" not in text] == []
