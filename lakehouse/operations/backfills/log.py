@@ -1,7 +1,7 @@
-"""``ops/backfills``: the plans as they were made; ``ops/backfill_events``: what became of each, step by step.
+"""``ops/backfills``: the plans as they were made; ``ops/backfill_events``: the steps of each plan.
 
-An event has a name within its plan and is written once, however often a run that was killed says it again: so a plan has one
-trail. How far a backfill has come is what its events say.
+An event has a name within its plan and is written once, however often a resumed run repeats it, so that a plan has one
+trail. The status of a backfill is derived from its events. What a plan is, is in ``plan``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _BECOMES = {
     "finished": BackfillStatus.FINISHED,
 }
 
-#: The word for the plan that was made last.
+#: The name for the plan that was made last.
 NEWEST = "newest"
 
 
 class UnknownPlanError(LakehouseError):
-    """A plan that nobody has stored. Its text says which are known."""
+    """A plan that nobody has stored. The message lists plans that are."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def event_log(settings: Settings) -> LogTable[BackfillEvent]:
 
 
 def store_plan(settings: Settings, plan: BackfillPlan) -> None:
-    """Keep a plan, once."""
+    """Store a plan, once."""
     stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
     plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
 
@@ -89,16 +89,16 @@ def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
 
     :raises UnknownPlanError: where there is none, or more than one.
     """
-    known = plans(settings)
-    if plan_id == NEWEST and known:
-        return known[-1]
-    found = [plan for plan in known if plan.plan_id == plan_id] or [plan for plan in known if plan.plan_id.startswith(plan_id)]
-    if len(found) != 1:
-        names = ", ".join(plan.plan_id for plan in (found or known[-5:])) or "none"
-        how = f"{len(found)} plans begin with" if found else "no plan is called"
-        msg = f"{how} {plan_id}; {'they are' if found else 'the newest are'} {names}"
+    every = plans(settings)
+    if plan_id == NEWEST and every:
+        return every[-1]
+    matches = [plan for plan in every if plan.plan_id == plan_id] or [plan for plan in every if plan.plan_id.startswith(plan_id)]
+    if len(matches) != 1:
+        names = ", ".join(plan.plan_id for plan in (matches or every[-5:])) or "none"
+        how = f"{len(matches)} plans begin with" if matches else "no plan is called"
+        msg = f"{how} {plan_id}; {'they are' if matches else 'the newest are'} {names}"
         raise UnknownPlanError(msg)
-    return found[0]
+    return matches[0]
 
 
 def record(settings: Settings, entry: BackfillEvent) -> bool:
@@ -110,7 +110,7 @@ def record(settings: Settings, entry: BackfillEvent) -> bool:
 
 
 def events(settings: Settings, plan_id: str) -> list[BackfillEvent]:
-    """What happened to a plan, oldest first."""
+    """The events of a plan, oldest first."""
     return sorted(
         event_log(settings).read({"plan_id": [plan_id]}),
         key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event),
@@ -120,11 +120,11 @@ def events(settings: Settings, plan_id: str) -> list[BackfillEvent]:
 _RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave", "failed", "cancelled", "finished"))}
 
 
-def status(told: list[BackfillEvent]) -> BackfillStatus:
-    """How far a plan has come, by its events: what is finished or cancelled stays so, and a failure ends with the next start."""
-    kinds = [entry.kind for entry in told]
+def status(entries: list[BackfillEvent]) -> BackfillStatus:
+    """The status of a plan, by its events: finished and cancelled are final, a failure ends with the next start."""
+    kinds = [entry.kind for entry in entries]
     for last in ("finished", "cancelled"):
         if last in kinds:
             return _BECOMES[last]
-    known = [kind for kind in kinds if kind in _BECOMES]
-    return _BECOMES[known[-1]] if known else BackfillStatus.PLANNED
+    turns = [kind for kind in kinds if kind in _BECOMES]
+    return _BECOMES[turns[-1]] if turns else BackfillStatus.PLANNED

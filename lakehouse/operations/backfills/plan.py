@@ -1,7 +1,7 @@
-"""A backfill as it is planned: what is to be made, in which order, from which files, under which code; and what was expected.
+"""The plan of a backfill: what is to be made, in which order, from which files, under which code, and the expected outcome.
 
-Plain data and the rules on it. Making a plan from tables is in ``operations.backfills.planner``, carrying it out in
-``orchestration.execution.backfill_runner``, its memory in ``operations.backfills.log``.
+Data and the rules on it. Plans are made from tables in ``planner``, run by ``orchestration.execution.backfill_runner``, and
+stored in ``log``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Plain(BaseModel):
 
 
 class PlannedFile(_Plain):
-    """A file of the plan: as it was when the plan was made, and as the manifest says that it should be."""
+    """A file of the plan, as it was when the plan was made."""
 
     file: str
     arrival_date: date
@@ -58,7 +58,7 @@ class PlannedFile(_Plain):
 
 
 class Wave(_Plain):
-    """Partitions of one table that are to be made. ``rows`` stand there now; ``outcomes`` count what becomes of numbers."""
+    """Partitions of one table that are to be made. They hold ``rows`` rows now; ``outcomes`` counts numbers by their outcome."""
 
     layer: Layer
     table: str
@@ -68,7 +68,7 @@ class Wave(_Plain):
 
 
 class BackfillPlan(_Plain):
-    """A change manifest: everything that was known and wanted when the backfill was planned.
+    """Everything that was known and requested when the backfill was planned.
 
     ``first_day`` and ``last_day`` are arrival days for files and event days for silver and gold. ``contracts`` are the
     versions of the source's contract and of those of its metrics, by name.
@@ -112,34 +112,34 @@ def chunks(partitions: Collection[date], order: Order, size: int) -> Iterator[li
         yield ordered[start : start + size]
 
 
-def differences(promised: Sequence[Promise], found: Collection[PlannedFile]) -> list[str]:
-    """What lies in landing against what a manifest says; each with file and measure, and nothing where all is as said."""
-    by_name = {file.file: file for file in found}
-    told = []
-    for one in promised:
-        file = by_name.get(one.file)
+def differences(promised: Sequence[Promise], files: Collection[PlannedFile]) -> list[str]:
+    """The differences between the files in landing and a manifest, each with file and measure; empty where they agree."""
+    by_name = {file.file: file for file in files}
+    sentences = []
+    for entry in promised:
+        file = by_name.get(entry.file)
         if file is None:
-            told.append(f"{one.file}: is not in landing; have it sent, or correct the manifest")
+            sentences.append(f"{entry.file}: is not in landing; have it sent, or correct the manifest")
         else:
             measures: dict[str, int | str] = {"bytes": file.bytes, "rows": file.rows, "sha256": file.sha256}
-            told += [f"{one.file}: {what}" for what in one.broken_by(measures)]
-    said = {one.file for one in promised}
-    told += [f"{file.file}: is not in the manifest; add it, or take the file away" for file in found if file.file not in said]
-    return told
+            sentences += [f"{entry.file}: {violation}" for violation in entry.broken_by(measures)]
+    in_manifest = {entry.file for entry in promised}
+    unlisted = [file.file for file in files if file.file not in in_manifest]
+    return sentences + [f"{name}: is not in the manifest; add it, or take the file away" for name in unlisted]
 
 
 def moved_pins(planned_code: str, planned_contracts: Mapping[str, str], code: str, contracts: Mapping[str, str]) -> list[str]:
-    """What is another version now than when the plan was made: a backfill never runs under rules that nobody planned."""
-    told = [f"the code was {planned_code} and is {code}"] if planned_code != code else []
+    """What has another version than when the plan was made: a backfill never runs under rules that nobody planned."""
+    sentences = [f"the code was {planned_code} and is {code}"] if planned_code != code else []
     for name in sorted({*planned_contracts, *contracts}):
         before, now = planned_contracts.get(name, "absent"), contracts.get(name, "absent")
         if before != now:
-            told.append(f"the contract of {name} was {before} and is {now}")
-    return told
+            sentences.append(f"the contract of {name} was {before} and is {now}")
+    return sentences
 
 
 def spikes(rows: int, waiting: int, rows_before: int, waiting_before: int) -> bool:
-    """Whether rows of this backfill wait for a steward far more often than rows did before it."""
+    """Whether rows of this backfill wait for a steward far more often than earlier rows do."""
     if rows < _SPIKE_NEEDS_ROWS or not waiting:
         return False
     before = waiting_before / rows_before if rows_before else 0.0

@@ -1,7 +1,7 @@
-"""Making the plan of a backfill: which files and partitions it is about, what stands there, what it would restate. No JVM.
+"""Planning a backfill: the files and partitions that it is about, the rows that they hold now, the numbers that it would restate.
 
-Nothing is written here. What a plan is, is in ``operations.backfills.plan``; what a changed day touches is followed in
-``reached``.
+Nothing is written here. The plan itself is defined in ``plan``, its files are listed in ``planned_files``, and the numbers
+that a changed day affects are followed in ``impact.affected_periods``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import preview, readiness
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import provenance, table_io
 from lakehouse.dispositions import claims
@@ -27,13 +25,13 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.operations.backfills import plan as backfill_plan
+from lakehouse.operations.backfills import planned_files
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import date, datetime
 
-    from lakehouse.bronze.landing import LandingFile
     from lakehouse.bronze.manifests import Promise
     from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
@@ -44,12 +42,12 @@ if TYPE_CHECKING:
 
 
 class PlanProblemError(LakehouseError):
-    """A backfill that cannot be planned or must not start. Its text says why, and the way out."""
+    """A backfill that cannot be planned or must not start. The message gives the reason and the way out."""
 
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What somebody wants made again."""
+    """A request to make a range of days again."""
 
     target: str
     first_day: date
@@ -67,37 +65,41 @@ class BackfillRequest:
 def plan(
     settings: Settings,
     catalog: Catalog,
-    wish: BackfillRequest,
+    request: BackfillRequest,
     now: datetime,
-    read: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> BackfillPlan:
-    """Look at everything that the wish concerns.
+    """Plan what a request asks for.
 
-    :param read: is told how many of how many files have been read.
+    :param progress: called with how many of how many files have been read.
     :raises PlanProblemError: for a target that no contract describes, or files that are not as the manifest says.
     """
-    made = _of_source(settings, catalog, wish, read) if wish.target in catalog.sources else _of_metric(settings, catalog, wish)
-    text = f"{wish}{made}{now.isoformat()}"
+    scope = (
+        _of_source(settings, catalog, request, progress)
+        if request.target in catalog.sources
+        else _of_metric(settings, catalog, request)
+    )
+    text = f"{request}{scope}{now.isoformat()}"
     plan_id = f"bf-{now:%Y%m%d}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     return BackfillPlan(
         plan_id=plan_id,
-        target=wish.target,
-        source=made.source,
-        metric=made.metric,
-        first_day=wish.first_day,
-        last_day=wish.last_day,
-        reason=wish.reason,
-        runner_id=wish.runner_id,
-        max_parallel=wish.max_parallel,
-        order=wish.order,
-        write_mode=wish.write_mode,
-        wave_size=wish.wave_size,
+        target=request.target,
+        source=scope.source,
+        metric=scope.metric,
+        first_day=request.first_day,
+        last_day=request.last_day,
+        reason=request.reason,
+        runner_id=request.runner_id,
+        max_parallel=request.max_parallel,
+        order=request.order,
+        write_mode=request.write_mode,
+        wave_size=request.wave_size,
         code_version=provenance.code(),
-        contracts=contract_versions(catalog, made.source),
-        files=tuple(made.files),
-        waves=tuple(made.waves),
-        consumers=tuple(made.consumers),
-        notes=tuple(made.notes),
+        contracts=contract_versions(catalog, scope.source),
+        files=tuple(scope.files),
+        waves=tuple(scope.waves),
+        consumers=tuple(scope.consumers),
+        notes=tuple(scope.notes),
         created_at=now,
     )
 
@@ -105,55 +107,15 @@ def plan(
 def contract_versions(catalog: Catalog, source: str) -> dict[str, str]:
     """The versions of a source's contract and of those of the metrics that read it, by name."""
     metrics = catalog.metrics_of(source)
-    return {source: provenance.of_contract(catalog.sources[source])} | {one.name: provenance.of_contract(one) for one in metrics}
-
-
-def files_now(
-    settings: Settings,
-    contract: SourceContract,
-    first: date,
-    last: date,
-    read: Callable[[int, int], None] = lambda _done, _of: None,
-) -> tuple[list[PlannedFile], dict[str, Preview], list[str]]:
-    """The files of some arrival days as they lie in landing, what the new ones would say, and what keeps any from being read.
-
-    A file that Bronze knows as it is now, by name, size and time, is not read again; one that waits for others is none.
-    """
-    listing = bronze_landing.listing(settings, contract)
-    known = ingestions.all_of(settings, contract.dataset)
-    seen = {(one.source_file, one.bytes, one.modified): one for one in known if one.status != "held"}
-    rows_of = {one: entry.rows for one, entry in ingestions.ingested(known).items()}
-    found, said, problems = [], {}, list(listing.complaints)
-    wanted: list[LandingFile] = []
-    for day, lying in groupby(listing.files, lambda file: file.arrival_date):
-        if first <= day <= last:
-            files = list(lying)
-            new = [file for file in files if (file.name, file.size, file.modified) not in seen]
-            ready = readiness.of_day(settings, contract, day, new, listing.tellers.get(day, []), known)
-            left = set(new).difference(ready.files)
-            wanted += [file for file in files if file not in left]
-            problems += ready.waiting
-    for number, file in enumerate(wanted, start=1):
-        entry = seen.get((file.name, file.size, file.modified))
-        if entry is not None:
-            found.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
-        else:
-            print_ = bronze_landing.fingerprint(settings, contract, file)
-            if print_.problem:
-                problems.append(f"{file.name}: {print_.problem}; it would be held")
-            elif print_.ingestion_id in rows_of:
-                found.append(_planned(file, rows_of[print_.ingestion_id], print_.content_hash, known=True))
-            else:
-                preview_ = preview.of(settings, contract, file, print_)
-                said[file.name] = preview_
-                rows = rows_of[print_.ingestion_id] = sum(preview_.rows.values()) + sum(preview_.out.values())
-                found.append(_planned(file, rows, print_.content_hash, known=False))
-        read(number, len(wanted))
-    return found, said, problems
+    return {source: provenance.of_contract(catalog.sources[source])} | {
+        metric.name: provenance.of_contract(metric) for metric in metrics
+    }
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Scope:
+    """What a target adds to the plan."""
+
     source: str
     metric: str | None
     files: Sequence[PlannedFile]
@@ -162,105 +124,109 @@ class _Made:
     notes: Sequence[str]
 
 
-def _of_source(settings: Settings, catalog: Catalog, wish: BackfillRequest, read: Callable[[int, int], None]) -> _Made:
-    contract = catalog.sources[wish.target]
-    if wish.dataset_version is not None:
-        msg = f"--target-version is for a metric; {wish.target} is a source: name one of its metrics instead"
+def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, progress: Callable[[int, int], None]) -> _Scope:
+    contract = catalog.sources[request.target]
+    if request.dataset_version is not None:
+        msg = f"--target-version is for a metric; {request.target} is a source: name one of its metrics instead"
         raise PlanProblemError(msg)
-    found, said, problems = files_now(settings, contract, wish.first_day, wish.last_day, read)
-    _agree(wish.promised, found, problems)
-    days = _silver_days(settings, contract, wish, said)
-    waves = [*_bronze_waves(settings, wish, found), *_silver_waves(settings, wish, days)]
+    files, previews, problems = planned_files.current_files(settings, contract, request.first_day, request.last_day, progress)
+    _check_manifest(request.promised, files, problems)
+    days = _silver_days(settings, contract, request, previews)
+    waves = [*_bronze_waves(settings, request, files), *_silver_waves(settings, request, days)]
     consumers: list[str] = []
     gold: list[Wave] = []
     rollups: list[Wave] = []
-    for metric in catalog.metrics_of(wish.target):
+    for metric in catalog.metrics_of(request.target):
         daily = served_version.daily(settings, catalog, metric)
-        behind = find_pending(settings, daily)  # what somebody left at silver is followed, too; of a forgotten feed all days
-        changed = sorted({*days, *(behind.causes or behind.starts)})
-        affected, _ = affected_periods.through(settings, daily, changed, lambda _one, _starts: ())
+        pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; of a forgotten feed all days
+        changed = sorted({*days, *(pending.causes or pending.starts)})
+        affected, _ = affected_periods.through(settings, daily, changed, lambda _series, _starts: ())
         gold += _numbers(affected, Layer.GOLD, [daily])
         rollups += _numbers(affected, Layer.ROLLUPS, daily.rollups)
         consumers += metric.consumers
-    return _Made(wish.target, None, found, [*waves, *gold, *rollups], list(dict.fromkeys(consumers)), problems)
+    return _Scope(request.target, None, files, [*waves, *gold, *rollups], list(dict.fromkeys(consumers)), problems)
 
 
-def _of_metric(settings: Settings, catalog: Catalog, wish: BackfillRequest) -> _Made:
-    name = wish.target if wish.dataset_version in (None, 1) else f"{wish.target}_v{wish.dataset_version}"
+def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -> _Scope:
+    name = request.target if request.dataset_version in (None, 1) else f"{request.target}_v{request.dataset_version}"
     if name not in catalog.metrics:
         known = ", ".join(sorted([*catalog.sources, *catalog.metrics])) or "none"
-        msg = f"no contract has 'dataset: {wish.target}' or a metric called {name}; known are {known}"
+        msg = f"no contract has 'dataset: {request.target}' or a metric called {name}; known are {known}"
         raise PlanProblemError(msg)
-    if wish.promised:
-        msg = f"a manifest speaks of files, and {wish.target} is a metric: plan a backfill of its source"
+    if request.promised:
+        msg = f"a manifest speaks of files, and {request.target} is a metric: plan a backfill of its source"
         raise PlanProblemError(msg)
     metric = catalog.metrics[name]
     daily = served_version.daily(settings, catalog, metric)
-    days = metric_days(settings, daily, wish.first_day, wish.last_day)
-    affected, _ = affected_periods.through(settings, daily, sorted(days), lambda _one, _starts: ())
-    own = [one for one in affected if one.series != daily.name or one.start in days]
-    waves = [wave for part in backfill_plan.chunks(days, wish.order, wish.wave_size) for wave in _of_days(own, daily, part)]
-    rollups = _numbers(own, Layer.ROLLUPS, daily.rollups)
-    return _Made(metric.source, name, (), [*waves, *rollups], metric.consumers, ())
+    days = metric_days(settings, daily, request.first_day, request.last_day)
+    affected, _ = affected_periods.through(settings, daily, sorted(days), lambda _series, _starts: ())
+    planned = [period for period in affected if period.series != daily.name or period.start in days]
+    waves = [
+        wave for part in backfill_plan.chunks(days, request.order, request.wave_size) for wave in _of_days(planned, daily, part)
+    ]
+    rollups = _numbers(planned, Layer.ROLLUPS, daily.rollups)
+    return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, ())
 
 
 def metric_days(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: those that silver has rows for, and those that were published."""
-    there = published_table.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
-    days = reach_ahead(there, daily.metric.window) | published_table.partitions(
+    silver_days = published_table.partitions(settings, locations.silver(settings, daily.metric.source), "event_date")
+    days = reach_ahead(silver_days, daily.metric.window) | published_table.partitions(
         settings, locations.gold(settings, daily), daily.by
     )
     return {day for day in days if first <= day <= last}
 
 
-def _silver_days(settings: Settings, contract: SourceContract, wish: BackfillRequest, said: dict[str, Preview]) -> set[date]:
-    """The event days that silver would make: those that new files touch, those that wait and, to overwrite, all of the range."""
+def _silver_days(
+    settings: Settings, contract: SourceContract, request: BackfillRequest, previews: dict[str, Preview]
+) -> set[date]:
+    """The event days that silver would update: those that new files touch, those pending and, to overwrite, all of the range."""
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
-    if said:  # all at once: each look-up reads the key log
-        own = {day for one in said.values() for day in one.rows}
-        keys = pc.unique(pa.chunked_array([one.keys for one in said.values()]))
-        days |= claims.reach(settings, contract, own, keys)
-    if wish.write_mode == "overwrite":
-        there = key_log.days(settings, source) | published_table.partitions(
+    if previews:  # all at once: each look-up reads the key log
+        touched = {day for preview in previews.values() for day in preview.rows}
+        keys = pc.unique(pa.chunked_array([preview.keys for preview in previews.values()]))
+        days |= claims.reach(settings, contract, touched, keys)
+    if request.write_mode == "overwrite":
+        existing = key_log.days(settings, source) | published_table.partitions(
             settings, locations.silver(settings, source), "event_date"
         )
-        days |= {day for day in there if wish.first_day <= day <= wish.last_day}
+        days |= {day for day in existing if request.first_day <= day <= request.last_day}
     return days
 
 
-def _bronze_waves(settings: Settings, wish: BackfillRequest, found: Sequence[PlannedFile]) -> Iterable[Wave]:
-    arrivals = {file.arrival_date for file in found if not file.known}
-    there = _rows_by_day(settings, locations.bronze(settings, wish.target), "arrival_date", arrivals)
-    for part in backfill_plan.chunks(arrivals, wish.order, wish.wave_size):
-        rows = sum(there[day] for day in part)
-        yield Wave(layer=Layer.BRONZE, table=f"bronze/{wish.target}", partitions=tuple(part), rows=rows)
+def _bronze_waves(settings: Settings, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
+    arrivals = {file.arrival_date for file in files if not file.known}
+    rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target), "arrival_date", arrivals)
+    for part in backfill_plan.chunks(arrivals, request.order, request.wave_size):
+        rows = sum(rows_by_day[day] for day in part)
+        yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows)
 
 
-def _silver_waves(settings: Settings, wish: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
-    there = _rows_by_day(settings, locations.silver(settings, wish.target), "event_date", days)
-    for part in backfill_plan.chunks(days, wish.order, wish.wave_size):
-        rows = sum(there[day] for day in part)
-        yield Wave(layer=Layer.SILVER, table=f"silver/{wish.target}", partitions=tuple(part), rows=rows)
+def _silver_waves(settings: Settings, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
+    rows_by_day = _rows_by_day(settings, locations.silver(settings, request.target), "event_date", days)
+    for part in backfill_plan.chunks(days, request.order, request.wave_size):
+        rows = sum(rows_by_day[day] for day in part)
+        yield Wave(layer=Layer.SILVER, table=f"silver/{request.target}", partitions=tuple(part), rows=rows)
 
 
-def _numbers(affected: Sequence[Affected], layer: Layer, wanted: Sequence[Series]) -> Iterable[Wave]:
-    """A wave per series, with what becomes of its numbers."""
-    for one in wanted:
-        own = [
+def _numbers(affected: Sequence[Affected], layer: Layer, every: Sequence[Series]) -> Iterable[Wave]:
+    """A wave per series, with the outcomes of its numbers."""
+    for series in every:
+        periods = [
             period
             for period in affected
-            if period.series == one.name and period.outcome is not affected_periods.ImpactOutcome.UNCHANGED
+            if period.series == series.name and period.outcome is not affected_periods.ImpactOutcome.UNCHANGED
         ]
-        if own:
-            starts = tuple(sorted(period.start for period in own))
-            yield Wave(layer=layer, table=f"gold/{one.name}", partitions=starts, outcomes=_outcomes(own))
+        if periods:
+            starts = tuple(sorted(period.start for period in periods))
+            yield Wave(layer=layer, table=f"gold/{series.name}", partitions=starts, outcomes=_outcomes(periods))
 
 
 def _of_days(affected: Sequence[Affected], daily: Series, days: Collection[date]) -> Iterable[Wave]:
-    own = [period for period in affected if period.series == daily.name and period.start in days]
-    if own:
-        yield Wave(layer=Layer.GOLD, table=f"gold/{daily.name}", partitions=tuple(days), outcomes=_outcomes(own))
+    periods = [period for period in affected if period.series == daily.name and period.start in days]
+    if periods:
+        yield Wave(layer=Layer.GOLD, table=f"gold/{daily.name}", partitions=tuple(days), outcomes=_outcomes(periods))
 
 
 def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
@@ -269,21 +235,15 @@ def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
-def _agree(promised: Sequence[Promise], found: Sequence[PlannedFile], problems: Sequence[str]) -> None:
-    told = backfill_plan.differences(promised, found) if promised else []
-    if told:
-        msg = "the files are not as the manifest says:\n  " + "\n  ".join([*told, *problems])
+def _check_manifest(promised: Sequence[Promise], files: Sequence[PlannedFile], problems: Sequence[str]) -> None:
+    differences = backfill_plan.differences(promised, files) if promised else []
+    if differences:
+        msg = "the files are not as the manifest says:\n  " + "\n  ".join([*differences, *problems])
         raise PlanProblemError(msg)
 
 
-def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool) -> PlannedFile:
-    return PlannedFile(
-        file=file.name, arrival_date=file.arrival_date, bytes=file.size, rows=rows, sha256=content_hash, known=known
-    )
-
-
 def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[date]) -> dict[date, int]:
-    """How many rows stand on each day, as the log counts them."""
+    """How many rows each day holds, by the statistics of the files."""
     table = table_io.open_table(path, settings.storage_options)
     counted: dict[date, int] = defaultdict(int)
     if table is None or not days:
@@ -295,23 +255,23 @@ def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[da
 
 
 def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:
-    """Hold files, code and contracts against the plan, before anything is done.
+    """Compare files, code and contracts with the plan, before anything is done.
 
-    :raises PlanProblemError: naming each file and version that is another one now.
+    :raises PlanProblemError: naming each file and version that has changed since the plan was made.
     """
-    told = backfill_plan.moved_pins(
+    changes = backfill_plan.moved_pins(
         planned.code_version, planned.contracts, provenance.code(), contract_versions(catalog, planned.source)
     )
-    known = {one.content_hash for one in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
-    missing = [file for file in planned.new_files if file.sha256 not in known]
+    ingested = {entry.content_hash for entry in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
+    missing = [file for file in planned.new_files if file.sha256 not in ingested]
     if missing:
         contract = catalog.sources[planned.source]
-        lying = {file.name: file for file in bronze_landing.landing_files(settings, contract)[0]}
+        in_landing = {file.name: file for file in bronze_landing.landing_files(settings, contract)[0]}
         for file in missing:
-            if file.file not in lying:
-                told.append(f"{file.file} is gone from landing, and Bronze has not taken it in")
-            elif bronze_landing.fingerprint(settings, contract, lying[file.file]).content_hash != file.sha256:
-                told.append(f"{file.file} has other content than when the plan was made")
-    if told:
-        msg = f"{planned.plan_id} is not what would be done now: " + "; ".join(told) + "; make a new plan"
+            if file.file not in in_landing:
+                changes.append(f"{file.file} is gone from landing, and Bronze has not taken it in")
+            elif bronze_landing.fingerprint(settings, contract, in_landing[file.file]).content_hash != file.sha256:
+                changes.append(f"{file.file} has other content than when the plan was made")
+    if changes:
+        msg = f"{planned.plan_id} is not what would be done now: " + "; ".join(changes) + "; make a new plan"
         raise PlanProblemError(msg)

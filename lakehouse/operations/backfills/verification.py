@@ -1,6 +1,6 @@
-"""What a backfill has done, read from the tables that it wrote: counts, a verdict on each partition, and what consumers are told.
+"""The verification of a backfill, read from the tables that it wrote: counts, checks of each partition, and what was published.
 
-No JVM, and nothing is taken from the memory of a run: a backfill that was stopped and went on is told of as a whole.
+Nothing is taken from the memory of a run: a backfill that was stopped and resumed is reported as a whole.
 """
 
 from __future__ import annotations
@@ -34,51 +34,51 @@ if TYPE_CHECKING:
     from lakehouse.quality.check_result import Outcome
     from lakehouse.settings import Settings
 
-#: What a publication's trigger calls the plan that it belongs to.
+#: The key in a publication's trigger that names the plan it belongs to.
 PLAN = "backfill"
 
 
 @dataclass(frozen=True)
 class BackfillVerification:
-    """The checklist of a backfill: how many partitions of each table were looked at, and what is wrong with any."""
+    """The checklist of a backfill: how many partitions of each table were checked, with their problems and warnings."""
 
     partitions: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The checklist as JSON knows it."""
+        """The checklist in types that JSON has."""
         return dict(vars(self))
 
 
 def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> BackfillVerification:
-    """Look at each partition that the plan is about, and hold the counts against it."""
-    verdict = BackfillVerification()
+    """Check each partition that the plan is about, and compare the counts with the plan."""
+    result = BackfillVerification()
     contract = catalog.sources[plan.source]
     if plan.metric is None:
-        _count_files(settings, plan, verdict)
+        _count_files(settings, plan, result)
         _judge(
-            verdict,
+            result,
             f"bronze/{plan.source}",
             plan.arrival_days,
             lambda days: bronze_checks.check_bronze(settings, contract, days),
         )
         days = touched(settings, plan)
-        _judge(verdict, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
-        _look_for_spike(settings, contract, plan, verdict)
+        _judge(result, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
+        _check_quarantine(settings, contract, plan, result)
         waiting = applied_inputs.pending(settings, plan.source).keys() & set(days)
-        verdict.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
+        result.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
     for daily in series_of(settings, catalog, plan):
-        own = _days_of(settings, plan, daily)
+        days = _days_of(settings, plan, daily)
         if plan.metric is not None:
             _judge(
-                verdict,
+                result,
                 f"gold/{daily.name}",
-                own,
-                lambda days, one=daily: restatement_checks.check_published(settings, one, days),
+                days,
+                lambda days, series=daily: restatement_checks.check_published(settings, series, days),
             )
-        _look_at_numbers(settings, plan, daily, own, verdict)
-    return verdict
+        _check_numbers(settings, plan, daily, days, result)
+    return result
 
 
 def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[Series]:
@@ -96,16 +96,16 @@ def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
 
 
 def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date]:
-    """The days of a metric that are the plan's own: others may wait for what came since, or for somebody else."""
+    """The days of a metric that belong to the plan: others may be pending for later or unrelated changes."""
     if plan.metric is None:
         return sorted(reach_ahead(touched(settings, plan), daily.metric.window))
     return sorted({day for wave in plan.waves if wave.layer is Layer.GOLD for day in wave.partitions})
 
 
 def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
-    """What was brought in and published because of the plan."""
+    """What was ingested and published because of the plan."""
     entries = _ingested(settings, plan)
-    told: dict[str, Any] = {
+    counts: dict[str, Any] = {
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
         "malformed": sum(entry.malformed for entry in entries),
@@ -113,21 +113,21 @@ def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[st
         "published": {},
     }
     for daily in series_of(settings, catalog, plan):
-        for one in (daily, *daily.rollups):
-            if counted := _published(settings, one, plan):
-                told["published"][one.name] = counted
-    return told
+        for series in (daily, *daily.rollups):
+            if published := _published(settings, series, plan):
+                counts["published"][series.name] = published
+    return counts
 
 
-def _published(settings: Settings, one: Series, plan: BackfillPlan) -> dict[str, Any]:
-    """How many numbers of a series were published because of the plan, by reason, and which periods that were known before."""
-    own = [entry for entry in publications.of(settings, one.name) if entry.trigger.get(PLAN) == plan.plan_id]
-    names = {name for entry in own for name in entry.published.values()}
+def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[str, Any]:
+    """How many numbers of a series were published because of the plan, by reason, and the periods that were restated."""
+    entries = [entry for entry in publications.of(settings, series.name) if entry.trigger.get(PLAN) == plan.plan_id]
+    names = {name for entry in entries for name in entry.published.values()}
     if not names:
         return {}
-    starts = sorted({date.fromisoformat(start) for entry in own for start in entry.published})
-    known = numbers_history.history(settings, one, starts)
-    versions = [version for start in starts for version in known.get(start, ()) if version.name in names]
+    starts = sorted({date.fromisoformat(start) for entry in entries for start in entry.published})
+    history = numbers_history.history(settings, series, starts)
+    versions = [version for start in starts for version in history.get(start, ()) if version.name in names]
     restated = sorted({version.period for version in versions if version.reason.value not in ("initial", "daily_finalization")})
     reasons = Counter(version.reason.value for version in versions)
     return {"numbers": len(versions), "reasons": dict(sorted(reasons.items())), "restated": restated}
@@ -135,60 +135,58 @@ def _published(settings: Settings, one: Series, plan: BackfillPlan) -> dict[str,
 
 def _ingested(settings: Settings, plan: BackfillPlan) -> list[Ingestion]:
     hashes = {file.sha256 for file in plan.new_files}
-    known = ingestions.ingested(ingestions.all_of(settings, plan.source))
-    return [entry for entry in known.values() if entry.content_hash in hashes]
+    ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
+    return [entry for entry in ingested.values() if entry.content_hash in hashes]
 
 
-def _count_files(settings: Settings, plan: BackfillPlan, verdict: BackfillVerification) -> None:
+def _count_files(settings: Settings, plan: BackfillPlan, result: BackfillVerification) -> None:
     rows = {entry.content_hash: entry.rows for entry in _ingested(settings, plan)}
     for file in plan.new_files:
-        found = rows.get(file.sha256)
-        if found is None:
-            verdict.problems.append(f"{file.file}: is not in Bronze; materialize bronze/{plan.source} for {file.arrival_date}")
-        elif found != file.rows:
-            verdict.problems.append(f"{file.file}: rows: {found:,} in Bronze, {file.rows:,} planned")
+        in_bronze = rows.get(file.sha256)
+        if in_bronze is None:
+            result.problems.append(f"{file.file}: is not in Bronze; materialize bronze/{plan.source} for {file.arrival_date}")
+        elif in_bronze != file.rows:
+            result.problems.append(f"{file.file}: rows: {in_bronze:,} in Bronze, {file.rows:,} planned")
 
 
-def _judge(verdict: BackfillVerification, table: str, days: list[date], check: Any) -> None:
-    verdict.partitions[table] = len(days)
+def _judge(result: BackfillVerification, table: str, days: list[date], check: Any) -> None:
+    result.partitions[table] = len(days)
     outcomes: Iterable[Outcome] = check(days) if days else ()
     for outcome in outcomes:
         if not outcome.passed:
-            told = f"{table} {outcome.day}: {outcome.check}: {outcome.explanation or 'failed'}"
-            (verdict.warnings if outcome.warns else verdict.problems).append(told)
+            sentence = f"{table} {outcome.day}: {outcome.check}: {outcome.explanation or 'failed'}"
+            (result.warnings if outcome.warns else result.problems).append(sentence)
 
 
-def _look_for_spike(settings: Settings, contract: SourceContract, plan: BackfillPlan, verdict: BackfillVerification) -> None:
+def _check_quarantine(settings: Settings, contract: SourceContract, plan: BackfillPlan, result: BackfillVerification) -> None:
     """Whether many more rows wait for a steward than did before."""
-    own = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
-    others = ingestions.ingested(ingestions.all_of(settings, plan.source))
-    rows_before = sum(entry.rows for one, entry in others.items() if one not in own)
+    rows = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
+    ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
+    rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)
     where = {"quarantine_status": ["open"]}
-    found = table_io.read(locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options)
-    waiting = Counter([] if found is None else pc.fill_null(found["ingestion_id"], "").to_pylist())
-    new = sum(count for one, count in waiting.items() if one in own)
-    if spikes(sum(own.values()), new, rows_before, waiting.total() - new):
-        told = (
-            f"{new:,} of {sum(own.values()):,} new rows wait in quarantine, far more than before; see 'lakehouse quarantine list'"
-        )
-        verdict.warnings.append(told)
+    quarantine = table_io.read(
+        locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options
+    )
+    waiting = Counter([] if quarantine is None else pc.fill_null(quarantine["ingestion_id"], "").to_pylist())
+    new = sum(count for ingestion_id, count in waiting.items() if ingestion_id in rows)
+    if spikes(sum(rows.values()), new, rows_before, waiting.total() - new):
+        share = f"{new:,} of {sum(rows.values()):,} new rows"
+        result.warnings.append(f"{share} wait in quarantine, far more than before; see 'lakehouse quarantine list'")
 
 
-def _look_at_numbers(
-    settings: Settings, plan: BackfillPlan, daily: Series, own: list[date], verdict: BackfillVerification
-) -> None:
+def _check_numbers(settings: Settings, plan: BackfillPlan, daily: Series, days: list[date], result: BackfillVerification) -> None:
     if plan.metric is None:  # days of a range that were computed again are remembered as waiting while one outside of it does
-        behind = find_pending(settings, daily).starts.intersection(own)
-        verdict.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(behind))
+        pending_days = find_pending(settings, daily).starts.intersection(days)
+        result.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(pending_days))
     for rollup in daily.rollups:
         pending = find_pending(settings, rollup).starts
-        late = sorted(period for period in {rollup.period(day) for day in own} if period.start in pending)
-        verdict.problems.extend(f"gold/{rollup.name} {period.name}: does not follow its days yet" for period in late)
-    for one in (daily, *daily.rollups):
-        verdict.warnings.extend(_held(settings, one))
+        late = sorted(period for period in {rollup.period(day) for day in days} if period.start in pending)
+        result.problems.extend(f"gold/{rollup.name} {period.name}: does not follow its days yet" for period in late)
+    for series in (daily, *daily.rollups):
+        result.warnings.extend(_held(settings, series))
 
 
-def _held(settings: Settings, one: Series) -> Iterator[str]:
-    for waiting in candidates.held(settings, one):
-        why = ", ".join(waiting.failed)
-        yield f"gold/{one.name} {one.period(waiting.start).name}: held ({why}); 'lakehouse gold held' shows it"
+def _held(settings: Settings, series: Series) -> Iterator[str]:
+    for candidate in candidates.held(settings, series):
+        failed = ", ".join(candidate.failed)
+        yield f"gold/{series.name} {series.period(candidate.start).name}: held ({failed}); 'lakehouse gold held' shows it"
