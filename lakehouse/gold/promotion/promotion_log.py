@@ -6,42 +6,25 @@ nothing: :func:`follow` writes what is missing. The move itself is in ``gold.pro
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.ledger.log_table import Int32
     from lakehouse.settings import Settings
 
-_SCHEMA = pa.schema(
-    [
-        ("metric", pa.string()),
-        ("move_id", pa.string()),
-        ("kind", pa.string()),
-        ("from_version", pa.int32()),
-        ("to_version", pa.int32()),
-        ("by", pa.string()),
-        ("reason", pa.string()),
-        ("moved_at", pa.timestamp("us", "UTC")),
-        ("gold_version", pa.int64()),
-        ("periods", pa.int64()),
-        ("inputs", pa.string()),
-        ("accepted", pa.list_(pa.string())),
-        ("follows", pa.int64()),
-        ("release_notes", pa.string()),
-    ]
-)
 #: Under this name a commit says of itself that it moved the readers.
 COMMIT_KEY = "moved"
+#: The fields that the commit records there.
+_RECORDED = {"kind", "from_version", "to_version", "by", "reason", "inputs", "accepted", "follows", "release_notes"}
 
 
 class PromotionKind(str, Enum):
@@ -63,8 +46,8 @@ class Promotion:
     metric: str
     move_id: str
     kind: PromotionKind
-    from_version: int
-    to_version: int
+    from_version: Int32
+    to_version: Int32
     by: str
     reason: str
     moved_at: datetime
@@ -76,39 +59,38 @@ class Promotion:
     release_notes: str = ""
 
 
+def log(settings: Settings) -> LogTable[Promotion]:
+    """The table."""
+    return LogTable(Promotion, settings, locations.promotion_log(settings), partition_by="metric")
+
+
 def follow(settings: Settings, metric: str, gold: str) -> int:
     """Write a row for each commit of a gold table that moved its readers and has none yet.
 
     :param gold: the table's address.
     :returns: how many rows were written.
     """
+    table = log(settings)
 
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
-        return _row(metric, commit["version"], why) if COMMIT_KEY in why else None
+        return table.to_row(_promotion(metric, commit["version"], why)) if COMMIT_KEY in why else None
 
-    return commit_log.copy(settings, gold, locations.promotion_log(settings), f"moves:{metric}", _SCHEMA, row_of)
+    return commit_log.copy(settings, gold, table.path, f"moves:{metric}", table.schema, row_of)
 
 
 def of(settings: Settings, metric: str) -> list[Promotion]:
     """Every move of a metric's readers, oldest first."""
-    found = table_io.read(
-        locations.promotion_log(settings),
-        [item.name for item in fields(Promotion)],
-        {"metric": [metric]},
-        settings.storage_options,
+    return sorted(log(settings).read({"metric": [metric]}), key=lambda promotion: promotion.gold_version)
+
+
+def _promotion(metric: str, gold_version: int, why: Mapping[str, Any]) -> Promotion:
+    recorded = {name: value for name, value in why[COMMIT_KEY].items() if name in _RECORDED}
+    recorded["kind"] = PromotionKind(recorded["kind"])
+    return Promotion(
+        metric=metric,
+        move_id=why["publication_id"],
+        moved_at=datetime.fromisoformat(why["as_of"]),
+        gold_version=gold_version,
+        periods=len(why["published"]),
+        **recorded,
     )
-    rows = [] if found is None else found.to_pylist()
-    moves = [Promotion(**row | {"kind": PromotionKind(row["kind"]), "inputs": json.loads(row["inputs"])}) for row in rows]
-    return sorted(moves, key=lambda move: move.gold_version)
-
-
-def _row(metric: str, gold_version: int, why: Mapping[str, Any]) -> dict[str, Any]:
-    told = dict(why[COMMIT_KEY])
-    return told | {
-        "metric": metric,
-        "move_id": why["publication_id"],
-        "moved_at": datetime.fromisoformat(why["as_of"]),
-        "gold_version": gold_version,
-        "periods": len(why["published"]),
-        "inputs": json.dumps(told["inputs"], sort_keys=True),
-    }

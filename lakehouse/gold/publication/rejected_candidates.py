@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
-
-_SCHEMA = pa.schema(
-    [
-        ("series", pa.string()),
-        ("period_start", pa.date32()),
-        ("revision", pa.int64()),
-        ("content", pa.string()),
-        ("by", pa.string()),
-        ("reason", pa.string()),
-        ("dropped_at", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -42,23 +28,18 @@ class RejectedCandidate:
     dropped_at: datetime
 
 
+def log(settings: Settings) -> LogTable[RejectedCandidate]:
+    """The table."""
+    return LogTable(RejectedCandidate, settings, locations.rejected_candidates(settings), partition_by="series")
+
+
 def record(settings: Settings, entry: RejectedCandidate) -> None:
     """Append a refusal, once."""
-    table = pa.Table.from_pylist([asdict(entry)], schema=_SCHEMA)
     app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
-    table_io.append(
-        locations.rejected_candidates(settings), table, options=settings.storage_options, partition_by=["series"], app_id=app_id
-    )
+    log(settings).append([entry], app_id=app_id)
 
 
 def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
     """What was dropped of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
-    found = table_io.read(
-        locations.rejected_candidates(settings),
-        [item.name for item in fields(RejectedCandidate)],
-        where,
-        settings.storage_options,
-    )
-    entries = [] if found is None else [RejectedCandidate(**row) for row in found.to_pylist()]
-    return sorted(entries, key=lambda entry: (entry.dropped_at, entry.period_start))
+    return sorted(log(settings).read(where), key=lambda entry: (entry.dropped_at, entry.period_start))

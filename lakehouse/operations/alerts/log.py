@@ -9,15 +9,12 @@ recorded after it: what was delivered and not recorded is sent again under the s
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 
 if TYPE_CHECKING:
@@ -26,28 +23,32 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-_TEXT, _TIME = pa.string(), pa.timestamp("us", "UTC")
-_SCHEMA = pa.schema(
-    [
-        ("alert_id", _TEXT),
-        ("event", _TEXT),
-        ("at", _TIME),
-        ("about", _TEXT),
-        ("targets", pa.list_(_TEXT)),
-        ("kind", _TEXT),
-        ("contract", _TEXT),
-        ("subject", _TEXT),
-        ("period", _TEXT),
-        ("detail", _TEXT),
-        ("since", _TIME),
-        ("text", _TEXT),
-        ("addressed_to", pa.list_(_TEXT)),
-        ("numbers", _TEXT),
-    ]
-)
 Transition = Literal["opened", "resolved"]
 #: The event of a delivery, as stored since the first version of the table.
 _DELIVERED = "told"
+
+
+@dataclass(frozen=True)
+class AlertEvent:
+    """A row of the table: an alert opened, with all that is known of it; it was resolved; or ``targets`` received a message.
+
+    :param about: the transition whose message was delivered.
+    """
+
+    alert_id: str
+    event: str
+    at: datetime
+    about: str | None = None
+    targets: list[str] | None = None
+    kind: AlertKind | None = None
+    contract: str | None = None
+    subject: str | None = None
+    period: str | None = None
+    detail: str | None = None
+    since: datetime | None = None
+    text: str | None = None
+    addressed_to: list[str] | None = None
+    numbers: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,22 @@ class AlertRecord:
         return f"{self.alert_id}:{transition}"
 
 
+def log(settings: Settings) -> LogTable[AlertEvent]:
+    """The table."""
+    return LogTable(AlertEvent, settings, locations.alerts(settings), sort_keys=False)
+
+
 def all_of(settings: Settings) -> list[AlertRecord]:
     """Every alert, oldest first."""
-    table = table_io.read(locations.alerts(settings), _SCHEMA.names, None, settings.storage_options)
-    rows = [] if table is None else sorted(table.to_pylist(), key=lambda row: row["at"])
-    records = {row["alert_id"]: _from_row(row) for row in reversed(rows) if row["event"] == "opened"}
-    for row in rows:
-        record = records.get(row["alert_id"])
-        if record is not None and row["event"] == "resolved":
-            records[record.alert_id] = replace(record, resolved_at=record.resolved_at or row["at"])
-        if record is not None and row["event"] == _DELIVERED:
-            names = record.delivered.get(row["about"], frozenset()) | set(row["targets"])
-            records[record.alert_id] = replace(record, delivered={**record.delivered, row["about"]: names})
+    events = sorted(log(settings).read(), key=lambda event: event.at)
+    records = {event.alert_id: _record_of(event) for event in reversed(events) if event.event == "opened"}
+    for event in events:
+        record = records.get(event.alert_id)
+        if record is not None and event.event == "resolved":
+            records[record.alert_id] = replace(record, resolved_at=record.resolved_at or event.at)
+        if record is not None and event.event == _DELIVERED and event.about is not None:
+            names = record.delivered.get(event.about, frozenset()) | set(event.targets or ())
+            records[record.alert_id] = replace(record, delivered={**record.delivered, event.about: names})
     return sorted(records.values(), key=lambda record: (record.opened_at, record.alert.since, record.alert.key))
 
 
@@ -116,22 +121,16 @@ def record(
         if key not in open_alerts
     ]
     resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and entry.alert.contract not in unread}
-    rows = [_to_row(entry) for entry in opened]
-    rows += [{"alert_id": alert_id, "event": "resolved", "at": now} for alert_id in sorted(resolved)]
-    _append(settings, rows)
+    events = [_opening_of(entry) for entry in opened]
+    events += [AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)]
+    if events:
+        log(settings).append(events)
     return [*(replace(entry, resolved_at=now) if entry.alert_id in resolved else entry for entry in earlier), *opened]
 
 
 def record_delivery(settings: Settings, entry: AlertRecord, transition: Transition, targets: Sequence[str]) -> None:
     """Record the targets that have received the message of an alert's opening or resolution."""
-    row = {"alert_id": entry.alert_id, "event": _DELIVERED, "about": transition, "targets": list(targets), "at": settings.clock()}
-    _append(settings, [row])
-
-
-def _append(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-        table_io.append(locations.alerts(settings), table, options=settings.storage_options)
+    log(settings).append([AlertEvent(entry.alert_id, _DELIVERED, settings.clock(), transition, list(targets))])
 
 
 def _id(alert: Alert, occurrences: int) -> str:
@@ -140,26 +139,26 @@ def _id(alert: Alert, occurrences: int) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-def _to_row(entry: AlertRecord) -> dict[str, Any]:
+def _opening_of(entry: AlertRecord) -> AlertEvent:
     alert = entry.alert
-    return {
-        "alert_id": entry.alert_id,
-        "event": "opened",
-        "at": entry.opened_at,
-        "targets": list(entry.targets),
-        "kind": alert.kind.value,
-        "contract": alert.contract,
-        "subject": alert.subject,
-        "period": alert.period,
-        "detail": alert.detail,
-        "since": alert.since,
-        "text": alert.text,
-        "addressed_to": list(alert.addressed_to),
-        "numbers": json.dumps(dict(alert.numbers), default=str),
-    }
+    return AlertEvent(
+        alert_id=entry.alert_id,
+        event="opened",
+        at=entry.opened_at,
+        targets=list(entry.targets),
+        kind=alert.kind,
+        contract=alert.contract,
+        subject=alert.subject,
+        period=alert.period,
+        detail=alert.detail,
+        since=alert.since,
+        text=alert.text,
+        addressed_to=list(alert.addressed_to),
+        numbers=dict(alert.numbers),
+    )
 
 
-def _from_row(row: Mapping[str, Any]) -> AlertRecord:
-    values = {name: row[name] for name in ("contract", "subject", "since", "text", "addressed_to", "period", "detail")}
-    alert = Alert(kind=AlertKind(row["kind"]), numbers=json.loads(row["numbers"]), **values)
-    return AlertRecord(row["alert_id"], alert, row["at"], row["targets"])
+def _record_of(opening: AlertEvent) -> AlertRecord:
+    names = ("kind", "contract", "subject", "since", "text", "addressed_to", "period", "detail", "numbers")
+    alert = Alert(**{name: getattr(opening, name) for name in names})
+    return AlertRecord(opening.alert_id, alert, opening.at, opening.targets or [])

@@ -9,8 +9,7 @@ more each. A process that is killed between sending and that commit sends once m
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,25 +28,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _TIME = pa.timestamp("us", "UTC")
-_SCHEMA = pa.schema(
-    [
-        ("month", pa.string()),
-        ("message_id", pa.string()),
-        ("series", pa.string()),
-        ("publication_id", pa.string()),
-        ("gold_version", pa.int64()),
-        ("consumer", pa.string()),
-        ("target", pa.string()),
-        ("subject", pa.string()),
-        ("text", pa.string()),
-        ("data", pa.string()),
-        ("answers", pa.string()),
-        ("published_at", _TIME),
-        ("found_at", _TIME),
-        ("status", pa.string()),
-        ("delivered_at", _TIME),
-    ]
-)
 #: A row by name; the first of them is what the table is partitioned by, so that old notices are not read to send new ones.
 _KEYS = ("month", "message_id", "target")
 
@@ -89,6 +70,11 @@ class NoticeEntry:
         return f"{self.published_at:%Y-%m}"
 
 
+def log(settings: Settings) -> LogTable[NoticeEntry]:
+    """The table. The JSON of a notice keeps its order: what is sent again is the same text."""
+    return LogTable(NoticeEntry, settings, locations.notices(settings), partition_by="month", sort_keys=False)
+
+
 def has_begun(settings: Settings) -> bool:
     """Whether anybody has looked for something to tell."""
     return table_io.open_table(locations.notices(settings), settings.storage_options) is not None
@@ -107,19 +93,7 @@ def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_ve
     :param since: what :func:`reached` said before; where another process has come further by now, nothing is written.
     :returns: whether it was written.
     """
-    rows = [
-        asdict(entry) | {"month": entry.month, "data": json.dumps(entry.data), "answers": json.dumps(entry.answers)}
-        for entry in entries
-    ]
-    return table_io.append(
-        locations.notices(settings),
-        pa.Table.from_pylist([row | {"status": row["status"].value} for row in rows], schema=_SCHEMA),
-        options=settings.storage_options,
-        partition_by=["month"],
-        app_id=_app_id(series),
-        app_version=gold_version,
-        since=-1 if since is None else since,
-    )
+    return log(settings).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
 
 
 def of(
@@ -137,15 +111,14 @@ def of(
         return []
     oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
     where = {"month": {values["month"] for values in table.partitions() if values["month"] >= oldest}}
-    found = table_io.read(locations.notices(settings), _SCHEMA.names, where, settings.storage_options)
-    rows = _SCHEMA.empty_table() if found is None else found.cast(_SCHEMA)
+    rows = log(settings).select(None, where)
     rows = rows.filter(pc.is_in(rows["status"], pa.array([status.value for status in statuses])))
     if series is not None:
         rows = rows.filter(pc.is_in(rows["series"], pa.array([*series], pa.string())))
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["published_at"], pa.scalar(since, _TIME)))
-    entries = [_entry(row) for row in rows.drop_columns(["month"]).to_pylist()]
-    return sorted(entries, key=lambda one: (one.published_at, one.series, one.gold_version, one.consumer, one.target))
+    entries = map(_with_ranges, log(settings).entries(rows))
+    return sorted(entries, key=lambda entry: (entry.published_at, entry.series, entry.gold_version, entry.consumer, entry.target))
 
 
 def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
@@ -165,9 +138,9 @@ def _update(settings: Settings, entries: Collection[NoticeEntry], status: Notice
     table_io.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
 
 
-def _entry(row: dict[str, Any]) -> NoticeEntry:
-    answers = {period: (after, through) for period, (after, through) in json.loads(row["answers"]).items()}
-    return NoticeEntry(**row | {"status": NoticeStatus(row["status"]), "data": json.loads(row["data"]), "answers": answers})
+def _with_ranges(entry: NoticeEntry) -> NoticeEntry:
+    """JSON has no tuples: each range was read as a list."""
+    return replace(entry, answers={period: (after, through) for period, (after, through) in entry.answers.items()})
 
 
 def _app_id(series: str) -> str:

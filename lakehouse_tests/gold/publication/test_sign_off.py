@@ -13,7 +13,7 @@ import pytest
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.publication import candidates, rejected_candidates
 from lakehouse.gold.publication.sign_off import HoldError
-from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.ledger import publications
@@ -133,7 +133,7 @@ def test_signing_off_what_readers_see_already(settings) -> None:
 def test_a_held_number_that_silver_does_not_say_any_more_vanishes(settings) -> None:
     desk = holding(settings)
     desk.say(1, 10)
-    assert desk.publish() == restatement_days.Published()
+    assert desk.publish() == PublishResult()
     assert desk.held() == []
     assert desk.history(1) == [("r1", 10, "live", True)]
     desk.say(1, 100)
@@ -170,7 +170,7 @@ def test_what_was_dropped_is_not_proposed_again_and_the_state_moves_on(settings)
     desk.drop(1, 2)
     assert desk.held() == []
     assert [(one.revision, one.by) for one in rejected_candidates.of(settings, "total")] == [(2, "anna")]
-    assert desk.publish() == restatement_days.Published()
+    assert desk.publish() == PublishResult()
     desk.at(2)
     desk.close()
     assert desk.held() == []
@@ -240,7 +240,7 @@ def test_an_adjustment_may_be_held_too(settings, signed: bool) -> None:
         assert [row[0] for row in said_of(desk, 1, "booked_on")] == [None, day(8), day(9)]
     else:
         desk.drop(1, 1)
-        assert desk.publish() == restatement_days.Published(), "the number stands with what was booked to it"
+        assert desk.publish() == PublishResult(), "the number stands with what was booked to it"
         assert desk.history(1) == settled
     assert desk.held() == []
 
