@@ -1,16 +1,14 @@
-"""From changed silver days to a metric's periods: which numbers stand there, what a change makes of them, what was published.
+"""The published periods that changed Silver days affect: their numbers, what a change makes of them, and what it published.
 
-Only reading, without a JVM. What changed silver is told in ``impact``; what is published of it is decided in ``publish`` and
-``rollups``, whose rules are followed here.
+This module only reads. Which days a subject changes belongs to ``analysis``; the outcomes follow the rules by which
+``gold.restatement`` publishes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
@@ -21,15 +19,18 @@ from lakehouse.gold.publication import candidates
 from lakehouse.ledger import publications, restatements
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import date, datetime
+
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
-_TOLD = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
+_COLUMNS = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
 
 
 class ImpactOutcome(str, Enum):
-    """What a change of its days makes of a period's number, as it stands now."""
+    """What a change of its days makes of a period's number, in its present state."""
 
     PUBLISHED = "published"
     RESTATED = "restated"
@@ -53,7 +54,7 @@ class Affected:
 
 @dataclass(frozen=True)
 class PublishedRevision:
-    """A version that was published because of what was asked about."""
+    """A version that was published because of the subject of an analysis."""
 
     series: str
     period: str
@@ -64,66 +65,110 @@ class PublishedRevision:
     publication_id: str
 
 
-#: A period's first day in a commit of a gold table: one published version.
-Shown = tuple[int, date]
-#: What was published of a series because of something, of those of its periods that it can have moved.
-Moves = Callable[["Series", Collection[date]], Iterable[Shown]]
+class PublishedPeriod(NamedTuple):
+    """One published version: a commit of a gold table, and the first day of a period in it."""
+
+    gold_version: int
+    start: date
 
 
-def through(
-    settings: Settings, daily: Series, days: Collection[date], moves: Moves
-) -> tuple[list[Affected], list[PublishedRevision]]:
-    """Follow changed silver days to the numbers of a metric and to its roll-ups."""
+@dataclass(frozen=True)
+class PublicationCause:
+    """Which publications of the days belong to the subject of an analysis; by default none.
+
+    :param any_cause: whether all do.
+    :param ingestions: the ingestions that a publication's trigger names.
+    :param silver_changes: versions of Silver, each with an event day that it changed.
+    """
+
+    any_cause: bool = False
+    ingestions: frozenset[str] = frozenset()
+    silver_changes: Sequence[tuple[int, date]] = ()
+
+    def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
+        """What was published of some days because of the subject."""
+        entries = publications.of(settings, daily.name) if self.any_cause or self.ingestions else []
+        if not self.any_cause:
+            entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
+        published = _periods_in(entries, starts)
+        for version, event_date in self.silver_changes:
+            changed = reach_ahead({event_date}, daily.metric.window) & set(starts)
+            published |= published_through(settings, daily, version, changed)
+        return published
+
+
+def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[Affected]:
+    """The periods of a metric, days and longer ones, that a change of some Silver days affects."""
     starts = reach_ahead(days, daily.metric.window)
     if not starts:
-        return [], []
-    stands = _Stands(settings, daily, starts)
-    affected, shown = stands.affected(), set(moves(daily, starts))
-    moved = stands.moved(shown)
-    # What is booked to an open day changes the roll-ups that hold that day, and not those of the day that closed.
-    changing = {one.booked_to or one.start for one in affected}
-    shown |= {(version, booked) for version, start in shown if (booked := stands.booked_on(version, start))}
+        return []
+    periods = _PublishedPeriods(settings, daily, starts).affected()
+    # An adjustment changes the longer periods that hold the open day it is booked to, not those of the closed day.
+    changing = {period.booked_to or period.start for period in periods}
     for rollup in daily.rollups:
         changed = _starts(rollup, changing)
-        periods = _Stands(settings, rollup, changed | _starts(rollup, starts))
-        affected += periods.affected(changed)
-        steps = {step for version, day in shown for step in following(settings, rollup, version, {rollup.period(day).start})}
-        moved += periods.moved(steps)
-    return affected, moved
+        periods += _PublishedPeriods(settings, rollup, changed | _starts(rollup, starts)).affected(changed)
+    return periods
 
 
-def following(settings: Settings, one: Series, version: int, starts: Collection[date]) -> set[Shown]:
-    """What was published of some periods up to the first run that brought the series up to a version of the layer below.
+def published_because(
+    settings: Settings, daily: Series, days: Collection[date], cause: PublicationCause
+) -> list[PublishedRevision]:
+    """What was published of a metric, days and longer periods, because of a change of some Silver days."""
+    starts = reach_ahead(days, daily.metric.window)
+    published = cause.published(settings, daily, starts) if starts else set()
+    if not published:
+        return []
+    of_days = _PublishedPeriods(settings, daily, starts)
+    revisions = of_days.revisions(published)
+    for period in list(published):
+        booked_on = of_days.booked_on(period)
+        if booked_on is not None:
+            published.add(PublishedPeriod(period.gold_version, booked_on))
+    for rollup in daily.rollups:
+        followed: set[PublishedPeriod] = set()
+        for period in published:
+            followed |= published_through(settings, rollup, period.gold_version, {rollup.period(period.start).start})
+        longer = _PublishedPeriods(settings, rollup, {period.start for period in followed})
+        revisions += longer.revisions(followed)
+    return revisions
 
-    A run may publish in several commits, and one that was stopped behind its commit is recorded by the next.
+
+def published_through(settings: Settings, series: Series, version: int, starts: Collection[date]) -> set[PublishedPeriod]:
+    """What was published of some periods by the first run through which the series followed a version of its upstream table.
+
+    A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. So all
+    commits after the run before count.
     """
-    runs = sorted(
-        (entry.gold_version, entry.followed_version) for entry in restatements.of(settings, served_version.follower(one))
-    )
-    first = min((at for at, (_, followed) in enumerate(runs) if followed >= version), key=lambda at: runs[at][::-1], default=None)
-    if first is None:
+    entries = restatements.of(settings, served_version.follower(series))
+    runs = sorted({(entry.gold_version, entry.followed_version) for entry in entries})
+    followed = [run for run in runs if run[1] >= version]
+    if not followed:
         return set()
-    before, last = (runs[first - 1][0] if first else -1), runs[first][0]
-    return naming((entry for entry in publications.of(settings, one.name) if before < entry.gold_version <= last), starts)
+    first = min(followed, key=lambda run: (run[1], run[0]))
+    before = max((gold_version for gold_version, _ in runs[: runs.index(first)]), default=-1)
+    commits = (entry for entry in publications.of(settings, series.name) if before < entry.gold_version <= first[0])
+    return _periods_in(commits, starts)
 
 
-def naming(told: Iterable[Publication], starts: Collection[date]) -> set[Shown]:
-    """What some publications showed of some periods."""
-    return {(entry.gold_version, start) for entry in told for start in starts if f"{start}" in entry.published}
+def _periods_in(entries: Iterable[Publication], starts: Collection[date]) -> set[PublishedPeriod]:
+    """What some publications published of some periods."""
+    return {PublishedPeriod(entry.gold_version, start) for entry in entries for start in starts if f"{start}" in entry.published}
 
 
-class _Stands:
+class _PublishedPeriods:
     """What is published of some periods of a series."""
 
-    def __init__(self, settings: Settings, one: Series, starts: Collection[date]) -> None:
-        self._series, self._starts = one, sorted(starts)
+    def __init__(self, settings: Settings, series: Series, starts: Collection[date]) -> None:
+        self._series, self._starts = series, sorted(starts)
         self._today = settings.clock().date()
-        found = table_io.read(locations.gold(settings, one), [one.by, *_TOLD], {one.by: starts}, settings.storage_options)
-        rows = [] if found is None else found.to_pylist()
+        where: table_io.Where = {series.by: self._starts}
+        table = table_io.read(locations.gold(settings, series), [series.by, *_COLUMNS], where, settings.storage_options)
+        rows = [] if table is None else table.to_pylist()
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
-        self._newest = {row[one.by]: row for row in rows if row["is_latest"]}
-        self._held = {held.start for held in candidates.held(settings, one, starts)}
-        self._publications = {entry.gold_version: entry for entry in publications.of(settings, one.name)}
+        self._newest = {row[series.by]: row for row in rows if row["is_latest"]}
+        self._held = {held.start for held in candidates.held(settings, series, starts)}
+        self._publications = {entry.gold_version: entry for entry in publications.of(settings, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:
         """Every period.
@@ -132,14 +177,13 @@ class _Stands:
         """
         return [self._affected(start, changes=changed is None or start in changed) for start in self._starts]
 
-    def moved(self, shown: Iterable[Shown]) -> list[PublishedRevision]:
-        """Versions as they were published."""
-        told = []
-        for version, start in sorted(shown):
-            publication = self._publications.get(version)
-            row = self._versions.get(publication.published.get(f"{start}", "")) if publication else None
+    def revisions(self, published: Iterable[PublishedPeriod]) -> list[PublishedRevision]:
+        """The rows of published versions, in the order in which they were published."""
+        revisions = []
+        for period in sorted(published):
+            publication, row = self._publications.get(period.gold_version), self._row(period)
             if publication is not None and row is not None:
-                told.append(
+                revisions.append(
                     PublishedRevision(
                         series=self._series.name,
                         period=row["period"],
@@ -150,14 +194,17 @@ class _Stands:
                         publication_id=publication.publication_id,
                     )
                 )
-        return told
+        return revisions
 
-    def booked_on(self, version: int, start: date) -> date | None:
+    def booked_on(self, period: PublishedPeriod) -> date | None:
         """The open day that a published adjustment was booked to."""
-        publication = self._publications.get(version)
-        row = self._versions.get(publication.published.get(f"{start}", "")) if publication else None
+        row = self._row(period)
         booked: date | None = row["booked_on"] if row else None
         return booked
+
+    def _row(self, period: PublishedPeriod) -> dict[str, Any] | None:
+        publication = self._publications.get(period.gold_version)
+        return self._versions.get(publication.published.get(f"{period.start}", "")) if publication else None
 
     def _affected(self, start: date, *, changes: bool) -> Affected:
         row, outcome, booked_to = self._newest.get(start), ImpactOutcome.RESTATED, None

@@ -16,20 +16,18 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import preview
 from lakehouse.bronze.landing import LandingFile
-from lakehouse.calendar.days import reach_ahead, span
+from lakehouse.calendar.days import span
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.impact import affected_periods, key_history
-from lakehouse.ledger import applied_inputs, ingestions, key_log, publications
+from lakehouse.impact.affected_periods import PublicationCause
+from lakehouse.ledger import applied_inputs, ingestions, key_log
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.contracts.series import Series
-    from lakehouse.impact.affected_periods import Affected, Moves, PublishedRevision, Shown
+    from lakehouse.impact.affected_periods import Affected, PublishedRevision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -100,28 +98,21 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     if not days and not key_log.arrival_days(settings, source, "record_key", [key]):
         msg = f"no sound row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
-    story, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
+    changes, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
 
-    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
-        for change in story:
-            reach = reach_ahead({change.event_date}, one.metric.window)
-            yield from affected_periods.following(settings, one, change.version, reach & set(starts))
-
+    cause = PublicationCause(silver_changes=[(change.version, change.event_date) for change in changes])
     where: table_io.Where = {"event_date": days, "record_key": [key]}
-    there = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
-    lives_on = [] if there is None else sorted(there["event_date"].to_pylist())
-    found = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
-    return _through_gold(settings, catalog, found, moves)
+    rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
+    lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
+    result = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
+    return _through_gold(settings, catalog, result, cause)
 
 
 def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
     """The impact of a correction of any row of some event days, and all that was published of them."""
     about = f"event day {first}" if first == last else f"event days {first} to {last}"
-
-    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
-        return affected_periods.naming(publications.of(settings, one.name), starts)
-
-    return _through_gold(settings, catalog, Impact(source, about, applied=False, days=list(span(first, last))), moves)
+    result = Impact(source, about, applied=False, days=list(span(first, last)))
+    return _through_gold(settings, catalog, result, PublicationCause(any_cause=True))
 
 
 def _of_content(
@@ -130,70 +121,64 @@ def _of_content(
     contract: SourceContract,
     file: LandingFile,
     where: Settings,
-    known: list[Ingestion],
+    entries: list[Ingestion],
 ) -> Impact:
     """A file that can be read: it is known by its content, whatever its name (R1).
 
     :param where: settings under which the file is found.
     """
-    print_ = bronze_landing.fingerprint(where, contract, file)
-    if done := ingestions.ingested(known).get(print_.ingestion_id):
-        return _of_ingestions(settings, catalog, contract, done.source_file, {print_.ingestion_id}, known)
+    fingerprint = bronze_landing.fingerprint(where, contract, file)
+    if done := ingestions.ingested(entries).get(fingerprint.ingestion_id):
+        return _of_ingestions(settings, catalog, contract, done.source_file, {fingerprint.ingestion_id}, entries)
     about = f"file {file.name}"
-    if print_.problem:
-        notes = [f"it would be held, and change nothing: {print_.problem}"]
+    if fingerprint.problem:
+        notes = [f"it would be held, and change nothing: {fingerprint.problem}"]
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
-    said = preview.of(where, contract, file, print_)
-    days = claims.reach(settings, contract, set(said.rows), said.keys)
+    content = preview.of(where, contract, file, fingerprint)
+    days = claims.reach(settings, contract, set(content.rows), content.keys)
     notes = []
     if contract.quality.named_rules:
         notes.append("row rules are judged when the file is taken in; a row that fails one may change nothing")
     if contract.materialization.reprocess_policy != "merge":
         notes.append(f"under {contract.materialization.reprocess_policy}, whether it counts depends on the other arrivals")
-    found = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=said.rows, out=said.out, notes=notes)
-    return _through_gold(settings, catalog, found, lambda _one, _starts: ())
+    result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
+    return _through_gold(settings, catalog, result, PublicationCause())
 
 
 def _of_ingestions(
-    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], known: list[Ingestion]
+    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], log: list[Ingestion]
 ) -> Impact:
-    entries = [entry for one, entry in ingestions.ingested(known).items() if one in ids]
+    entries = [entry for one, entry in ingestions.ingested(log).items() if one in ids]
     rows: Counter[date] = sum((Counter(entry.rows_by_day) for entry in entries), Counter())
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
     waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
     notes = [f"taken in on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
-    found = Impact(
+    result = Impact(
         source=contract.dataset,
         about=f"file {name}",
         applied=True,
         days=sorted({day for entry in entries for day in entry.touched_days}),
         rows=dict(rows),
-        out={why: count for why, count in (("malformed", malformed), ("without an event day, or not admitted", other)) if count},
+        out={
+            cause: count for cause, count in (("malformed", malformed), ("without an event day, or not admitted", other)) if count
+        },
         waiting=sorted(waiting),
         notes=notes,
     )
-
-    def moves(one: Series, starts: Collection[date]) -> Iterable[Shown]:
-        told = publications.of(settings, one.name)
-        return affected_periods.naming(
-            (entry for entry in told if not ids.isdisjoint(entry.trigger.get("ingestions", ()))), starts
-        )
-
-    return _through_gold(settings, catalog, found, moves)
+    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)))
 
 
-def _through_gold(settings: Settings, catalog: Catalog, found: Impact, moves: Moves) -> Impact:
+def _through_gold(settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause) -> Impact:
     """Follow silver days to every metric, its roll-ups and its readers."""
-    for metric in catalog.metrics_of(found.source):
+    for metric in catalog.metrics_of(result.source):
         daily = served_version.daily(settings, catalog, metric)
-        affected, moved = affected_periods.through(settings, daily, found.days, moves)
-        found.periods.extend(affected)
-        found.moved.extend(moved)
-        found.readers[daily.name] = list(daily.metric.consumers)
+        result.periods.extend(affected_periods.affected(settings, daily, result.days))
+        result.moved.extend(affected_periods.published_because(settings, daily, result.days, cause))
+        result.readers[daily.name] = list(daily.metric.consumers)
         names = {daily.name, *(rollup.name for rollup in daily.rollups)}
-        found.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
-    return found
+        result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
+    return result
 
 
 def _local(settings: Settings, path: Path) -> LandingFile:

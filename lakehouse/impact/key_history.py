@@ -49,17 +49,17 @@ def silver_life(
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commit_log.history(table, -1))
-    said = [name for name, _ in content_columns(contract)]
+    columns = [name for name, _ in content_columns(contract)]
     feed, oldest = change_feed.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
     for row in feed.to_pylist():
         side = "after" if row["_change_type"] in change_feed.AFTER else "before"
-        states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in said]
+        states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in columns]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = [
-        (one.name, one.metric.window, restatements.of(settings, follower(one)))
+        (series.name, series.metric.window, restatements.of(settings, follower(series)))
         for metric in metrics
-        for one in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
+        for series in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
     ]
     result = []
     for (version, day), state in sorted(states.items()):
@@ -68,10 +68,10 @@ def silver_life(
             continue  # the feed of a replaced day names the rows that stayed, too
         change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
-            (metric, other, entry.as_of)
+            (metric, start, entry.as_of)
             for metric, window, entries in followed
             for entry in _following(entries, version)
-            for other in sorted(reach_ahead({day}, window) & set(entry.days))
+            for start in sorted(reach_ahead({day}, window) & set(entry.days))
         ]
         result.append(SilverChange(version, state["when"], change, day, published))
     return result, oldest

@@ -80,12 +80,12 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:
         return Behind(known=False)
-    sides = _sides(feed.to_pylist(), {(one.key, one.day) for one in shown})
-    said = _audited(settings, contract.dataset, range(first, last + 1), {one.key for one in shown})
+    sides = _sides(feed.to_pylist(), {(move.key, move.day) for move in shown})
+    audited = _audited(settings, contract.dataset, range(first, last + 1), {move.key for move in shown})
     hidden = redactions.keys_by_field(settings, contract.dataset)
-    own = {"record_key", "event_date", "source_system", *contract.primary_key}
-    names = [name for name, _ in content_columns(contract) if name not in own]
-    return Behind([_told(one, *sides[one.key, one.day], names, said.get(one.key, {}), hidden) for one in shown], total)
+    key_columns = {"record_key", "event_date", "source_system", *contract.primary_key}
+    names = [name for name, _ in content_columns(contract) if name not in key_columns]
+    return Behind([_told(move, *sides[move.key, move.day], names, audited.get(move.key, {}), hidden) for move in shown], total)
 
 
 @lru_cache(_KEPT)
@@ -96,7 +96,7 @@ def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int
     assert table is not None  # noqa: S101 (the caller has opened it)
     moved, feed = change_feed.moves_on(table, days, first, last)
     shown = moved[:most]
-    keys = pa.array({one.key for one in shown}, pa.string())
+    keys = pa.array({move.key for move in shown}, pa.string())
     return shown, feed.filter(pc.is_in(feed["record_key"], keys)), len(moved)
 
 
@@ -104,19 +104,19 @@ def _sides(
     feed: list[dict[str, Any]], wanted: set[tuple[str, date]]
 ) -> dict[tuple[str, date], tuple[dict[str, Any] | None, dict[str, Any] | None]]:
     """Per key and day the row as it was first, and as it is at last."""
-    found: dict[tuple[str, date], list[dict[str, Any]]] = defaultdict(list)
+    rows_by_place: dict[tuple[str, date], list[dict[str, Any]]] = defaultdict(list)
     for row in feed:
         if (place := (row["record_key"], row["event_date"])) in wanted:
-            found[place].append(row)
-    told = {}
-    for place, own in found.items():
-        own.sort(key=lambda row: (row["_commit_version"], row["_change_type"] in change_feed.AFTER))
-        first, last = own[0], own[-1]
-        told[place] = (
+            rows_by_place[place].append(row)
+    sides = {}
+    for place, rows in rows_by_place.items():
+        rows.sort(key=lambda row: (row["_commit_version"], row["_change_type"] in change_feed.AFTER))
+        first, last = rows[0], rows[-1]
+        sides[place] = (
             None if first["_change_type"] in change_feed.AFTER else first,
             last if last["_change_type"] in change_feed.AFTER else None,
         )
-    return told
+    return sides
 
 
 def _told(
@@ -124,7 +124,7 @@ def _told(
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
     names: list[str],
-    said: Mapping[str, Any],
+    audited: Mapping[str, Any],
     hidden: Mapping[str, set[str]],
 ) -> RowMove:
     row = after or before or {}
@@ -144,8 +144,8 @@ def _told(
         source_file=row.get("source_file"),
         line_number=row.get("line_number"),
         fields=fields,
-        because=said.get("reason"),
-        by=said.get("actor"),
+        because=audited.get("reason"),
+        by=audited.get("actor"),
     )
 
 
@@ -153,6 +153,6 @@ def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -
     """What the audit says last of some keys in these versions."""
     where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
-    found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
-    told = [] if found is None else found.to_pylist()
-    return {row["event_id"]: row for row in sorted(told, key=lambda row: row["silver_version"])}
+    table = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
+    rows = [] if table is None else table.to_pylist()
+    return {row["event_id"]: row for row in sorted(rows, key=lambda row: row["silver_version"])}

@@ -74,17 +74,17 @@ def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arg
         out.print(
             f"{version.label}  {version.published_at:%Y-%m-%d %H:%M}  {version.state.value}{mark}", style="bold", soft_wrap=True
         )
-        rows = version.said.get("changed_rows")
+        rows = version.row.get("changed_rows")
         behind = f", {rows:,} changed {'row' if rows == 1 else 'rows'}" if rows else ""
-        booked = f", booked to {version.said['booked_on']}" if version.adjustment is not None else ""
+        booked = f", booked to {version.row['booked_on']}" if version.adjustment is not None else ""
         restated = version.restated_on == version.published_at and version.restatement_reason
         out.print(f"    {restated or version.reason.value}{behind}{booked}", soft_wrap=True)
-        if version.said.get("signed_off_by"):
-            out.print(f"    signed off by {version.said['signed_off_by']}: {version.said['sign_off_reason']}", soft_wrap=True)
+        if version.row.get("signed_off_by"):
+            out.print(f"    signed off by {version.row['signed_off_by']}: {version.row['sign_off_reason']}", soft_wrap=True)
         for name, sides in moved.items():
             out.print(f"    {name}: {_told(sides)}", soft_wrap=True)
-        if version.said.get("undecided_rows"):
-            out.print(f"    {counted(version.said['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
+        if version.row.get("undecided_rows"):
+            out.print(f"    {counted(version.row['undecided_rows'])} undecided", style="yellow", soft_wrap=True)
 
 
 @app.command()
@@ -187,7 +187,7 @@ def _told(sides: Sides) -> str:
 
 
 def _print_origin(found: PublishedVersion) -> None:
-    said = found.said
+    said = found.row
     if said.get("inputs"):
         out.print(
             f"  from silver version {said['silver_version']}, arrivals through {said['known_through']}, inputs {said['inputs']}"
@@ -205,4 +205,4 @@ def _print_origin(found: PublishedVersion) -> None:
 
 
 def _as_json(version: PublishedVersion) -> dict[str, Any]:
-    return {name: value for name, value in version.said.items() if value is not None} | {"rows": version.rows}
+    return {name: value for name, value in version.row.items() if value is not None} | {"rows": version.rows}

@@ -30,13 +30,13 @@ def exact(number: Number) -> Decimal:
 
 def added(numbers: Iterable[Number | None]) -> Number | None:
     """The exact sum of the numbers there are, in the widest of their types; None where there is none."""
-    found = [number for number in numbers if number is not None]
-    if not found:
+    present = [number for number in numbers if number is not None]
+    if not present:
         return None
-    total = reduce(_EXACT.add, map(exact, found))
-    if any(isinstance(number, Decimal) for number in found):
+    total = reduce(_EXACT.add, map(exact, present))
+    if any(isinstance(number, Decimal) for number in present):
         return total
-    return float(total) if any(isinstance(number, float) for number in found) else int(total)
+    return float(total) if any(isinstance(number, float) for number in present) else int(total)
 
 
 class Sides(NamedTuple):
@@ -200,12 +200,12 @@ class Comparison:
 
     def totals(self) -> dict[str, Sides]:
         """The sums over everything compared, of the measures that add up."""
-        found: dict[str, Sides] = {}
+        totals: dict[str, Sides] = {}
         for measure in self.measures:
             if measure in self.additive:
                 of_measure = [change for change in self.changes if change.measure == measure]
-                found[measure] = Sides(added(one.before for one in of_measure), added(one.after for one in of_measure))
-        return found
+                totals[measure] = Sides(added(one.before for one in of_measure), added(one.after for one in of_measure))
+        return totals
 
     def beyond(self) -> tuple[MeasureDelta, ...]:
         """The changes that break a threshold."""

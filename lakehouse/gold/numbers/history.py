@@ -47,7 +47,7 @@ class PublishedVersion:
     restated_on: datetime | None
     restatement_reason: str | None
     rows: list[dict[str, Any]]
-    said: Mapping[str, Any] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -57,18 +57,18 @@ class PublishedVersion:
     @property
     def due_on(self) -> date | None:
         """The day on which it is to change its state."""
-        day: date | None = self.said.get("due_on")
+        day: date | None = self.row.get("due_on")
         return day
 
     @property
     def dataset_version(self) -> int:
         """The version of the metric's logic that made it."""
-        return int(self.said["dataset_version"])
+        return int(self.row["dataset_version"])
 
     @property
     def made_from(self) -> RollupInputs:
         """What a longer period was computed from."""
-        return RollupInputs.parse(self.said.get("made_from"))
+        return RollupInputs.parse(self.row.get("made_from"))
 
 
 @dataclass(frozen=True)
@@ -79,45 +79,49 @@ class SelectedVersion:
     note: str | None = None
 
 
-def history(settings: Settings, one: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
+def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of some periods, as they were published."""
-    return versions_in(one, table_io.read(locations.gold(settings, one), None, {one.by: starts}, settings.storage_options))
+    return versions_in(
+        series, table_io.read(locations.gold(settings, series), None, {series.by: starts}, settings.storage_options)
+    )
 
 
-def newest(settings: Settings, one: Series) -> dict[date, PublishedVersion]:
+def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
     """The newest revision of every period."""
-    found = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]}, settings.storage_options)
-    return {start: versions[-1] for start, versions in versions_in(one, found).items()}
+    found = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]}, settings.storage_options)
+    return {start: versions[-1] for start, versions in versions_in(series, found).items()}
 
 
-def version(settings: Settings, one: Series, period: Period, asked: VersionSelector) -> SelectedVersion:
+def version(settings: Settings, series: Series, period: Period, selector: VersionSelector) -> SelectedVersion:
     """The version of a period that was asked for.
 
     :raises UnknownVersionError: where there is none; its text says which there are.
     """
-    if asked.series is not None and (asked.series, asked.period) != (one.name, period.name):
-        msg = f"{asked.text} is a version of {asked.series} for {asked.period}, and not of {one.name} for {period.name}"
-        raise UnknownVersionError(msg)
-    found = history(settings, one, [period.start]).get(period.start, [])
-    if not found:
-        msg = f"nothing of {one.name} has been published for {period.name}"
-        raise UnknownVersionError(msg)
-    answer = pick(found, asked)
-    if answer is None:
-        revisions = [known for known in found if known.adjustment is None]
+    if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
         msg = (
-            f"{one.name} has no version {asked.text} of {period.name}: it was first published "
-            f"{revisions[0].published_at:%Y-%m-%d %H:%M} UTC, and there are {', '.join(known.label for known in found)}"
+            f"{selector.text} is a version of {selector.series} for {selector.period}, and not of {series.name} for {period.name}"
         )
         raise UnknownVersionError(msg)
-    return answer
+    versions = history(settings, series, [period.start]).get(period.start, [])
+    if not versions:
+        msg = f"nothing of {series.name} has been published for {period.name}"
+        raise UnknownVersionError(msg)
+    selected = pick(versions, selector)
+    if selected is None:
+        revisions = [known for known in versions if known.adjustment is None]
+        msg = (
+            f"{series.name} has no version {selector.text} of {period.name}: it was first published "
+            f"{revisions[0].published_at:%Y-%m-%d %H:%M} UTC, and there are {', '.join(known.label for known in versions)}"
+        )
+        raise UnknownVersionError(msg)
+    return selected
 
 
-def history_between(settings: Settings, one: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
+def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of the periods from one day through another."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
-    starts = [period.start for period in one.periods(days)]
-    return history(settings, one, starts)
+    starts = [period.start for period in series.periods(days)]
+    return history(settings, series, starts)
 
 
 def versions(known: Mapping[date, Sequence[PublishedVersion]], asked: VersionSelector) -> dict[date, PublishedVersion]:
@@ -133,22 +137,22 @@ def pick(known: Sequence[PublishedVersion], asked: VersionSelector) -> SelectedV
 
 
 def changes(
-    one: Series, before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion] = ()
+    series: Series, before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion] = ()
 ) -> list[MeasureDelta]:
     """Every measure of one period in two versions, by grain.
 
     :param known: the history of the period: reasons and rows are then of all revisions from one version to the other, and an
         adjustment is what the closed number comes to with it.
     """
-    told = after or before
-    if told is None:
+    shown = after or before
+    if shown is None:
         return []
     reason, count = _behind(before, after, known)
-    grain = one.metric.grain
-    old, new = (_by_grain(one, version and in_whole(one, version, known)) for version in (before, after))
+    grain = series.metric.grain
+    old, new = (_by_grain(series, version and in_whole(series, version, known)) for version in (before, after))
     return [
         MeasureDelta(
-            period=told.period,
+            period=shown.period,
             grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
             measure=measure.name,
             before=old.get(key, {}).get(measure.name),
@@ -161,13 +165,13 @@ def changes(
             rows=count,
         )
         for key in [*new, *(key for key in old if key not in new)]
-        for measure in one.metric.measures
+        for measure in series.metric.measures
         if measure.is_number
     ]
 
 
 def comparison(
-    one: Series,
+    series: Series,
     before: Mapping[date, PublishedVersion],
     after: Mapping[date, PublishedVersion],
     labels: tuple[str, str],
@@ -180,19 +184,21 @@ def comparison(
     :param known: the history of the periods, where both versions are of it.
     """
     starts = sorted({*before, *after})
-    told = known or {}
-    found = [change for start in starts for change in changes(one, before.get(start), after.get(start), told.get(start, ()))]
+    histories = known or {}
+    deltas = [
+        change for start in starts for change in changes(series, before.get(start), after.get(start), histories.get(start, ()))
+    ]
     names = [(after.get(start) or before[start]).period for start in starts]
     return Comparison(
-        metric=one.name,
+        metric=series.name,
         from_version=labels[0],
         to_version=labels[1],
         first=names[0] if names else "",
         last=names[-1] if names else "",
-        changes=tuple(found),
+        changes=tuple(deltas),
         thresholds=tuple(thresholds),
         made_at=made_at,
-        additive=frozenset(one.metric.additive),
+        additive=frozenset(series.metric.additive),
     )
 
 
@@ -205,13 +211,13 @@ def _behind(
     first = before.revision if before else 0
     passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
     restated = [one for one in passed or [after] if one.restated_on == one.published_at or one.revision == 1]
-    counts = [one.said["changed_rows"] for one in restated if one.said.get("changed_rows") is not None]
+    counts = [one.row["changed_rows"] for one in restated if one.row.get("changed_rows") is not None]
     reasons = {one.reason for one in restated if one.revision > 1}
     gravest = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), after.reason)
     return gravest.value, sum(counts) if counts else None
 
 
-def in_whole(one: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
+def in_whole(series: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
     """A version; of an adjustment what the closed number comes to with it and those before it, as far as they are known."""
     last = version_.adjustment or 0
     parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
@@ -219,72 +225,72 @@ def in_whole(one: Series, version_: PublishedVersion, known: Sequence[PublishedV
         return version_
     sums: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (row for part in parts for row in part.rows):
-        key = tuple(row[name] for name in one.metric.grain)
+        key = tuple(row[name] for name in series.metric.grain)
         before = sums.get(key, {})
-        sums[key] = row | {name: added([before.get(name), row[name]]) for name in one.numbers}
+        sums[key] = row | {name: added([before.get(name), row[name]]) for name in series.numbers}
     return replace(version_, rows=[*sums.values()])
 
 
-def moved(one: Series, known: Sequence[PublishedVersion]) -> list[dict[str, Sides]]:
+def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, Sides]]:
     """Per version of a period's history the totals over its grain, before and after it; an adjustment comes on top."""
-    told: list[dict[str, Sides]] = []
+    sides: list[dict[str, Sides]] = []
     before: dict[str, Number | None] = {}
     for version_ in known:
-        after = _totals(one, version_)
+        after = _totals(series, version_)
         if version_.adjustment is not None:
             after = {name: added([before.get(name), value]) for name, value in after.items()}
-        told.append({name: Sides(before.get(name), value) for name, value in after.items()})
+        sides.append({name: Sides(before.get(name), value) for name, value in after.items()})
         before = after
-    return told
+    return sides
 
 
-def _totals(one: Series, version_: PublishedVersion) -> dict[str, Number | None]:
+def _totals(series: Series, version_: PublishedVersion) -> dict[str, Number | None]:
     """Additive measures over all rows of the grain; of others the value where there is one row only."""
-    found: dict[str, Number | None] = {}
-    for measure in one.metric.measures:
+    totals: dict[str, Number | None] = {}
+    for measure in series.metric.measures:
         values = [row.get(measure.name) for row in version_.rows]
         if not measure.is_number:
             continue
         if len(version_.rows) == 1:
-            found[measure.name] = values[0]
+            totals[measure.name] = values[0]
         elif measure.additive:
-            found[measure.name] = added(values)
-    return found
+            totals[measure.name] = added(values)
+    return totals
 
 
-def _by_grain(one: Series, version_: PublishedVersion | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _by_grain(series: Series, version_: PublishedVersion | None) -> dict[tuple[Any, ...], dict[str, Any]]:
     rows = [] if version_ is None else version_.rows
-    return {tuple(row.get(name) for name in one.metric.grain): row for row in rows}
+    return {tuple(row.get(name) for name in series.metric.grain): row for row in rows}
 
 
-def versions_in(one: Series, found: pa.Table | None) -> dict[date, list[PublishedVersion]]:
+def versions_in(series: Series, found: pa.Table | None) -> dict[date, list[PublishedVersion]]:
     """Rows of the table as versions, in the order in which they were published."""
     rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
     for row in [] if found is None else found.to_pylist():
-        rows.setdefault((row[one.by], row["revision"], row["adjustment"] or 0), []).append(row)
+        rows.setdefault((row[series.by], row["revision"], row["adjustment"] or 0), []).append(row)
     by_start: dict[date, list[PublishedVersion]] = {}
     for (start, *_), own in sorted(rows.items(), key=lambda item: item[0]):
-        by_start.setdefault(start, []).append(_version(one, start, own))
+        by_start.setdefault(start, []).append(_version(series, start, own))
     return by_start
 
 
-def _version(one: Series, start: date, rows: list[dict[str, Any]]) -> PublishedVersion:
-    said: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
-    content = [{name: row.get(name) for name in one.content} for row in rows]
-    content.sort(key=lambda row: tuple((row[name] is None, row[name] or "") for name in one.metric.grain))
+def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> PublishedVersion:
+    row: dict[str, Any] = {name: rows[0].get(name) for name in PUBLISHED_SCHEMA.names}
+    content = [{name: values.get(name) for name in series.content} for values in rows]
+    content.sort(key=lambda values: tuple((values[name] is None, values[name] or "") for name in series.metric.grain))
     return PublishedVersion(
         start=start,
-        period=said["period"],
-        name=said["version_name"],
-        revision=said["revision"],
-        adjustment=said["adjustment"],
-        state=State(said["state"]),
-        reason=RevisionReason(said["reason"]),
-        is_latest=said["is_latest"],
-        published_at=said["published_at"],
-        superseded_at=said["superseded_at"],
-        restated_on=said["restated_on"],
-        restatement_reason=said["restatement_reason"],
+        period=row["period"],
+        name=row["version_name"],
+        revision=row["revision"],
+        adjustment=row["adjustment"],
+        state=State(row["state"]),
+        reason=RevisionReason(row["reason"]),
+        is_latest=row["is_latest"],
+        published_at=row["published_at"],
+        superseded_at=row["superseded_at"],
+        restated_on=row["restated_on"],
+        restatement_reason=row["restatement_reason"],
         rows=content,
-        said=said,
+        row=row,
     )

@@ -129,23 +129,23 @@ def step(published: PublishedState | None, content: str, state: State, terms: Pu
 
 
 def reason_for(
-    what: PublishAction, published: PublishedState | None, said: RevisionReason | None, causes: Mapping[str, int]
+    action: PublishAction, published: PublishedState | None, requested: RevisionReason | None, causes: Mapping[str, int]
 ) -> RevisionReason:
     """Why a revision is published.
 
-    :param said: what the run itself was about, such as a backfill; None where it follows the data.
+    :param requested: what the run itself was about, such as a backfill; None where it follows the data.
     :param causes: what happened to the rows behind the number: counts of inserted, corrected, moved and deleted keys.
     """
     if published is None:
         return RevisionReason.INITIAL
-    if what is PublishAction.STATE_CHANGE:
+    if action is PublishAction.STATE_CHANGE:
         return RevisionReason.DAILY_FINALIZATION
-    if said in (RevisionReason.BUG_REPLAY, RevisionReason.ROLLBACK):
-        return said
+    if requested in (RevisionReason.BUG_REPLAY, RevisionReason.ROLLBACK):
+        return requested
     happened = {kind for kind, count in causes.items() if count}
     if happened:
         return RevisionReason.LATE_DATA if happened == {"inserted"} else RevisionReason.CORRECTION
-    return said or RevisionReason.MANUAL
+    return requested or RevisionReason.MANUAL
 
 
 @dataclass(frozen=True)

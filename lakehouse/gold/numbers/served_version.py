@@ -34,9 +34,9 @@ class MovedError(LakehouseError):
     """Numbers of one dataset version were to be shown after readers had been moved to another one."""
 
 
-def number(settings: Settings, one: Series) -> int:
+def number(settings: Settings, series: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(table_io.open_table(locations.gold(settings, one), settings.storage_options))
+    return _number_in(table_io.open_table(locations.gold(settings, series), settings.storage_options))
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
@@ -65,29 +65,29 @@ def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
     raise UnservedVersionError(msg)
 
 
-def follower(one: Series) -> str:
+def follower(series: Series) -> str:
     """The name under which it is remembered how far these numbers have followed the layer below.
 
     Each version that readers see has a memory of its own: one that they come back to goes on where it stood, and what
     happened in between is what it has to follow.
     """
-    later = one.kind is Kind.DAY and one.name == one.metric.metric and one.metric.dataset_version > 1
-    return f"{one.name}@v{one.metric.dataset_version}" if later else one.name
+    later = series.kind is Kind.DAY and series.name == series.metric.metric and series.metric.dataset_version > 1
+    return f"{series.name}@v{series.metric.dataset_version}" if later else series.name
 
 
-def transaction(one: Series, table: DeltaTable | None) -> tuple[str, int] | None:
+def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:
     """What each commit of days that readers see has to carry: it then meets a move of the readers as a conflict.
 
     :param table: as it was before the numbers were computed.
     :raises MovedError: when readers have been moved to another version than the one that the numbers were made with.
     """
-    if one.kind is not Kind.DAY or one.name != one.metric.metric:
+    if series.kind is not Kind.DAY or series.name != series.metric.metric:
         return None
     seen = _number_in(table)
-    if seen != one.metric.dataset_version:
+    if seen != series.metric.dataset_version:
         msg = (
-            f"gold/{one.name} shows v{seen} by now, and these numbers were made with v{one.metric.dataset_version}; nothing "
-            "was published: run it again"
+            f"gold/{series.name} shows v{seen} by now, and these numbers were made with v{series.metric.dataset_version}; "
+            "nothing was published: run it again"
         )
         raise MovedError(msg)
     return SERVED, seen

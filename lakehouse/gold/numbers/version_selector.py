@@ -93,25 +93,25 @@ def parse(text: str) -> VersionSelector:
         raise UnknownVersionError(msg) from None
 
 
-def choose(known: Sequence[_Told], asked: VersionSelector) -> tuple[_Told, str | None] | None:
+def choose(known: Sequence[_Told], selector: VersionSelector) -> tuple[_Told, str | None] | None:
     """The version that was asked for among those of one period, oldest first, and what else a reader has to know.
 
     :returns: None where the period has no such version.
     """
-    revisions = [one for one in known if one.adjustment is None]
-    if asked.by is SelectBy.FIRST:
+    revisions = [version for version in known if version.adjustment is None]
+    if selector.by is SelectBy.FIRST:
         return revisions[0], None
-    if asked.by is SelectBy.REVISION:
-        wanted = (asked.revision, asked.adjustment)
-        return next(((one, None) for one in known if (one.revision, one.adjustment) == wanted), None)
-    if asked.by is SelectBy.AS_OF and asked.at is not None:
-        revisions = [one for one in revisions if one.published_at <= asked.at]
-    if asked.by is SelectBy.DATASET:
-        revisions = [one for one in revisions if one.dataset_version == asked.dataset_version]
+    if selector.by is SelectBy.REVISION:
+        wanted = (selector.revision, selector.adjustment)
+        return next(((version, None) for version in known if (version.revision, version.adjustment) == wanted), None)
+    if selector.by is SelectBy.AS_OF and selector.at is not None:
+        revisions = [version for version in revisions if version.published_at <= selector.at]
+    if selector.by is SelectBy.DATASET:
+        revisions = [version for version in revisions if version.dataset_version == selector.dataset_version]
     if not revisions:
         return None
     latest = revisions[-1]
-    if asked.by is SelectBy.FINAL and latest.state is not State.FINAL:
+    if selector.by is SelectBy.FINAL and latest.state is not State.FINAL:
         until = f"; the next state is due on {latest.due_on}" if latest.due_on else ""
         return latest, f"not final: this is the newest number, and it is {latest.state.value}{until}"
     return latest, None

@@ -49,11 +49,11 @@ def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
         yield f"{name} promised that closed periods stay as they are; write 'after_close: adjust' into the contract of {later}"
 
 
-def of_types(shown: DeltaTable | None, beside: DeltaTable | None, to: Series) -> Iterator[str]:
+def of_types(shown: DeltaTable | None, later: DeltaTable | None, to: Series) -> Iterator[str]:
     """Columns of both tables that hold another type."""
-    if shown is None or beside is None:
+    if shown is None or later is None:
         return
-    old, new = ({item.name: item.type for item in table.schema().fields} for table in (shown, beside))
+    old, new = ({item.name: item.type for item in table.schema().fields} for table in (shown, later))
     for name in to.content:
         if name in old and name in new and old[name] != new[name]:
             yield (
@@ -73,29 +73,29 @@ def removed(shown: MetricContract, to: MetricContract) -> Iterator[str]:
 def of_coverage(
     settings: Settings,
     shown: Mapping[date, PublishedNumber],
-    told: Mapping[date, PublishedNumber],
-    beside: Series,
+    numbers: Mapping[date, PublishedNumber],
+    later: Series,
     pending: PendingRestatement,
 ) -> Iterator[str]:
     """Periods that the version has no number for, or none that takes in what silver says by now."""
-    if not told:
-        yield f"gold/{beside.name} holds no number; {_fill(beside, shown)}"
+    if not numbers:
+        yield f"gold/{later.name} holds no number; {_fill(later, shown)}"
         return
     # A day that was emptied before the version was filled has nothing to be filled with, and says nothing either way.
-    missing = [start for start in shown if start not in told and (start in pending.starts or not shown[start].is_empty)]
+    missing = [start for start in shown if start not in numbers and (start in pending.starts or not shown[start].is_empty)]
     if missing:
-        yield f"gold/{beside.name} has no number for {join_periods(missing)}, which readers see; {_fill(beside, missing)}"
-    stale = _stale(settings, told, beside, pending)
+        yield f"gold/{later.name} has no number for {join_periods(missing)}, which readers see; {_fill(later, missing)}"
+    stale = _stale(settings, numbers, later, pending)
     if stale:
-        yield f"silver/{beside.metric.source} has changed {join_periods(stale)} since gold/{beside.name}; {_fill(beside, stale)}"
+        yield f"silver/{later.metric.source} has changed {join_periods(stale)} since gold/{later.name}; {_fill(later, stale)}"
 
 
-def _stale(settings: Settings, told: Mapping[date, PublishedNumber], beside: Series, pending: PendingRestatement) -> list[date]:
+def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
     """The days that wait for silver, but for those that a run over a range has made since."""
-    table = table_io.open_table(locations.silver(settings, beside.metric.source), settings.storage_options)
+    table = table_io.open_table(locations.silver(settings, later.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
-    for start in pending.starts & told.keys():
-        version = told[start].said["silver_version"]
+    for start in pending.starts & numbers.keys():
+        version = numbers[start].row["silver_version"]
         made[-1 if version is None else version].add(start)
     stale: set[date] = set()
     for version, starts in made.items() if table is not None else ():
@@ -104,7 +104,7 @@ def _stale(settings: Settings, told: Mapping[date, PublishedNumber], beside: Ser
         except change_feed.ForgottenFeedError:
             stale |= starts  # nobody can tell
             continue
-        stale |= starts & calendar_days.reach_ahead(changed, beside.metric.window)
+        stale |= starts & calendar_days.reach_ahead(changed, later.metric.window)
     return sorted(stale)
 
 
@@ -117,50 +117,50 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
 
 
 def of_checks(
-    settings: Settings, beside: Series, told: Mapping[date, PublishedNumber], drafts: Collection[Draft]
+    settings: Settings, later: Series, numbers: Mapping[date, PublishedNumber], drafts: Collection[Draft]
 ) -> Iterator[str]:
-    """What the blocking checks find on the numbers to be shown.
+    """What the blocking checks find on the numbers that readers would see.
 
-    How far a restatement may go does not count: for a promotion thresholds say that. What a person signed off stays
-    signed off.
+    Limits on how far a restatement may go are not applied: the thresholds of a promotion replace them. A number that a person
+    signed off stays signed off.
     """
-    broken = [draft.start for draft in drafts if not told[draft.start].intact]
+    broken = [draft.start for draft in drafts if not numbers[draft.start].intact]
     if broken:
-        yield f"gold/{beside.name} does not hold what was computed for {join_periods(broken)}; {_fill(beside, broken)}"
-    metric, starts = beside.metric, [draft.start for draft in drafts]
-    own = metric.checks.model_copy(update={"change": []})
-    trailing = write_audit_publish.trailing(settings, beside, starts)
+        yield f"gold/{later.name} does not hold what was computed for {join_periods(broken)}; {_fill(later, broken)}"
+    metric, starts = later.metric, [draft.start for draft in drafts]
+    checks = metric.checks.model_copy(update={"change": []})
+    trailing = write_audit_publish.trailing(settings, later, starts)
     expected = count_silver_rows(settings, metric, starts)
     for draft in drafts:
-        said = told[draft.start].said
-        signed = said["signed_off_by"] is not None
+        row = numbers[draft.start].row
+        signed_off = row["signed_off_by"] is not None
         candidate = gate.Candidate(
-            metric=beside.name,
+            metric=later.name,
             period=draft.start,
-            revision=said["revision"],
+            revision=row["revision"],
             grain=metric.grain,
             rows=draft.rows,
             read_back=draft.rows,
             trailing=trailing,
-            silver_rows=None if signed else expected.get(draft.start),
+            silver_rows=None if signed_off else expected.get(draft.start),
         )
-        for outcome in gate.blocking(gate.audit(GoldChecks() if signed else own, candidate)):
-            # The way out that the check tells is that of a number that is held, and nothing is held here.
+        for outcome in gate.blocking(gate.audit(GoldChecks() if signed_off else checks, candidate)):
+            # The check's advice is about a number that is held, and nothing is held here.
             yield f"{outcome.check} of {draft.start}: {(outcome.explanation or 'failed').partition(' The number is held')[0]}"
 
 
 def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
     """How two contracts of a metric differ in what the numbers mean, for its readers."""
     old, new = ({measure.name: measure for measure in one.measures} for one in (shown, to))
-    told = [to.description] if to.description and to.description != shown.description else []
-    told += [f"{name} is new: {new[name].sql}" for name in new if name not in old]
-    told += [f"{name} is no longer computed" for name in old if name not in new]
-    told += [
+    sentences = [to.description] if to.description and to.description != shown.description else []
+    sentences += [f"{name} is new: {new[name].sql}" for name in new if name not in old]
+    sentences += [f"{name} is no longer computed" for name in old if name not in new]
+    sentences += [
         f"{name} was {old[name].sql} and is {new[name].sql}" for name in new if name in old and old[name].sql != new[name].sql
     ]
     if shown.window != to.window:
-        told.append(f"a day's number covers {to.window} days, and covered {shown.window}")
-    return told
+        sentences.append(f"a day's number covers {to.window} days, and covered {shown.window}")
+    return sentences
 
 
 def join_periods(starts: Collection[date]) -> str:
@@ -168,9 +168,9 @@ def join_periods(starts: Collection[date]) -> str:
     return join_limited([f"{start}" for start in sorted(starts)], _SHOWN)
 
 
-def _fill(beside: Series, starts: Collection[date]) -> str:
+def _fill(later: Series, starts: Collection[date]) -> str:
     """How to bring the version up to date on some days."""
-    command = f"dagster asset materialize --select gold/{beside.name}"
+    command = f"dagster asset materialize --select gold/{later.name}"
     reach = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
     return f"fill it first: '{command}{reach}'"
 

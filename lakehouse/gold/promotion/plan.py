@@ -147,7 +147,7 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
     number = shown_version(settings, metric)
     to = served_version.version(catalog, metric, to_version)
     before = write_audit_publish.read(settings, to)
-    known = version_numbers.by_version(before.existing, to, to_version)
+    known = version_numbers.numbers_of_version(before.existing, to, to_version)
     if not known or to_version > number:
         msg = f"gold/{to.name} shows v{number}, and there is no way back from it to v{to_version}: promote that"
         raise PromotionRefusedError(msg)
@@ -171,8 +171,8 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     shown = served_version.version(catalog, metric, shown_version(settings, metric))
     beside, before = Series(to.metric), write_audit_publish.read(settings, to)
     table = table_io.pinned(locations.gold(settings, beside), settings.storage_options)
-    new = version_numbers.now(None if table is None else table_io.read_version(table), beside)
-    return _Both(shown, to, beside, before, table, version_numbers.now(before.existing, shown), new)
+    new = version_numbers.current_numbers(None if table is None else table_io.read_version(table), beside)
+    return _Both(shown, to, beside, before, table, version_numbers.current_numbers(before.existing, shown), new)
 
 
 def _drafts(
@@ -187,16 +187,16 @@ def _drafts(
     for start, one in sorted(numbers.items()):
         draft = draft_period(before.series, before.standings.get(start), start, one.rows, today, requested=reason, terms=terms)
         if draft is not None and draft.step is not PublishAction.STATE_CHANGE:
-            drafts.append(replace(draft, lineage=NumberLineage.of_row(one.said)))
+            drafts.append(replace(draft, lineage=NumberLineage.of_row(one.row)))
     return drafts
 
 
 def _compared(
     settings: Settings, both: _Both, thresholds: Sequence[Threshold], first: date | None = None, last: date | None = None
 ) -> Comparison:
-    def side(one: Series, numbers: Mapping[date, PublishedNumber]) -> dict[date, PublishedVersion]:
+    def side(series: Series, numbers: Mapping[date, PublishedNumber]) -> dict[date, PublishedVersion]:
         wanted = {start for start in numbers if (first is None or first <= start) and (last is None or start <= last)}
-        found = numbers_history.newest(settings, one)
+        found = numbers_history.newest(settings, series)
         return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
 
     labels = (f"v{both.shown.metric.dataset_version}", f"v{both.to.metric.dataset_version}")
@@ -205,7 +205,7 @@ def _compared(
 
 
 def _in_whole(version: PublishedVersion, one: PublishedNumber) -> PublishedVersion:
-    return replace(version, rows=one.rows.to_pylist(), adjustment=one.said["adjustment"])
+    return replace(version, rows=one.rows.to_pylist(), adjustment=one.row["adjustment"])
 
 
 def _beyond(change: MeasureDelta) -> str:

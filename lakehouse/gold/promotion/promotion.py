@@ -82,19 +82,21 @@ def rollback(
     return PromotionResult(settle(settings, made.to), made)
 
 
-def settle(settings: Settings, one: Series) -> Promotion:
+def settle(settings: Settings, series: Series) -> Promotion:
     """Write down what the commits of moves say, and from where on the numbers follow silver; doing it again does no harm.
 
     :raises PromotionRefusedError: where readers were never moved.
     """
-    publications.follow(settings, one.name, locations.gold(settings, one))
-    promotion_log.follow(settings, one.name, locations.gold(settings, one))
-    log = promotion_log.of(settings, one.name)
+    publications.follow(settings, series.name, locations.gold(settings, series))
+    promotion_log.follow(settings, series.name, locations.gold(settings, series))
+    log = promotion_log.of(settings, series.name)
     if not log:
-        msg = f"the readers of gold/{one.name} have not been moved yet: they see v1"
+        msg = f"the readers of gold/{series.name} have not been moved yet: they see v1"
         raise PromotionRefusedError(msg)
     move = log[-1]
-    follower = served_version.follower(replace(one, metric=one.metric.model_copy(update={"dataset_version": move.to_version})))
+    follower = served_version.follower(
+        replace(series, metric=series.metric.model_copy(update={"dataset_version": move.to_version}))
+    )
     if move.follows is not None and restatements.followed_version(settings, follower) < move.follows:
         entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[])
         restatements.record(settings, entry)

@@ -1,6 +1,6 @@
-"""What a dataset version said of a period at last, in whole: its number, and for a closed one the adjustments with it.
+"""The last number that a dataset version published for a period, including its adjustments if the period is closed.
 
-Only reading, of rows that are at hand; what becomes of such a number is in ``moving``.
+The functions work on rows that the caller has read; ``plan`` decides what a promotion publishes of them.
 """
 
 from __future__ import annotations
@@ -23,64 +23,68 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A number in whole, and what its newest row says of itself. ``intact``: the rows are those that were computed."""
+    """The last number that was published for a period.
+
+    :param rows: its content, with the adjustments of a closed period added up.
+    :param row: the published columns of its newest revision or adjustment.
+    :param intact: whether the stored rows still have the digest that they were published with.
+    """
 
     rows: pa.Table
-    said: Mapping[str, Any]
+    row: Mapping[str, Any]
     intact: bool = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says that the period has no rows."""
+        """Whether the period has no rows of Silver."""
         return not any(self.rows["row_count"].to_pylist())
 
 
-def now(existing: pa.Table | None, one: Series) -> dict[date, PublishedNumber]:
-    """What readers see of each period, whichever version it is from."""
-    return _last(existing, existing, one)
+def current_numbers(existing: pa.Table | None, series: Series) -> dict[date, PublishedNumber]:
+    """The number of each period that readers see, whichever dataset version published it."""
+    return _last(existing, existing, series)
 
 
-def by_version(existing: pa.Table | None, one: Series, number: int) -> dict[date, PublishedNumber]:
-    """What a dataset version said last of each period that it had a number of.
+def numbers_of_version(existing: pa.Table | None, series: Series, number: int) -> dict[date, PublishedNumber]:
+    """The last number that a dataset version published for each period.
 
-    Where a version came out equal to an earlier one, nothing was published under its own number: what the nearest earlier one
-    said is what it said.
+    A number that is equal to the one of an earlier version is not published again: then the nearest earlier version's counts.
     """
     if existing is None:
         return {}
     known = existing.filter(pc.less_equal(existing["dataset_version"], number))
-    nearest = known.group_by(one.by).aggregate([("dataset_version", "max")]).to_pylist()
-    own = {(row[one.by], row["dataset_version_max"]) for row in nearest}
-    labels = zip(known[one.by].to_pylist(), known["dataset_version"].to_pylist())
-    return _last(known.filter(pa.array([label in own for label in labels], pa.bool_())), existing, one)
+    nearest = known.group_by(series.by).aggregate([("dataset_version", "max")]).to_pylist()
+    nearest_versions = {(row[series.by], row["dataset_version_max"]) for row in nearest}
+    labels = zip(known[series.by].to_pylist(), known["dataset_version"].to_pylist())
+    return _last(known.filter(pa.array([label in nearest_versions for label in labels], pa.bool_())), existing, series)
 
 
-def _last(own: pa.Table | None, existing: pa.Table | None, one: Series) -> dict[date, PublishedNumber]:
-    """The last of ``own`` rows of each period."""
-    if own is None or existing is None or not len(own):
+def _last(rows_of_version: pa.Table | None, existing: pa.Table | None, series: Series) -> dict[date, PublishedNumber]:
+    """The last number of each period among some rows."""
+    if rows_of_version is None or existing is None or not len(rows_of_version):
         return {}
-    every = table_io.split(existing, one.by)
-    return {start: _whole(rows, every[start], one) for start, rows in table_io.split(own, one.by).items()}
+    every = table_io.split(existing, series.by)
+    by_start = table_io.split(rows_of_version, series.by)
+    return {start: _with_adjustments(rows, every[start], series) for start, rows in by_start.items()}
 
 
-def _whole(own: pa.Table, every: pa.Table, one: Series) -> PublishedNumber:
-    """Adjustments add up from the closed number on, whichever version made them."""
-    said = max(
-        own.select(published_table.PUBLISHED_SCHEMA.names).to_pylist(), key=lambda row: (row["revision"], row["adjustment"] or 0)
-    )
-    closed = every.filter(pc.equal(every["revision"], said["revision"]))
-    columns = [name for name in one.content if name in every.column_names]
+def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series) -> PublishedNumber:
+    """The last of some rows of a period; adjustments are added to the closed number, whichever version published them."""
+    published = rows_of_version.select(published_table.PUBLISHED_SCHEMA.names).to_pylist()
+    newest = max(published, key=lambda row: (row["revision"], row["adjustment"] or 0))
+    closed = every.filter(pc.equal(every["revision"], newest["revision"]))
+    columns = [name for name in series.content if name in every.column_names]
     number = closed.filter(pc.is_null(closed["adjustment"])).select(columns)
-    if said["adjustment"] is None:
-        return PublishedNumber(number, said, intact=published_table.digest(number) == said["content"])
-    counts = pc.fill_null(pc.less_equal(closed["adjustment"], said["adjustment"]), fill_value=True)
-    return PublishedNumber(_added(closed.filter(counts), number.schema, one), said)
+    if newest["adjustment"] is None:
+        return PublishedNumber(number, newest, intact=published_table.digest(number) == newest["content"])
+    counts = pc.fill_null(pc.less_equal(closed["adjustment"], newest["adjustment"]), fill_value=True)
+    return PublishedNumber(_added(closed.filter(counts), number.schema, series), newest)
 
 
-def _added(closed: pa.Table, schema: pa.Schema, one: Series) -> pa.Table:
-    """A closed number with its adjustments; rows of the grain that they took away are left out."""
-    grain = one.metric.grain
+def _added(closed: pa.Table, schema: pa.Schema, series: Series) -> pa.Table:
+    """A closed number with its adjustments, without the rows of the grain that the adjustments bring to zero."""
+    grain = series.metric.grain
     counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
-    rows = [dict(zip(one.content, [*key, *values])) for key, values in adjustments.booked(one, counted).items()]
+    rows = [dict(zip(series.content, [*key, *values])) for key, values in adjustments.booked(series, counted).items()]
     left = pa.Table.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=schema)
     return left.sort_by([(name, "ascending") for name in grain]) if grain else left

@@ -58,8 +58,8 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
 
     :raises CommitFailedError: when another run proposes something for one of the periods at this moment.
     """
-    there = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
-    new = [(draft, number) for draft, number in drafts if there.get(draft.start) != _identity(draft, number)]
+    waiting = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
+    new = [(draft, number) for draft, number in drafts if waiting.get(draft.start) != _identity(draft, number)]
     if not new:
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
@@ -75,14 +75,14 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
-    found = table_io.read(locations.candidates(settings, series), columns, where, settings.storage_options)
-    there = {} if found is None else table_io.split(found, series.by)
+    table = table_io.read(locations.candidates(settings, series), columns, where, settings.storage_options)
+    candidates_by_start = {} if table is None else table_io.split(table, series.by)
     for draft, number in drafts:
-        own = there.get(draft.start)
-        if own is None or {*zip(own["content"].to_pylist(), own["revision"].to_pylist())} != {(draft.content, number)}:
+        rows = candidates_by_start.get(draft.start)
+        if rows is None or {*zip(rows["content"].to_pylist(), rows["revision"].to_pylist())} != {(draft.content, number)}:
             msg = f"another run publishes {series.name} for {draft.start} at this moment; run it again later"
             raise CommitFailedError(msg)
-    return {start: rows.select(series.content) for start, rows in there.items()}
+    return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}
 
 
 def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
@@ -93,15 +93,15 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
     if table is None or not starts:
         return
-    told = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
-    if {one.start: one.failed for one in held(settings, series, starts)} == told:
+    failures = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
+    if {one.start: one.failed for one in held(settings, series, starts)} == failures:
         return
     kept = table_io.read_version(table, None, {series.by: list(failed)})
     if set(kept[series.by].to_pylist()) != set(failed):
         msg = f"another run publishes {series.name} at this moment; run it again later"
         raise CommitFailedError(msg)
-    said = pa.array([json.dumps(told[start]) for start in kept[series.by].to_pylist()], pa.string())
-    partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", said), starts)
+    stored = pa.array([json.dumps(failures[start]) for start in kept[series.by].to_pylist()], pa.string())
+    partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", stored), starts)
 
 
 def take_away(settings: Settings, series: Series, decided: HeldCandidate) -> None:
@@ -122,20 +122,20 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
         return []
     result = []
     for start, rows in sorted(table_io.split(found, series.by).items()):
-        said = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
+        row = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
             rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
-            state=State(said["state"]),
-            step=PublishAction(said["step"]),
-            reason=RevisionReason(said["reason"]),
-            explanation=said["explanation"],
-            changed_rows=said["changed_rows"],
-            booked_on=said["booked_on"],
-            lineage=NumberLineage.of_row(said),
+            state=State(row["state"]),
+            step=PublishAction(row["step"]),
+            reason=RevisionReason(row["reason"]),
+            explanation=row["explanation"],
+            changed_rows=row["changed_rows"],
+            booked_on=row["booked_on"],
+            lineage=NumberLineage.of_row(row),
         )
-        failed = json.loads(said["failed"] or "{}")
-        result.append(HeldCandidate(start, said["revision"], draft, failed, said["proposed_at"], said["run_id"]))
+        failed = json.loads(row["failed"] or "{}")
+        result.append(HeldCandidate(start, row["revision"], draft, failed, row["proposed_at"], row["run_id"]))
     return result
 
 

@@ -48,7 +48,7 @@ def names(checks: GoldChecks) -> dict[str, str]:
 
 def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
     """Every check of a metric on a candidate, once each; ``totals_equal_silver`` only where silver's rows were counted."""
-    found = {
+    findings_by_check = {
         "keys_unique": [_keys_unique(candidate)],
         "second_engine_reads_the_same": [_reads_the_same(candidate)],
         "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
@@ -57,7 +57,7 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
         "drift": list(quality_rules.drifts(candidate, checks)),
         "change": [quality_rules.changed(candidate, rule) for rule in checks.change],
     }
-    return [_outcome(candidate, check, findings) for check, findings in found.items() if findings]
+    return [_outcome(candidate, check, findings) for check, findings in findings_by_check.items() if findings]
 
 
 def blocking(outcomes: Iterable[Outcome]) -> list[Outcome]:

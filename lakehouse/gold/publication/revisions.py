@@ -80,10 +80,10 @@ def publish(
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = standings(existing, series.by)
-    own = {} if existing is None else table_io.split(existing, series.by)
+    rows_by_period = {} if existing is None else table_io.split(existing, series.by)
     rows, revisions = [], []
     for draft in drafts:
-        made, revision = _published(series, draft, before.get(draft.start), own.get(draft.start), signed)
+        made, revision = _published(series, draft, before.get(draft.start), rows_by_period.get(draft.start), signed)
         rows.append(made)
         revisions.append(revision)
     why = {
@@ -108,20 +108,20 @@ def publish(
 
 
 def _published(
-    series: Series, draft: Draft, before: PublishedState | None, own: pa.Table | None, signed: Signature
+    series: Series, draft: Draft, before: PublishedState | None, existing: pa.Table | None, signed: Signature
 ) -> tuple[pa.Table, Revision]:
     """The rows of one draft as they are published."""
     period = series.period(draft.start)
     adjusts = draft.step is PublishAction.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
-    adjustment = (_adjustments(own) + 1) if adjusts else None
+    adjustment = (_adjustments(existing) + 1) if adjusts else None
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
-    restated, told = None, None
+    restated, explanation = None, None
     if draft.step is PublishAction.STATE_CHANGE:
-        restated, told = _last_restatement(own)
+        restated, explanation = _last_restatement(existing)
     elif before is not None:
-        restated, told = signed.now, draft.explanation or draft.reason.value
+        restated, explanation = signed.now, draft.explanation or draft.reason.value
     values: dict[str, Any] = {name: getattr(draft, name) for name in named(PUBLISHED, Origin.DRAFT)}
     values |= {name: getattr(signed, name) for name in named(PUBLISHED, Origin.SIGNATURE)}
     values |= vars(draft.lineage) | {
@@ -136,12 +136,12 @@ def _published(
         "published_at": signed.now,
         "superseded_at": None,
         "restated_on": restated,
-        "restatement_reason": told,
+        "restatement_reason": explanation,
         "adjustment": adjustment,
         "version_name": f"{name}",
         "dataset_version": series.metric.dataset_version,
     }
-    rows = adjustments.between(series, own, draft.rows) if adjusts else draft.rows
+    rows = adjustments.between(series, existing, draft.rows) if adjusts else draft.rows
     size = len(rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: rows[name] for name in rows.column_names}

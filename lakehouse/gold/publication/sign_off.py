@@ -28,7 +28,7 @@ class HoldError(LakehouseError):
 
 
 @again_on_conflict
-def sign_off(settings: Settings, one: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
+def sign_off(settings: Settings, series: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
     """Publish a held number with somebody's word; doing it again changes nothing.
 
     :param run: by whom.
@@ -36,49 +36,49 @@ def sign_off(settings: Settings, one: Series, period: Period, revision: int, run
     :raises HoldError: where another revision, or none, is held.
     """
     settings = with_table_cache(settings)
-    before = write_audit_publish.read(settings, one, [period.start])
-    held = _held(settings, one, period, revision)
-    standing, today = before.standings.get(period.start), lifecycle.today(settings.clock(), one.metric.publication)
-    current = draft_period(one, standing, period.start, held.draft.rows, today)
+    before = write_audit_publish.read(settings, series, [period.start])
+    held = _held(settings, series, period, revision)
+    standing, today = before.standings.get(period.start), lifecycle.today(settings.clock(), series.metric.publication)
+    current = draft_period(series, standing, period.start, held.draft.rows, today)
     published: list[Revision] = []
     if current is not None:
         draft = replace(held.draft, state=current.state, step=current.step, booked_on=current.booked_on)
         expected = write_audit_publish.next_revision(draft, standing)
         if expected != revision:
             msg = (
-                f"{one.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
-                f"it again with 'lakehouse gold held {one.metric.name}'"
+                f"{series.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
+                f"it again with 'lakehouse gold held {series.metric.name}'"
             )
             raise HoldError(msg)
         inputs = {"version": draft.lineage.silver_version, "inputs": draft.lineage.inputs}
         why = {
             "trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)},
-            "input_versions": {f"silver/{one.metric.source}": inputs},
+            "input_versions": {f"silver/{series.metric.source}": inputs},
         }
-        signed = write_audit_publish.signature(settings, one, run, why, reason)
-        published = revisions.publish(settings, one, before.table, before.existing, [draft], signed)
-    candidates.take_away(settings, one, held)
-    publications.follow(settings, one.name, locations.gold(settings, one))
+        signed = write_audit_publish.signature(settings, series, run, why, reason)
+        published = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
+    candidates.take_away(settings, series, held)
+    publications.follow(settings, series.name, locations.gold(settings, series))
     return published[0] if published else None
 
 
-def drop(settings: Settings, one: Series, period: Period, revision: int, by: str, reason: str) -> None:
+def drop(settings: Settings, series: Series, period: Period, revision: int, by: str, reason: str) -> None:
     """Refuse a held number: the published one stands, and the same number is not proposed again.
 
     :raises HoldError: where another revision, or none, is held.
     """
-    held = _held(settings, one, period, revision)
-    entry = RejectedCandidate(one.name, period.start, revision, held.draft.content, by, reason, settings.clock())
+    held = _held(settings, series, period, revision)
+    entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, settings.clock())
     rejected_candidates.record(settings, entry)
-    again_on_conflict(candidates.take_away)(settings, one, held)
+    again_on_conflict(candidates.take_away)(settings, series, held)
 
 
-def _held(settings: Settings, one: Series, period: Period, revision: int) -> HeldCandidate:
-    found = candidates.held(settings, one, [period.start])
-    if not found:
-        msg = f"nothing of {one.name} is held for {period.name}"
+def _held(settings: Settings, series: Series, period: Period, revision: int) -> HeldCandidate:
+    held = candidates.held(settings, series, [period.start])
+    if not held:
+        msg = f"nothing of {series.name} is held for {period.name}"
         raise HoldError(msg)
-    if found[0].revision != revision:
-        msg = f"what is held of {one.name} for {period.name} is r{found[0].revision}, not r{revision}"
+    if held[0].revision != revision:
+        msg = f"what is held of {series.name} for {period.name} is r{held[0].revision}, not r{revision}"
         raise HoldError(msg)
-    return found[0]
+    return held[0]

@@ -103,16 +103,16 @@ class SeriesSnapshot:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
-def read(settings: Settings, one: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
+def read(settings: Settings, series: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
     """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail.
 
     :param starts: the periods that are asked for; by default all that the table has.
     """
-    table = table_io.pinned(locations.gold(settings, one), settings.storage_options)
-    existing = None if table is None else table_io.read_version(table, None, None if starts is None else {one.by: starts})
+    table = table_io.pinned(locations.gold(settings, series), settings.storage_options)
+    existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
-        starts = [] if existing is None else sorted(set(existing[one.by].to_pylist()))
-    return SeriesSnapshot(one, table, existing, starts)
+        starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))
+    return SeriesSnapshot(series, table, existing, starts)
 
 
 def publish(
@@ -129,23 +129,23 @@ def publish(
     :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
     """
     settings = with_table_cache(settings)
-    one, standings = before.series, before.standings
+    series, standings = before.series, before.standings
     starts = [draft.start for draft in drafts]
-    waiting = {held.start for held in candidates.held(settings, one, before.asked)}
+    waiting = {held.start for held in candidates.held(settings, series, before.asked)}
     if not drafts:
-        candidates.settle(settings, one, waiting, {})
+        candidates.settle(settings, series, waiting, {})
         return PublishResult()
     proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
-    candidates.propose(settings, one, proposed, run.run_id, settings.clock())
-    read_back = candidates.read_back(settings, one, proposed)
-    before_these = trailing(settings, one, starts)
+    candidates.propose(settings, series, proposed, run.run_id, settings.clock())
+    read_back = candidates.read_back(settings, series, proposed)
+    before_these = trailing(settings, series, starts)
     outcomes: list[Outcome] = []
     failed: dict[date, list[Outcome]] = {}
     for draft, revision in proposed:
         rows = (draft.rows, read_back[draft.start])
-        found = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
-        outcomes += found
-        if blocking := gate.blocking(found):
+        findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
+        outcomes += findings
+        if blocking := gate.blocking(findings):
             failed[draft.start] = blocking
     passed = [draft for draft in drafts if draft.start not in failed]
     done: list[Revision] = []
@@ -153,12 +153,12 @@ def publish(
     if passed:
         failures = sum(not outcome.passed for outcome in outcomes)
         validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
-        signed = signature(settings, one, run, {**why, "validation": validation})
-        done = revisions.publish(settings, one, before.table, before.existing, passed, signed)
+        signed = signature(settings, series, run, {**why, "validation": validation})
+        done = revisions.publish(settings, series, before.table, before.existing, passed, signed)
         lineage = {"publication_id": signed.publication_id, **signed.why}
     # What is published must be told of: where another run settles at this moment, only this is done again.
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
-    settle(settings, one, {*starts, *waiting}, failed)
+    settle(settings, series, {*starts, *waiting}, failed)
     return PublishResult(done, sorted(failed), outcomes, lineage)
 
 
@@ -177,35 +177,35 @@ def judge(
     :param before_these: see :func:`trailing`.
     :param silver_rows: how many silver rows it should cover, counted on their own.
     """
-    one = before.series
+    series = before.series
     candidate = gate.Candidate(
-        metric=one.name,
+        metric=series.name,
         period=start,
         revision=revision,
-        grain=one.metric.grain,
+        grain=series.metric.grain,
         rows=rows,
         read_back=read_back,
         published=before.latest.get(start),
         trailing=before_these,
         silver_rows=silver_rows,
     )
-    return gate.audit(one.checks, candidate)
+    return gate.audit(series.checks, candidate)
 
 
 @again_on_conflict
-def tidy(settings: Settings, one: Series) -> None:
+def tidy(settings: Settings, series: Series) -> None:
     """Take away the candidates that were published by runs that were stopped right behind it: nothing else would ask for them."""
-    unfinished = [held for held in candidates.held(settings, one) if not held.failed]
+    unfinished = [held for held in candidates.held(settings, series) if not held.failed]
     if not unfinished:
         return
-    standings = read(settings, one, [held.start for held in unfinished]).standings
+    standings = read(settings, series, [held.start for held in unfinished]).standings
     done = []
     for held in unfinished:
         standing = standings.get(held.start)
         said = standing and (standing.restated or standing.content)
         if standing and said == held.draft.content and standing.state.rank >= held.draft.state.rank:
             done.append(held.start)
-    candidates.settle(settings, one, done, {})
+    candidates.settle(settings, series, done, {})
 
 
 def next_revision(draft: Draft, before: PublishedState | None) -> int:
@@ -213,24 +213,24 @@ def next_revision(draft: Draft, before: PublishedState | None) -> int:
     return (before.revision if before else 0) + (draft.step is not PublishAction.ADJUSTMENT)
 
 
-def signature(settings: Settings, one: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
+def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
     """By which run, code and contract something is published now.
 
     :param reason: why a person signs it off.
     """
-    code, contract = provenance.code(), provenance.of_contract(one.metric)
+    code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
     told = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
     told |= {"signed_off_by": signed_by, "sign_off_reason": reason}
     return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, told)
 
 
-def trailing(settings: Settings, one: Series, starts: Collection[date]) -> pa.Table | None:
+def trailing(settings: Settings, series: Series, starts: Collection[date]) -> pa.Table | None:
     """The newest numbers of the days before, as far back as the contract's checks look."""
-    look_back = one.checks.trailing_days
+    look_back = series.checks.trailing_days
     if not look_back:
         return None
     wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
-    columns = [one.by, *one.content, "is_latest"]
-    found = table_io.read(locations.gold(settings, one), columns, {one.by: wanted}, settings.storage_options)
+    columns = [series.by, *series.content, "is_latest"]
+    found = table_io.read(locations.gold(settings, series), columns, {series.by: wanted}, settings.storage_options)
     return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

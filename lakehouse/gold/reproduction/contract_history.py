@@ -47,15 +47,18 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
     was not built since, that is not ``contract``.
     """
     table, source = locations.contract_archive(settings), provenance.of_contract(contract)
-    own, in_silver = provenance.of_contract(metric), provenance.newest_in_silver(settings, contract.dataset)["contract"]
-    if _kept.get((table, metric.name)) == (own, source, in_silver):
+    metric_version, in_silver = (
+        provenance.of_contract(metric),
+        provenance.newest_in_silver(settings, contract.dataset)["contract"],
+    )
+    if _kept.get((table, metric.name)) == (metric_version, source, in_silver):
         return
     now = settings.clock()
     contract_archive.record(settings, "source", contract.dataset, source, contract.model_dump_json(), now)
     contract_archive.record(
-        settings, "metric", metric.name, own, metric.model_dump_json(), now, source_version=in_silver or source
+        settings, "metric", metric.name, metric_version, metric.model_dump_json(), now, source_version=in_silver or source
     )
-    _kept[table, metric.name] = (own, source, in_silver)
+    _kept[table, metric.name] = (metric_version, source, in_silver)
 
 
 def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any]) -> HistoricalContracts:
@@ -68,14 +71,14 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name
     if version != provenance.of_contract(metric):
-        said = contract_archive.find(settings, "metric", name, version)
-        if said is None:
+        stored = contract_archive.find(settings, "metric", name, version)
+        if stored is None:
             msg = (
                 f"{name} was published under the contract {version}, which is not kept in "
                 f"{locations.contract_archive(settings)}; put the contract's file of then back to make the number again"
             )
             raise ForgottenContractError(msg)
-        metric = _read(MetricContract, said, f"{name} ({version})")
+        metric = _read(MetricContract, stored, f"{name} ({version})")
     source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
         return HistoricalContracts(metric, now.source, certain=source_version is not None)

@@ -59,17 +59,17 @@ def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool 
 
 def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Difference], list[str]]:
     """The cells that differ, and the columns that are equal but for the last digits of doubles."""
-    there, made = _cells(stored, how), _cells(again, how)
-    found, close = [], set()
-    for key in [*there, *(key for key in made if key not in there)]:
-        before, after = there.get(key, {}), made.get(key, {})
+    published, made = _cells(stored, how), _cells(again, how)
+    differences, close = [], set()
+    for key in [*published, *(key for key in made if key not in published)]:
+        before, after = published.get(key, {}), made.get(key, {})
         for name in how.values:
-            one, other = before.get(name), after.get(name)
-            if (key in there) != (key in made) or not _alike(one, other):
-                found.append(Difference(dict(zip(how.grain, key)), name, one, other))
-            elif isinstance(one, float) and repr(one) != repr(other):
+            before_value, after_value = before.get(name), after.get(name)
+            if (key in published) != (key in made) or not _alike(before_value, after_value):
+                differences.append(Difference(dict(zip(how.grain, key)), name, before_value, after_value))
+            elif isinstance(before_value, float) and repr(before_value) != repr(after_value):
                 close.add(name)
-    return found, sorted(close)
+    return differences, sorted(close)
 
 
 def _cells(rows: pa.Table, how: Compared) -> _Cells:

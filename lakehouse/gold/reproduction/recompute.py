@@ -51,7 +51,7 @@ def computed(
     contract: SourceContract,
     series: Series,
     start: date,
-    told: Mapping[str, Any],
+    revision: Mapping[str, Any],
     session: Callable[[], SparkSession],
 ) -> Recomputed:
     """A revision of a period, from what it says of itself.
@@ -59,26 +59,26 @@ def computed(
     :raises ReproduceError: where it names no inputs, or one that is gone.
     """
     if series.kind is not Kind.DAY:
-        return _period(settings, contract, series, start, told, session)
+        return _period(settings, contract, series, start, revision, session)
     spark, metric = session(), series.metric
     with sized_for(spark, settings, many=is_large(settings, contract)):
-        named = _named_inputs(settings, contract, told, source_days(metric, [start]))
+        named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
         behind, hidden = _silver_of_then(settings, spark, contract, named)
         found = metric_query.by_day(metric_query.compute(behind, metric, [start]).toArrow(), metric)
     return Recomputed(found[start] if start in found else metric_query.nothing(spark, settings, metric), hidden)
 
 
 def _named_inputs(
-    settings: Settings, contract: SourceContract, told: Mapping[str, Any], days: Collection[date]
+    settings: Settings, contract: SourceContract, revision: Mapping[str, Any], days: Collection[date]
 ) -> dict[date, set[str]]:
     """The inputs of some silver days, as a revision names them.
 
     :raises ReproduceError: where it names none.
     """
-    if told["inputs"] is None:
-        msg = f"{told['version_name']} names no inputs, and cannot be made again; materialize the period for a newer revision"
+    if revision["inputs"] is None:
+        msg = f"{revision['version_name']} names no inputs, and cannot be made again; materialize the period for a newer revision"
         raise ReproduceError(msg)
-    return lineage.ids_by_day(settings, contract.dataset, told["inputs"], told["inputs_without"], days)
+    return lineage.ids_by_day(settings, contract.dataset, revision["inputs"], revision["inputs_without"], days)
 
 
 def _silver_of_then(
@@ -118,28 +118,31 @@ def _period(
     contract: SourceContract,
     series: Series,
     start: date,
-    told: Mapping[str, Any],
+    revision: Mapping[str, Any],
     session: Callable[[], SparkSession],
 ) -> Recomputed:
     """A longer period, from the daily revisions and adjustments that it names."""
     daily = Series(series.metric, called=series.called)
-    inputs = RollupInputs.parse(told["made_from"])
+    inputs = RollupInputs.parse(revision["made_from"])
     named = inputs.revisions
     days, by = series.period(start).days, daily.by
     rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
     if rows is None or not named:
-        msg = f"{told['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
+        msg = f"{revision['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
         raise ReproduceError(msg)
-    said = zip(rows[by].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
-    own = rows.filter(pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in said]))
-    missing = sorted(set(named) - set(own[by].to_pylist()))
+    labels = zip(rows[by].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
+    day_rows = rows.filter(
+        pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in labels])
+    )
+    missing = sorted(set(named) - set(day_rows[by].to_pylist()))
     if missing:
-        msg = f"{told['version_name']} was made from {missing[0]} {named[missing[0]]}, which is not in gold/{daily.name} any more"
+        name, day = revision["version_name"], missing[0]
+        msg = f"{name} was made from {day} {named[day]}, which is not in gold/{daily.name} any more"
         raise ReproduceError(msg)
-    added = rollup_totals.add_up(series, own, _booked(settings, series, daily, inputs.adjustments))
+    added = rollup_totals.add_up(series, day_rows, _booked(settings, series, daily, inputs.adjustments))
     if len(series.metric.additive) == len(series.metric.measures):
         return Recomputed(added)
-    return _with_others(settings, contract, series, start, own.sort_by(by), added, session)
+    return _with_others(settings, contract, series, start, day_rows.sort_by(by), added, session)
 
 
 def _booked(settings: Settings, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
@@ -157,14 +160,14 @@ def _with_others(
     contract: SourceContract,
     series: Series,
     start: date,
-    own: pa.Table,
+    day_rows: pa.Table,
     added: pa.Table,
     session: Callable[[], SparkSession],
 ) -> Recomputed:
     """The seam for measures that do not add up: from the silver rows behind each day, by the inputs its revision names."""
     metric, spark = series.metric, session()
     named: dict[date, set[str]] = {}
-    for row in own.to_pylist():
+    for row in day_rows.to_pylist():
         if row["event_date"] not in named:
             named |= _named_inputs(settings, contract, row, [row["event_date"]])
     with sized_for(spark, settings, many=is_large(settings, contract)):

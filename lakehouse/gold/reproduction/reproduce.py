@@ -80,29 +80,29 @@ def reproduce(
     :raises ForgottenContractError: where its contract is not kept.
     """
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
-    told = _told(series, start, published, revision, adjustment)
+    row = _told(series, start, published, revision, adjustment)
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
-    then = contract_history.of_then(settings, now, told)
-    one = Series(then.metric, series.kind, called=series.called or series.metric.name)
-    made = recompute.computed(settings, then.source, one, start, told, session)
-    stored = _stored(one, published, revision, adjustment)
+    then = contract_history.of_then(settings, now, row)
+    series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
+    made = recompute.computed(settings, then.source, series_then, start, row, session)
+    stored = _stored(series_then, published, revision, adjustment)
     fields = set().union(*made.hidden.values()) if made.hidden else set()
     how = differences.comparable(then.metric, fields, summed=adjustment is not None)
-    found, close = differences.between(stored, made.rows, how)
+    cells, close = differences.between(stored, made.rows, how)
     if not fields:
-        digests = [("content", digest(made.rows))] if not (found or close) else []
+        digests = [("content", digest(made.rows))] if not (cells or close) else []
         digests += [("content as stored", digest(stored))] if adjustment is None else []
-        found += [Difference({}, name, told["content"], other) for name, other in digests if other != told["content"]]
+        cells += [Difference({}, name, row["content"], other) for name, other in digests if other != row["content"]]
     return Reproduced(
-        name=told["version_name"],
+        name=row["version_name"],
         rows=made.rows,
-        differences=found,
+        differences=cells,
         compared=[*how.grain, *how.values],
         close=close,
         hidden=made.hidden,
-        code_then=told["code_version"],
+        code_then=row["code_version"],
         code_now=provenance.code(),
-        contract_then=told["contract_version"],
+        contract_then=row["contract_version"],
         contract_now=provenance.of_contract(series.metric),
         certain=then.certain,
     )

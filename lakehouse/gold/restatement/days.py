@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 def restate(
     settings: Settings,
-    one: Series,
+    series: Series,
     session: Callable[[], SparkSession],
     days: Collection[date],
     run: Run,
@@ -56,47 +56,47 @@ def restate(
     :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
     """
     settings = with_table_cache(settings)
-    done = _publish_days(settings, one, session, sorted(days), run, follows)
-    write_audit_publish.tidy(settings, one)
-    publications.follow(settings, one.name, locations.gold(settings, one))
-    record_restatement(settings, one, run.run_id, done.days, days, follows)
+    done = _publish_days(settings, series, session, sorted(days), run, follows)
+    write_audit_publish.tidy(settings, series)
+    publications.follow(settings, series.name, locations.gold(settings, series))
+    record_restatement(settings, series, run.run_id, done.days, days, follows)
     return done
 
 
 @again_on_conflict
 def _publish_days(
     settings: Settings,
-    one: Series,
+    series: Series,
     session: Callable[[], SparkSession],
     days: Sequence[date],
     run: Run,
     follows: PendingRestatement | None,
 ) -> PublishResult:
-    today, source = lifecycle.today(settings.clock(), one.metric.publication), one.metric.source
-    days = [day for day in days if lifecycle.may_be_published(day, today, one.metric.publication)]
-    before = write_audit_publish.read(settings, one, days)  # before silver is read
+    today, source = lifecycle.today(settings.clock(), series.metric.publication), series.metric.source
+    days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
+    before = write_audit_publish.read(settings, series, days)  # before silver is read
     made_from = restatement_lineage.of_silver(settings, source)
     trigger = restatement_lineage.trigger(settings, source, follows.since, follows.upstream_version) if follows else None
-    numbers = _numbers(settings, one.metric, session, days, before)
+    numbers = _numbers(settings, series.metric, session, days, before)
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
     from_silver = [
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # others stand as they were
-    expected = count_silver_rows(settings, one.metric, from_silver)
+    expected = count_silver_rows(settings, series.metric, from_silver)
     if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
-        msg = f"silver/{source} moved on while {one.name} was computed from it, again and again; run it again later"
+        msg = f"silver/{source} moved on while {series.name} was computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
-    return write_audit_publish.publish(settings, before, drafts, run, lineage(one, run, made_from, follows, trigger), expected)
+    return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
 
 
 def lineage(
-    one: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
+    series: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
     """What the commit of a publication tells about where its numbers come from."""
     arrivals = sorted(entry.arrival_date for entry in made_from.ingested.values())
     return {
         "input_versions": {
-            f"silver/{one.metric.source}": {
+            f"silver/{series.metric.source}": {
                 "version": made_from.silver_version,
                 "arrivals_from": f"{arrivals[0]}" if arrivals else None,
                 "arrivals_through": f"{arrivals[-1]}" if arrivals else None,
@@ -109,7 +109,7 @@ def lineage(
         }
         if follows
         else {},
-        "downstream": [*(f"gold/{rollup.name}" for rollup in one.rollups), *one.metric.consumers],
+        "downstream": [*(f"gold/{rollup.name}" for rollup in series.rollups), *series.metric.consumers],
     }
 
 
@@ -119,14 +119,14 @@ def _numbers(
     """What silver says about each day; about one that was published and is empty now, that it is empty."""
     if not days:
         return {}
-    found = incremental.numbers(session(), settings, before, days)
-    rest = [day for day in days if day not in found]
-    found |= metric_query.numbers(session(), settings, metric, rest) if rest else {}
-    emptied = set(before.standings) - set(found)
+    numbers = incremental.numbers(session(), settings, before, days)
+    rest = [day for day in days if day not in numbers]
+    numbers |= metric_query.numbers(session(), settings, metric, rest) if rest else {}
+    emptied = set(before.standings) - set(numbers)
     if emptied:
         empty = metric_query.nothing(session(), settings, metric)
-        found |= dict.fromkeys(emptied, empty)
-    return found
+        numbers |= dict.fromkeys(emptied, empty)
+    return numbers
 
 
 def _drafts(
@@ -167,7 +167,7 @@ def _drafts(
             content=content,
         )
         if draft is not None:
-            explanation = run.explanation or told(draft.reason, causes)
+            explanation = run.explanation or explain(draft.reason, causes)
             changed_rows = sum(causes.values()) if causes else None
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:
@@ -209,7 +209,7 @@ _WORDS = {
 }
 
 
-def told(reason: RevisionReason, causes: Mapping[str, int]) -> str:
-    """The reason of a restatement, to a person."""
-    what = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
-    return f"{reason.value}: {what}" if what else reason.value
+def explain(reason: RevisionReason, causes: Mapping[str, int]) -> str:
+    """Explain a restatement to people: its reason, and what happened to the rows behind it."""
+    changes = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
+    return f"{reason.value}: {changes}" if changes else reason.value

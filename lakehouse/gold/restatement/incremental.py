@@ -53,8 +53,8 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
         feed = change_feed.feed_of(table, min(since.values()) + 1, table.version())
     except change_feed.ForgottenFeedError:
         return {}
-    own = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
-    newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in own.items()}
+    changes_by_day = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
+    newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
     small = {day: rows for day, rows in newer.items() if len(rows) <= metric.publication.patch_up_to}
     nothing = metric_query.nothing(spark, settings, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
@@ -70,7 +70,7 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
     for day in small:
         published = before.latest[day]
         values = _added(metric, published, sides[0].get(day), sides[1].get(day))
-        if all(own[-1] >= 0 for own in values.values()):
+        if all(changes_by_day[-1] >= 0 for changes_by_day in values.values()):
             patched[day] = _as_table(metric, values, published.schema) if values else nothing
     return patched
 

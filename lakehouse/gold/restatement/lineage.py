@@ -72,7 +72,7 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
     ingested = ingestions.ingested(ingestions.all_of(settings, source))
-    said = {
+    manual = {
         *decisions.touched(settings, source),
         *redactions.touched(settings, source),
         *rebuild_requests.touched(settings, source),
@@ -80,12 +80,12 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
-        told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
-        why = next((one for one in told if "days" in one), {})  # a compaction behind it tells of none
+        metadata = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
+        why = next((one for one in metadata if "days" in one), {})  # a compaction behind it tells of none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return SilverInputs(
-        frozenset({*ingested, *said}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version
+        frozenset({*ingested, *manual}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, ingested, version
     )
 
 
@@ -109,18 +109,18 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None or first > last:
         return Trigger()
-    told = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
-    ids = {one for commit in told for one in commit_log.why(commit).get("ingestions", ())}
+    history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
+    ids = {input_id for commit in history for input_id in commit_log.why(commit).get("ingestions", ())}
     by_hand = sorted(filter(applied_inputs.is_by_hand, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
-    asked = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
-    asked.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the graver reason holds
+    requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    requests.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the graver reason holds
     return Trigger(
-        sorted(known[one].source_file for one in files if one in known),
+        sorted(known[input_id].source_file for input_id in files if input_id in known),
         sorted(files),
         by_hand,
-        {day: RevisionReason(entry.operation) for entry in asked for day in entry.touched_days},
+        {day: RevisionReason(entry.operation) for entry in requests for day in entry.touched_days},
     )
 
 

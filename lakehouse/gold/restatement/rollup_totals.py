@@ -156,13 +156,13 @@ def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequen
         return {}
     days = {"booked_on": [day for period in periods for day in period.days]}
     tables = []
-    for one in (daily, rollup):
-        columns = [*rollup.content, "booked_on", "version_name", one.by]
-        found = table_io.read(locations.gold(settings, one), columns, days, settings.storage_options)
-        if found is not None:
+    for series in (daily, rollup):
+        columns = [*rollup.content, "booked_on", "version_name", series.by]
+        adjustments = table_io.read(locations.gold(settings, series), columns, days, settings.storage_options)
+        if adjustments is not None:
             # Of a day no roll-up period is the same; a period that is closed on its last day books nothing in itself.
-            of = found[one.by] if one is rollup else pa.nulls(len(found), pa.date32())
-            tables.append(found.drop_columns([one.by]).append_column("of", of))
+            of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())
+            tables.append(adjustments.drop_columns([series.by]).append_column("of", of))
     rows = pa.concat_tables(tables, promote_options="default")
     return {period: _booked_in(rows, period) for period in periods}
 

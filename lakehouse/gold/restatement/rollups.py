@@ -95,12 +95,12 @@ def _publish_periods(
     drafts = []
     for period, number in found.items():
         published = before.standings.get(period.start)
-        own = rollup_totals.latest_days(rows, daily, period)
-        anew = _anew(before.existing, rollup, period, own)
+        days_of_period = rollup_totals.latest_days(rows, daily, period)
+        anew = _anew(before.existing, rollup, period, days_of_period)
         draft = draft_period(rollup, published, period.start, number, today, requested=_reason(anew, published, run))
         if draft is not None:
             explanation = run.explanation or f"{draft.reason.value}: {_told(anew)}"
-            drafts.append(replace(draft, explanation=explanation, lineage=_lineage(own, daily, booked.get(period))))
+            drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
         "trigger": run.about | {"series": daily.name, "gold_version": table.version()},
@@ -145,7 +145,7 @@ def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run)
     return graver or (RevisionReason.INITIAL if RevisionReason.INITIAL in there else RevisionReason.LATE_DATA)
 
 
-def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Table) -> pa.Table:
+def _anew(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:
     """The rows of the days that are of other revisions than the newest number was made from."""
     earlier: Mapping[date, str] = {}
     if existing is not None:
@@ -153,8 +153,8 @@ def _anew(existing: pa.Table | None, rollup: Series, period: Period, own: pa.Tab
             pc.and_(existing["is_latest"], pc.equal(existing[rollup.by], pa.scalar(period.start, pa.date32())))
         )
         earlier = RollupInputs.parse(newest["made_from"][0].as_py()).revisions if len(newest) else {}
-    named = zip(own[rollup.daily.by].to_pylist(), own["revision"].to_pylist())
-    return own.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
+    named = zip(day_rows[rollup.daily.by].to_pylist(), day_rows["revision"].to_pylist())
+    return day_rows.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
 
 
 def _told(anew: pa.Table) -> str:

@@ -140,7 +140,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         daily = served_version.daily(settings, catalog, metric)
         pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; of a forgotten feed all days
         changed = sorted({*days, *(pending.causes or pending.starts)})
-        affected, _ = affected_periods.through(settings, daily, changed, lambda _series, _starts: ())
+        affected = affected_periods.affected(settings, daily, changed)
         gold += _numbers(affected, Layer.GOLD, [daily])
         rollups += _numbers(affected, Layer.ROLLUPS, daily.rollups)
         consumers += metric.consumers
@@ -159,7 +159,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     metric = catalog.metrics[name]
     daily = served_version.daily(settings, catalog, metric)
     days = metric_days(settings, daily, request.first_day, request.last_day)
-    affected, _ = affected_periods.through(settings, daily, sorted(days), lambda _series, _starts: ())
+    affected = affected_periods.affected(settings, daily, days)
     planned = [period for period in affected if period.series != daily.name or period.start in days]
     waves = [
         wave for part in backfill_plan.chunks(days, request.order, request.wave_size) for wave in _of_days(planned, daily, part)

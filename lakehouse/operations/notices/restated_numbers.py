@@ -90,8 +90,8 @@ def _restated(
         state=after.state,
         reason=after.reason,
         explanation=after.restatement_reason,
-        changed_rows=_rows_behind(settings, daily, before, after) if one.kind is not Kind.DAY else after.said["changed_rows"],
-        booked_on=after.said["booked_on"],
+        changed_rows=_rows_behind(settings, daily, before, after) if one.kind is not Kind.DAY else after.row["changed_rows"],
+        booked_on=after.row["booked_on"],
         changes=tuple(
             numbers_history.changes(
                 one, numbers_history.in_whole(one, before, known), numbers_history.in_whole(one, after, known)
@@ -108,7 +108,7 @@ def _rows_behind(settings: Settings, daily: Series, before: PublishedVersion, af
         first, last = map(_revision, days[day])
         passed = [version for version in known if version.adjustment is None and first < version.revision <= last]
         restated = [version for version in passed if version.revision == 1 or restates(version.reason)]
-        counts += [version.said["changed_rows"] for version in restated if version.said["changed_rows"] is not None]
+        counts += [version.row["changed_rows"] for version in restated if version.row["changed_rows"] is not None]
     return sum(counts) if counts else None
 
 
@@ -123,10 +123,10 @@ def _answered(known: Sequence[PublishedVersion], name: str, followed: int) -> tu
         that was held meanwhile, and signed off, answers all since the one before it.
     """
     place = next(place for place, version in enumerate(known) if version.name == name)
-    before, after = (version.said["silver_version"] for version in (known[place - 1], known[place]))
+    before, after = (version.row["silver_version"] for version in (known[place - 1], known[place]))
     if after is None:
         return None
     first = -1 if before is None else before
-    if not known[place].said["signed_off_by"] and followed <= after:
+    if not known[place].row["signed_off_by"] and followed <= after:
         first = max(first, followed)
     return (first, after) if first < after else None

@@ -43,9 +43,9 @@ def routes(lake: Lake) -> APIRouter:
         head, _ = parameters.chosen(shown, period, kept, parameters.version_of(wanted.version))
         version = kept.version(shown.series, head)
         body = window(shown, period) | {"version": version.label, "version_name": version.name, "state": version.state.value}
-        body |= {name: version.said[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
+        body |= {name: version.row[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
         body |= {"source": shown.series.metric.source, "made_from": version.made_from.as_json()}
-        publication_id = version.said["publication_id"]
+        publication_id = version.row["publication_id"]
         body["publication"] = await run_in_threadpool(_publication, lake.settings, shown.series.name, publication_id)
         return responses.respond(request, body)
 

@@ -63,7 +63,7 @@ def version(found: PublishedVersion, first: int = 0) -> Values:
 
     :param first: the row of the grain with which ``result`` begins.
     """
-    said = found.said
+    said = found.row
     return {
         "version_name": found.name,
         "version": found.label,

@@ -77,7 +77,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         at = kept.heads.index(head)
         step = await run_in_threadpool(_one, lake, shown, period, at)
         told = await run_in_threadpool(
-            publications.one, lake.settings, shown.series.name, step.version.said["publication_id"] or ""
+            publications.one, lake.settings, shown.series.name, step.version.row["publication_id"] or ""
         )
         about: dict[str, Any] = {
             "step": step,
@@ -134,7 +134,7 @@ def _with_rows(lake: Lake, settings: Settings, shown: Shown, period: Period, ste
     one, before = shown.series, step.before
     if one.kind is not Kind.DAY:
         return replace(step, days=_days(before, step.version))
-    first, last = (None if side is None else side.said["silver_version"] for side in (before, step.version))
+    first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = lake.source(one.metric.source)
     if first is None or last is None:
         return replace(step, behind=Behind(known=False))

@@ -1,0 +1,53 @@
+"""What a change of days affects and published, for numbers that are given by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakehouse.impact.affected_periods import ImpactOutcome, PublicationCause, affected, published_because
+from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
+
+
+@pytest.fixture(autouse=True)
+def _by_hand() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+@pytest.fixture
+def desk(settings) -> Desk:
+    """A day that closed, an adjustment of it that is booked in the week after, and a week that has passed since."""
+    desk = Desk(settings, metric(publication={"rollups": ["week"], "final_after": 2, "after_close": "adjust"}))
+    for number, value in ((1, 10), (9, 12)):
+        desk.at(number)
+        desk.say(1, value)
+        desk.publish(1)
+        desk.roll()
+        desk.close()
+        desk.roll()
+    desk.say(1, 15)
+    desk.publish(1)
+    desk.roll()
+    desk.at(20)
+    return desk
+
+
+def test_a_change_of_a_closed_day_is_booked_today(desk: Desk) -> None:
+    periods = affected(desk.settings, desk.series, [day(1)])
+    outcomes = {period.period: period.outcome for period in periods}
+    assert outcomes == {
+        "2024-01-01": ImpactOutcome.ADJUSTED,
+        "2024-W01": ImpactOutcome.UNCHANGED,
+        "2024-W03": ImpactOutcome.PUBLISHED,
+    }
+
+
+def test_the_week_that_an_adjustment_was_booked_in_was_published_because_of_its_day(desk: Desk) -> None:
+    revisions = published_because(desk.settings, desk.series, [day(1)], PublicationCause(any_cause=True))
+    assert {revision.period for revision in revisions} == {"2024-01-01", "2024-W01", "2024-W02"}
+
+
+def test_nothing_was_published_because_of_nothing(desk: Desk) -> None:
+    assert published_because(desk.settings, desk.series, [day(1)], PublicationCause()) == []
