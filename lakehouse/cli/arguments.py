@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from lakehouse.cli.console import deployment, errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from lakehouse.calendar.periods import Kind, Period
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.settings import Settings
 
+_T = TypeVar("_T")
 DAY = ["%Y-%m-%d"]
 Metric = Annotated[str, typer.Argument(help="The name of a metric contract.")]
 PeriodName = Annotated[str, typer.Argument(metavar="PERIOD", help="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.")]
@@ -29,12 +31,14 @@ def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
 
     :raises typer.Exit: for a metric that no contract describes.
     """
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
     settings, catalog = deployment()
-    if name not in catalog.metrics:
-        known = ", ".join(sorted(catalog.metrics)) or "none"
-        errors.print(f"No contract has 'metric: {name}'; known are {known}.", style="red")
-        raise typer.Exit(2)
-    return settings, catalog, catalog.metrics[name]
+    try:
+        return settings, catalog, version_selector.find_metric(catalog, name)
+    except version_selector.UnknownMetricError as problem:
+        errors.print(f"{problem}", style="red")
+        raise typer.Exit(2) from None
 
 
 def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
@@ -42,20 +46,13 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
 
     :raises typer.BadParameter: where the metric is not published for it.
     """
-    from lakehouse.calendar.periods import Kind  # noqa: PLC0415
-    from lakehouse.contracts.series import Series  # noqa: PLC0415
-    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
+    from lakehouse.gold.numbers import served_version, version_selector  # noqa: PLC0415
 
-    daily = served_version.daily(settings, catalog, metric)
-    if kind is Kind.DAY:
-        return daily
-    if kind.value not in metric.publication.rollups:
-        msg = (
-            f"{metric.name} is published by {', '.join(['day', *metric.publication.rollups])}, and not by {kind.value}; "
-            "'publication.rollups' of its contract says so"
-        )
-        raise typer.BadParameter(msg)
-    return Series(daily.metric, kind, daily.called)
+    try:
+        return version_selector.series_for(metric, kind, served_version.daily(settings, catalog, metric))
+    except version_selector.UnpublishedKindError as problem:
+        msg = f"{problem}; 'publication.rollups' of its contract says so"
+        raise typer.BadParameter(msg) from None
 
 
 def period_of(metric: MetricContract, text: str) -> Period:
@@ -99,10 +96,7 @@ def asked_for(text: str) -> VersionSelector:
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
-    try:
-        return version_selector.parse(text)
-    except version_selector.UnknownVersionError as problem:
-        raise typer.BadParameter(str(problem)) from None
+    return _parsed(version_selector.parse, text)
 
 
 def moment(text: str) -> datetime:
@@ -110,11 +104,9 @@ def moment(text: str) -> datetime:
 
     :raises typer.BadParameter: for what is no time.
     """
-    found = asked_for(text)
-    if found.at is None:
-        msg = f"{text!r} is no time; write 2024-11-08 or 2024-11-08T06:00:00Z"
-        raise typer.BadParameter(msg)
-    return found.at
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    return _parsed(version_selector.parse_moment, text)
 
 
 def revision_number(text: str) -> int:
@@ -122,11 +114,9 @@ def revision_number(text: str) -> int:
 
     :raises typer.BadParameter: for anything else.
     """
-    plain = text.strip().removeprefix("r")
-    if not plain.isascii() or not plain.isdigit() or not int(plain):
-        msg = f"a revision is written as r3 or 3, not {text!r}"
-        raise typer.BadParameter(msg)
-    return int(plain)
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    return _parsed(version_selector.parse_revision, text)
 
 
 def dataset_version(text: str) -> int:
@@ -134,7 +124,15 @@ def dataset_version(text: str) -> int:
 
     :raises typer.BadParameter: for anything else.
     """
-    if not text.removeprefix("v").isdecimal() or not int(text.removeprefix("v")):
-        msg = f"{text!r} is no dataset version; name one as in v2"
-        raise typer.BadParameter(msg)
-    return int(text.removeprefix("v"))
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
+    return _parsed(version_selector.parse_dataset_version, text)
+
+
+def _parsed(parse: Callable[[str], _T], text: str) -> _T:
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
+
+    try:
+        return parse(text)
+    except UnknownVersionError as problem:
+        raise typer.BadParameter(f"{problem}") from None

@@ -133,13 +133,14 @@ def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
 
     :raises typer.Exit: for a metric that no contract describes.
     """
+    from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
+
     settings, catalog = deployment()
-    found = sorted((one for one in catalog.metrics.values() if one.metric == metric), key=lambda one: one.dataset_version)
-    if not found:
-        known = ", ".join(sorted({one.metric for one in catalog.metrics.values()})) or "none"
-        errors.print(f"No contract has 'metric: {metric}'; known are {known}.", style="red", highlight=False, soft_wrap=True)
-        raise typer.Exit(2)
-    return settings, catalog, found[0]
+    try:
+        return settings, catalog, version_selector.find_first_version(catalog, metric)
+    except version_selector.UnknownMetricError as problem:
+        errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
 
 
 def _thresholds(texts: Sequence[str]) -> list[Threshold]:

@@ -15,7 +15,7 @@ from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, 
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
-from lakehouse.gold.numbers.version_selector import UnknownVersionError, choose
+from lakehouse.gold.numbers.version_selector import MissingVersionError, UnknownVersionError, choose, select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -97,24 +97,12 @@ def version(settings: Settings, series: Series, period: Period, selector: Versio
 
     :raises UnknownVersionError: where there is none; its text says which there are.
     """
-    if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
-        msg = (
-            f"{selector.text} is a version of {selector.series} for {selector.period}, and not of {series.name} for {period.name}"
-        )
-        raise UnknownVersionError(msg)
     versions = history(settings, series, [period.start]).get(period.start, [])
-    if not versions:
-        msg = f"nothing of {series.name} has been published for {period.name}"
-        raise UnknownVersionError(msg)
-    selected = pick(versions, selector)
-    if selected is None:
-        revisions = [known for known in versions if known.adjustment is None]
-        msg = (
-            f"{series.name} has no version {selector.text} of {period.name}: it was first published "
-            f"{revisions[0].published_at:%Y-%m-%d %H:%M} UTC, and there are {', '.join(known.label for known in versions)}"
-        )
-        raise UnknownVersionError(msg)
-    return selected
+    try:
+        return SelectedVersion(*select(versions, selector, series, period))
+    except MissingVersionError as problem:
+        msg = f"{problem}, and there are {', '.join(version.label for version in versions)}"
+        raise UnknownVersionError(msg) from None
 
 
 def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:

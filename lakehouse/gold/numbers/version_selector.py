@@ -1,4 +1,8 @@
-"""Which version of a number somebody asks for: the newest, the final one, one by its number, or what readers saw at a time."""
+"""What people and programs name: a metric, a kind of period, and a version of a number.
+
+Names are resolved here against contracts and against versions that the caller has read; each error says what there is. Command
+line and API turn these errors into their own. Reading versions belongs to ``history``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,17 @@ from datetime import date, datetime, time, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.lifecycle import State, parse_version_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts import Catalog
+    from lakehouse.contracts.metric import MetricContract
 
 KNOWN = "latest, final, first, r3, 2024-11-08, 2024-11-08T06:00:00Z, v2, or a name such as revenue_v2024-11-07.r2"
 _REVISION = re.compile(r"r?(\d{1,9})(?:\.a(\d{1,9}))?")
@@ -32,13 +42,25 @@ class SelectBy(str, Enum):
     DATASET = "dataset"
 
 
+class UnknownMetricError(LakehouseError):
+    """A name that no metric contract has. The message lists the metrics."""
+
+
+class UnpublishedKindError(LakehouseError):
+    """A kind of period that a metric is not published for. The message lists the kinds that it is published for."""
+
+
 class UnknownVersionError(LakehouseError):
-    """A text that names no version, or a version that there is none of. Its text says which there are."""
+    """A text that names no version, or a version that does not exist. The message says which do."""
+
+
+class MissingVersionError(UnknownVersionError):
+    """A version that a period does not have. The message ends where the caller lists those that it has."""
 
 
 @dataclass(frozen=True)
 class VersionSelector:
-    """A version somebody asks for. ``text`` is how it was written; the other fields belong to one way of naming each."""
+    """A version by name. ``text`` is the name as it was written; each of the other fields belongs to one way of naming."""
 
     by: SelectBy
     text: str
@@ -51,7 +73,7 @@ class VersionSelector:
 
 
 class SelectableVersion(Protocol):
-    """What a version has to tell of itself to be chosen."""
+    """The properties by which a version is selected."""
 
     @property
     def revision(self) -> int: ...
@@ -67,15 +89,57 @@ class SelectableVersion(Protocol):
     def dataset_version(self) -> int: ...
 
 
-_Told = TypeVar("_Told", bound=SelectableVersion)
+_Version = TypeVar("_Version", bound=SelectableVersion)
+
+
+def find_metric(catalog: Catalog, name: str) -> MetricContract:
+    """The metric with a table of that name: ``revenue``, or ``revenue_v2`` for a later dataset version.
+
+    :raises UnknownMetricError: where there is none.
+    """
+    if name not in catalog.metrics:
+        raise _unknown_metric(name, catalog.metrics)
+    return catalog.metrics[name]
+
+
+def find_first_version(catalog: Catalog, name: str) -> MetricContract:
+    """The first dataset version of the metric that readers know under a name.
+
+    :raises UnknownMetricError: where there is none.
+    """
+    versions = [metric for metric in catalog.metrics.values() if metric.metric == name]
+    if not versions:
+        raise _unknown_metric(name, {metric.metric for metric in catalog.metrics.values()})
+    return min(versions, key=lambda metric: metric.dataset_version)
+
+
+def series_for(metric: MetricContract, kind: Kind, daily: Series) -> Series:
+    """The series of a metric for a kind of period.
+
+    :param daily: the days of the metric as readers see them.
+    :raises UnpublishedKindError: where the metric is not published for it.
+    """
+    if kind is Kind.DAY:
+        return daily
+    check_published(metric, kind)
+    return Series(daily.metric, kind, daily.called)
+
+
+def check_published(metric: MetricContract, kind: Kind) -> None:
+    """Check that a metric is published for a kind of period.
+
+    :raises UnpublishedKindError: where it is not.
+    """
+    if kind is not Kind.DAY and kind.value not in metric.publication.rollups:
+        published = ", ".join(["day", *metric.publication.rollups])
+        msg = f"{metric.name} is published by {published}, and not by {kind.value}"
+        raise UnpublishedKindError(msg)
 
 
 def parse(text: str) -> VersionSelector:
-    """What a text asks for.
+    """Parse the name of a version. A day stands for its end (UTC).
 
-    A day means what readers saw at its end (UTC).
-
-    :raises UnknownVersionError: for any other text.
+    :raises UnknownVersionError: for a text that names none.
     """
     word = text.strip()
     if word in (SelectBy.LATEST.value, SelectBy.FINAL.value, SelectBy.FIRST.value):
@@ -93,8 +157,68 @@ def parse(text: str) -> VersionSelector:
         raise UnknownVersionError(msg) from None
 
 
-def choose(known: Sequence[_Told], selector: VersionSelector) -> tuple[_Told, str | None] | None:
-    """The version that was asked for among those of one period, oldest first, and what else a reader has to know.
+def parse_moment(text: str) -> datetime:
+    """Parse a time; a day stands for its end (UTC).
+
+    :raises UnknownVersionError: for what is no time.
+    """
+    selector = parse(text)
+    if selector.at is None:
+        msg = f"{text!r} is no time; write 2024-11-08 or 2024-11-08T06:00:00Z"
+        raise UnknownVersionError(msg)
+    return selector.at
+
+
+def parse_revision(text: str) -> int:
+    """Parse the number of a revision: r3, or 3.
+
+    :raises UnknownVersionError: for anything else.
+    """
+    number = text.strip().removeprefix("r")
+    if not number.isascii() or not number.isdigit() or not int(number):
+        msg = f"a revision is written as r3 or 3, not {text!r}"
+        raise UnknownVersionError(msg)
+    return int(number)
+
+
+def parse_dataset_version(text: str) -> int:
+    """Parse the number of a dataset version: v2, or 2.
+
+    :raises UnknownVersionError: for anything else.
+    """
+    number = text.removeprefix("v")
+    if not number.isdecimal() or not int(number):
+        msg = f"{text!r} is no dataset version; name one as in v2"
+        raise UnknownVersionError(msg)
+    return int(number)
+
+
+def select(
+    versions: Sequence[_Version], selector: VersionSelector, series: Series, period: Period
+) -> tuple[_Version, str | None]:
+    """Select a version among those of one period, oldest first; with it what else a reader has to know.
+
+    :raises UnknownVersionError: where the period has no such version, or the name is one of another series or period.
+    """
+    if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
+        text, theirs = selector.text, f"{selector.series} for {selector.period}"
+        msg = f"{text} is a version of {theirs}, and not of {series.name} for {period.name}"
+        raise UnknownVersionError(msg)
+    if not versions:
+        msg = f"nothing of {series.name} has been published for {period.name}"
+        raise UnknownVersionError(msg)
+    selected = choose(versions, selector)
+    if selected is None:
+        msg = (
+            f"{series.name} has no version {selector.text} of {period.name}: it was first published "
+            f"{versions[0].published_at:%Y-%m-%d %H:%M} UTC"
+        )
+        raise MissingVersionError(msg)
+    return selected
+
+
+def choose(known: Sequence[_Version], selector: VersionSelector) -> tuple[_Version, str | None] | None:
+    """Select a version among those of one period, oldest first; with it what else a reader has to know.
 
     :returns: None where the period has no such version.
     """
@@ -124,6 +248,10 @@ def _moment(word: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(word), time.max, timezone.utc)
     except ValueError:
-        whole = _FRACTION.sub(lambda found: found[0].ljust(6, "0"), word)  # Python 3.10 reads no other fractions
+        whole = _FRACTION.sub(lambda match: match[0].ljust(6, "0"), word)  # Python 3.10 reads no other fractions
         moment = datetime.fromisoformat(whole.replace("Z", "+00:00"))
         return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def _unknown_metric(name: str, metrics: Iterable[str]) -> UnknownMetricError:
+    return UnknownMetricError(f"No contract has 'metric: {name}'; known are {', '.join(sorted(metrics)) or 'none'}.")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lakehouse.calendar import periods
 from lakehouse.gold.numbers import version_selector
-from lakehouse.gold.numbers.version_selector import UnknownVersionError, VersionSelector
+from lakehouse.gold.numbers.version_selector import MissingVersionError, UnknownVersionError, VersionSelector
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
@@ -118,19 +118,13 @@ def chosen(shown: Shown, period: Period, kept: Kept, wanted: VersionSelector) ->
 
     :raises Problem: where the period has no such version.
     """
-    name = shown.series.name
-    if wanted.series is not None and (wanted.series, wanted.period) != (name, period.name):
-        detail = f"{wanted.text} is a version of {wanted.series} for {wanted.period}, and not of {name} for {period.name}"
-        raise Problem(404, "unknown-version", detail)
-    found = version_selector.choose(kept.heads, wanted)
-    if found is None:
-        first, last = kept.heads[0], kept.heads[-1]
-        detail = (
-            f"{name} has no version {wanted.text} of {period.name}: it was first published "
-            f"{first.published_at:%Y-%m-%d %H:%M} UTC, and its newest revision is r{last.revision}"
-        )
-        raise Problem(404, "unknown-version", detail)
-    return found
+    try:
+        return version_selector.select(kept.heads, wanted, shown.series, period)
+    except MissingVersionError as problem:
+        detail = f"{problem}, and its newest revision is r{kept.heads[-1].revision}"
+    except UnknownVersionError as problem:
+        detail = f"{problem}"
+    raise Problem(404, "unknown-version", detail)
 
 
 def span(start: date, end: date) -> tuple[date, date]:

@@ -15,7 +15,7 @@ from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import TableCache
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import pending_changes, snapshot, tokens
@@ -104,9 +104,10 @@ class Lake:
 
         :raises Problem: where it is not published for such periods, or the tables cannot be read.
         """
-        if kind is not Kind.DAY and kind.value not in metric.publication.rollups:
-            known = ", ".join(["day", *metric.publication.rollups])
-            raise Problem(404, "not-published", f"{metric.name} is published by {known}, and not by {kind.value}")
+        try:
+            version_selector.check_published(metric, kind)
+        except version_selector.UnpublishedKindError as problem:
+            raise Problem(404, "not-published", f"{problem}") from None
         own = Series(metric)
         days = await self._snapshot(own)
         seen = metric.dataset_version if metric.dataset_version > 1 else days.serves
@@ -116,8 +117,8 @@ class Lake:
             raise Problem(503, "contract-missing", f"{problem}; then start the server again") from None
         if kind is Kind.DAY:
             return Shown(daily, days)
-        one = Series(daily.metric, kind, daily.called)
-        return Shown(one, await self._snapshot(one))
+        series = version_selector.series_for(metric, kind, daily)
+        return Shown(series, await self._snapshot(series))
 
     async def every(self, metrics: Iterable[str], by: Kind | None = None) -> list[Shown]:
         """The published numbers of some metrics for every kind of period, or for one, where they are published for it."""
