@@ -45,24 +45,28 @@ class Settings(BaseSettings):
     bundled_contracts: bool = Field(True, description="Whether the package's example contracts are loaded too.")
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
-    sensor_seconds: int = Field(15, description="How often the sensors look.")
-    reconcile_seconds: float = Field(600, description="How long announced days may wait for silver before they are again.")
-    settle_seconds: float = Field(5, description="How long a landing file must have been left alone.")
+    sensor_seconds: int = Field(15, description="Seconds between two ticks of a sensor.")
+    reconcile_seconds: float = Field(
+        600, description="Seconds that an announced day may wait for silver before it is announced again."
+    )
+    settle_seconds: float = Field(5, description="Seconds that a landing file must be unchanged before it is ingested.")
 
     close_cron: str = Field("20 0,12 * * *", description="When numbers that are due become preliminary and final (UTC).")
-    freshness_cron: str = Field("10 * * * *", description="When sources are looked at for silence and overdue reviews (UTC).")
-    maintenance_cron: str = Field("40 2 * * *", description="When tables are compacted and what nobody needs is deleted (UTC).")
+    freshness_cron: str = Field("10 * * * *", description="When sources are checked for silence and overdue reviews (UTC).")
+    maintenance_cron: str = Field("40 2 * * *", description="When tables are compacted and unused files are deleted (UTC).")
     retention_hours: int = Field(
-        168, ge=1, description="How long files stay that left a table: longer than any read or write of it takes."
+        168, ge=1, description="Hours that files are kept after they left a table: longer than any read or write of it takes."
     )
 
     alert_targets: Annotated[list[str], NoDecode] = Field(
         ["log"],
         description='Where alerts and notices are sent, as JSON: ["log", "file:/path/alerts.jsonl", "https://...", "slack://..."].',
     )
-    alert_seconds: int = Field(60, ge=1, description="How often the conditions of alerts are looked at.")
+    alert_seconds: int = Field(60, ge=1, description="Seconds between two evaluations of the alerts.")
 
-    webserver: str = Field("http://127.0.0.1:3000", description="Dagster's webserver; backfills go through it where it runs.")
+    webserver: str = Field(
+        "http://127.0.0.1:3000", description="Dagster's webserver; backfills use it if it serves the same tables."
+    )
 
     spark_master: str = Field("local[2]", description="Spark master; unused where spark_remote is set.")
     spark_remote: str | None = Field(
@@ -72,8 +76,10 @@ class Settings(BaseSettings):
     spark_profile: Literal["small", "large"] = Field(
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
     )
-    local_rows: int = Field(20_000, description="Up to this many rows are handed to Spark by the driver, not by tasks.")
-    spark_long_lived: bool = Field(False, description="The session serves many runs: compile its code fully, not quickly.")
+    local_rows: int = Field(20_000, description="Up to this many rows are passed to Spark by the driver instead of by tasks.")
+    spark_long_lived: bool = Field(
+        False, description="The session executes many runs: optimise its code for throughput, not for start-up."
+    )
     spark_conf: dict[str, str] = Field(default_factory=dict, description="Extra Spark options, as a JSON object.")
     jars: Path | None = Field(None, description="Folder that holds the two Delta JARs; default: a per-user cache.")
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
@@ -84,7 +90,7 @@ class Settings(BaseSettings):
     @field_validator("root", "landing")
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
-        """Local paths become absolute, so that Spark, delta-rs and a daemon in another folder mean the same place."""
+        """Local paths become absolute, so that Spark, delta-rs and a daemon in another folder refer to the same place."""
         if value is None or "://" in value:
             return value.rstrip("/") if value else value
         return str(Path(value).expanduser().absolute())
@@ -94,12 +100,12 @@ class Settings(BaseSettings):
     def _known_targets(cls, value: object) -> list[str]:
         """``log``, ``file:`` with an absolute path, an address of http or https, or an Apprise URL."""
         try:
-            told = json.loads(value) if isinstance(value, str) else value
+            addresses = json.loads(value) if isinstance(value, str) else value
         except ValueError:
-            told = None
-        if not isinstance(told, list):
+            addresses = None
+        if not isinstance(addresses, list):
             raise ValueError(f"{value!r} is no list; {_HOW_TARGETS}")  # noqa: TRY004 (pydantic reports values)
-        return [_target(str(one)) for one in told]
+        return [_target(str(address)) for address in addresses]
 
     @field_validator("now")
     @classmethod
@@ -131,9 +137,9 @@ class Settings(BaseSettings):
 
 
 def _target(address: str) -> str:
-    """One target in its one form: a file's path becomes absolute, as the root does.
+    """A target in canonical form: the path of a file is absolute, like the root.
 
-    :raises ValueError: for what is none; the text says what to write.
+    :raises ValueError: if it is not a target; the text describes the valid forms.
     """
     try:
         parts = urlsplit(address)

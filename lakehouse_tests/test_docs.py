@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
     assert [path for path in linked if not (page.parent / path).exists()] == []
 
 
+LOCKED = re.findall(r"^typer==([\w.]+)", (CHECKOUT / "requirements.lock").read_text(), re.MULTILINE)
+
+
+@pytest.mark.skipif(metadata.version("typer") not in LOCKED, reason="other versions of typer word the page differently")
 def test_the_commands_are_described_as_they_are() -> None:
     done = subprocess.run(
         [sys.executable, "docs/write_commands.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
