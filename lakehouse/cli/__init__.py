@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -33,50 +34,70 @@ from lakehouse.cli.commands import (
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
 from lakehouse.cli.console import errors
-from lakehouse.contracts import ContractError
 from lakehouse.errors import LakehouseError
+
+START, INGEST, ROWS, NUMBERS, OPERATE = (
+    "Get started",
+    "Ingest and rebuild",
+    "Rows: what became of them, and decisions",
+    "Published numbers",
+    "Operate",
+)
 
 app = typer.Typer(
     help="A lakehouse that keeps history honest.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-app.add_typer(contract.app, name="contract")
-app.add_typer(spark.app, name="spark")
-app.command("replay")(replay.replay)
-app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.command("account")(commands_account.account)
-app.command("trace")(trace.trace)
-app.command("audit")(audit.audit)
-app.command("impact")(impact.impact)
-app.command("alerts")(alerts.alerts)
-app.command("notices")(notices.notices)
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(backfill.app, name="backfill")
+app.command("demo", rich_help_panel=START)(demo.demo)
+app.command("simulate", rich_help_panel=START)(simulate.simulate)
+app.add_typer(contract.app, name="contract", rich_help_panel=START)
+app.command("replay", rich_help_panel=INGEST)(replay.replay)
+app.command("rebuild", rich_help_panel=INGEST)(commands_rebuild.rebuild)
+app.add_typer(backfill.app, name="backfill", rich_help_panel=INGEST)
+app.command("account", rich_help_panel=ROWS)(commands_account.account)
+app.command("trace", rich_help_panel=ROWS)(trace.trace)
+app.command("audit", rich_help_panel=ROWS)(audit.audit)
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)
+app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
+app.command("redact", rich_help_panel=ROWS)(redact.redact)
+app.command("impact", rich_help_panel=ROWS)(impact.impact)
+app.command("view", rich_help_panel=ROWS)(view.view)
 gold.app.command("held")(held.held)
 gold.app.command("publish")(held.publish)
 gold.app.command("drop")(held.drop)
-app.add_typer(gold.app, name="gold")
-app.add_typer(lateness.app, name="lateness")
-app.command("redact")(redact.redact)
-app.command("rebuild")(commands_rebuild.rebuild)
-app.command("reproduce")(reproduce.reproduce)
-app.command("promote")(promote.promote)
-app.command("rollback")(promote.rollback)
-app.command("moves")(promote.moves)
-app.command("maintain")(maintain.maintain)
-app.command("view")(view.view)
-app.command("serve")(serve.serve)
-app.add_typer(token.app, name="token")
+app.add_typer(gold.app, name="gold", rich_help_panel=NUMBERS)
+app.command("reproduce", rich_help_panel=NUMBERS)(reproduce.reproduce)
+app.command("promote", rich_help_panel=NUMBERS)(promote.promote)
+app.command("rollback", rich_help_panel=NUMBERS)(promote.rollback)
+app.command("promotions", rich_help_panel=NUMBERS)(promote.promotions)
+app.command("moves", hidden=True)(promote.moves)
+app.command("serve", rich_help_panel=OPERATE)(serve.serve)
+app.command("alerts", rich_help_panel=OPERATE)(alerts.alerts)
+app.command("notices", rich_help_panel=OPERATE)(notices.notices)
+app.command("maintain", rich_help_panel=OPERATE)(maintain.maintain)
+app.add_typer(spark.app, name="spark", rich_help_panel=OPERATE)
+app.add_typer(token.app, name="token", rich_help_panel=OPERATE)
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 (other commands need not wait for it)
+
+        typer.echo(f"lakehouse {version('lakehouse')}")
+        raise typer.Exit
+
+
+_Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)]
+
+
+@app.callback()
+def options(version: _Version = False) -> None:  # noqa: FBT002 (its callback prints)
+    """A lakehouse that keeps history honest."""
 
 
 def main() -> None:
     """Run the command line; expected problems are reported in a sentence, with exit code 1."""
     try:
         app()
-    except ContractError as problem:
-        for mistake in problem.mistakes:
-            errors.print(mistake, style="red", highlight=False, soft_wrap=True)
-        sys.exit(1)
     except LakehouseError as problem:
         errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from lakehouse.cli.console import counted, errors, out
+from lakehouse.cli.console import DATE_WIDTH, counted, errors, number_column, out
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -88,12 +88,22 @@ def print_status(plan: BackfillPlan, status: str, told: Sequence[BackfillEvent])
 
 def print_plans(plans: Sequence[tuple[BackfillPlan, str, int]]) -> None:
     """All plans: their state, and the waves that are done."""
+    out.print(plans_table(plans))
+
+
+def plans_table(plans: Sequence[tuple[Plan, str, int]]) -> Table:
+    """A row for each plan."""
     table = Table(box=None, pad_edge=False)
-    for name in ("plan", "state", "waves done", "target", "from", "to", "reason"):
+    for name in ("plan", "state"):
         table.add_column(name, overflow="fold")
+    number_column(table, "waves done", (f"{waves}" for _, _, waves in plans))
+    table.add_column("target", overflow="fold")
+    for name in ("from", "to"):
+        table.add_column(name, no_wrap=True, min_width=DATE_WIDTH)
+    table.add_column("reason", overflow="fold")
     for plan, status, waves in plans:
         table.add_row(plan.plan_id, status, f"{waves}", plan.target, f"{plan.first_day}", f"{plan.last_day}", plan.reason)
-    out.print(table)
+    return table
 
 
 def _files(plan: BackfillPlan) -> None:

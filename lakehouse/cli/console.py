@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from rich.table import Table
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.settings import Settings
 
+#: Characters of a date.
+DATE_WIDTH = 10
+#: From this width on there is room for space between the columns of a table.
+_WIDE = 100
 #: Names and keys are data: nothing in them is a smiley or a colour.
 out = Console(highlight=False, emoji=False, markup=False)
 errors = Console(stderr=True, emoji=False, markup=False)
@@ -38,6 +45,31 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Ca
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")
         raise typer.Exit(2)
     return settings, catalog
+
+
+def number_column(table: Table, heading: str, numbers: Iterable[str], footer: str = "") -> None:
+    """Add a column of numbers that is never narrower than the longest of them: in a narrow terminal its heading is folded."""
+    table.add_column(heading, footer, justify="right", overflow="fold", min_width=max(map(len, (*numbers, footer)), default=1))
+
+
+def data_table(title: str | None = None, **options: Any) -> Table:
+    """A table for the terminal; in a narrow one with a single character between its columns.
+
+    Columns of numbers are added with :func:`number_column`, columns of dates and states with ``no_wrap`` or a ``min_width``, and
+    columns of text with ``overflow="fold"``, so that a terminal that is too narrow folds text and cuts nothing.
+    """
+    from rich import box  # noqa: PLC0415 (`--help` need not wait for it)
+    from rich.table import Table  # noqa: PLC0415
+
+    padding = (0, 0) if out.width < _WIDE else (0, 1)
+    return Table(title=title, title_justify="left", box=box.HORIZONTALS, padding=padding, pad_edge=False, **options)
+
+
+def fits(table: Table) -> bool:
+    """Whether the terminal is wide enough for a table, with its text folded and each column as wide as it has to be."""
+    _, right, _, left = table.padding
+    widths = [column.min_width or len(f"{column.header}") for column in table.columns]
+    return sum(widths) + len(widths) * (right + left + 1) + 1 <= out.width
 
 
 def counted(rows: int) -> str:

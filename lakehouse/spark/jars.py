@@ -70,6 +70,15 @@ def java() -> str:
     return path
 
 
+def require_java(settings: Settings) -> None:
+    """Check for the Java that a session will need, so that a command can end before it has written anything.
+
+    :raises SetupProblem: when it is missing, and no Spark Connect server is named that has its own.
+    """
+    if settings.spark_remote is None:
+        java()
+
+
 def _fetch(name: str, release: str, path: Path, ivy_settings: Path | None) -> None:
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:

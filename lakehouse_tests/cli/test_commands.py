@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,36 @@ def test_without_java_there_is_one_line_and_no_stack_trace(tmp_path: Path, comma
     assert done.returncode == 1
     assert "Java was not found: install a JDK 17 or 21 and put it on the PATH" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_help_groups_commands_by_task_and_hides_what_is_deprecated(tmp_path: Path) -> None:
+    text = lakehouse_command(tmp_path, "--help").stdout
+    panels = ["Get started", "Ingest and rebuild", "Rows", "Published numbers", "Operate"]
+    places = [text.index(f"─ {panel}") for panel in panels]
+    assert places == sorted(places)
+    assert text.index(" replay ") > text.index("─ Ingest and rebuild")
+    assert " promotions " in text
+    assert " moves " not in text
+
+
+def test_the_help_loads_neither_arrow_nor_dagster_nor_contracts() -> None:
+    code = "import sys, lakehouse.cli; print(*sorted({'pyarrow', 'dagster', 'pydantic', 'yaml', 'deltalake'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    done = lakehouse_command(tmp_path, "--version")
+    assert done.stdout == f"lakehouse {version('lakehouse')}\n"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["demo", "simulate"])
+def test_a_missing_java_is_reported_before_anything_is_written(tmp_path: Path, command: str) -> None:
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = lakehouse_command(tmp_path, command, PATH=str(empty), JAVA_HOME=str(empty))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == "Java was not found: install a JDK 17 or 21 and put it on the PATH (or set JAVA_HOME)\n"
+    assert list(tmp_path.iterdir()) == [empty]

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
-from lakehouse.cli.console import catalog_with, out
+from lakehouse.cli.console import catalog_with, counted, data_table, fits, number_column, out
 from lakehouse.dispositions.verdicts import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
+
+    from rich.table import Table
 
 
 def account(
@@ -32,24 +32,30 @@ def account(
     days = [arrival_date.date()] if arrival_date else None
     counts = dispositions_account.counts(dispositions_account.rows(settings, contract, arrival_days=days))
     if as_json:
-        for day, found in counts.items():
-            line = {"arrival_date": day.isoformat(), "rows": found.total()} | {one.value: found[one] for one in Disposition}
+        for day, of_day in counts.items():
+            line = {"arrival_date": day.isoformat(), "rows": of_day.total()} | {name.value: of_day[name] for name in Disposition}
             out.print(json.dumps(line), soft_wrap=True)
         return
     if not counts:
         out.print(f"bronze/{source} holds no row{f' of {days[0]}' if days else ''}.")
         return
-    out.print(_table(source, counts))
+    table = rows_by_disposition(source, counts)
+    if fits(table):
+        out.print(table)
+        return
+    for day, of_day in counts.items():  # numbers that are too long for the terminal side by side
+        dispositions = ", ".join(f"{of_day[name]:,} {name.value}" for name in Disposition if of_day[name])
+        out.print(f"{day}: {counted(of_day.total())}, {dispositions}.", soft_wrap=True)
 
 
-def _table(source: str, counts: Mapping[date, Counter[Disposition]]) -> Table:
+def rows_by_disposition(source: str, counts: Mapping[date, Counter[Disposition]]) -> Table:
+    """The counts of each arrival day, with their sum."""
     total: Counter[Disposition] = sum(counts.values(), Counter())
-    shown = list(Disposition)
-    table = Table(title=f"What became of the rows of {source}", title_justify="left", box=box.HORIZONTALS, show_footer=True)
-    table.add_column("arrival day", footer="total", no_wrap=True)
-    table.add_column("rows", footer=f"{total.total():,}", justify="right")
-    for one in shown:
-        table.add_column(one.value, footer=f"{total[one]:,}", justify="right")
-    for day, found in counts.items():
-        table.add_row(f"{day}", f"{found.total():,}", *(f"{found[one]:,}" for one in shown))
+    table = data_table(f"What became of the rows of {source}", show_footer=True)
+    table.add_column("arrival day", "total", no_wrap=True)
+    number_column(table, "rows", (f"{of_day.total():,}" for of_day in counts.values()), f"{total.total():,}")
+    for name in Disposition:
+        number_column(table, name.value, (f"{of_day[name]:,}" for of_day in counts.values()), f"{total[name]:,}")
+    for day, of_day in counts.items():
+        table.add_row(f"{day}", f"{of_day.total():,}", *(f"{of_day[name]:,}" for name in Disposition))
     return table

@@ -1,4 +1,4 @@
-"""``lakehouse alerts``: what people were told of, as the sensor has recorded it. Starts no JVM."""
+"""``lakehouse alerts``: the alerts that the sensor ``alerts`` has recorded."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from lakehouse.cli.arguments import AsJson  # noqa: TC001 (typer reads it)
-from lakehouse.cli.console import out
+from lakehouse.cli.console import DATE_WIDTH, data_table, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.table import Table
 
     from lakehouse.operations.alerts.log import AlertRecord
 
@@ -28,32 +28,37 @@ def alerts(
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.settings import Settings  # noqa: PLC0415
 
-    found = [one for one in ledger.all_of(Settings()) if everything or one.resolved_at is None]
+    records = [record for record in ledger.all_of(Settings()) if everything or record.resolved_at is None]
     if as_json:
-        for one in found:
-            out.print(json.dumps(_told(one), default=str), soft_wrap=True)
-    elif found:
-        out.print(_table(found))
+        for record in records:
+            out.print(json.dumps(_as_json(record), default=str), soft_wrap=True)
+    elif records:
+        out.print(alerts_table(records))
     else:
         out.print("There is no alert." if everything else "No alert is open.")
 
 
-def _told(one: AlertRecord) -> dict[str, object]:
-    said = {name: value for name, value in vars(one.alert).items() if name != "kind"}
-    untold = {news: one.waiting(news) for news in ("opened", "resolved")}
-    times = {"opened_at": one.opened_at, "resolved_at": one.resolved_at, "not_told_yet": untold}
-    return {"alert_id": one.alert_id, "kind": one.alert.kind.value, **said, **times}
+def _as_json(record: AlertRecord) -> dict[str, object]:
+    fields = {name: value for name, value in vars(record.alert).items() if name != "kind"}
+    undelivered = {event: record.waiting(event) for event in ("opened", "resolved")}
+    times = {"opened_at": record.opened_at, "resolved_at": record.resolved_at, "not_told_yet": undelivered}
+    return {"alert_id": record.alert_id, "kind": record.alert.kind.value, **fields, **times}
 
 
-def _table(found: Sequence[AlertRecord]) -> Table:
-    table = Table(box=box.HORIZONTALS)
-    resolved = any(one.resolved_at for one in found)
-    for name in ("since (UTC)", *(["resolved (UTC)"] if resolved else []), "kind", "about", "addressed to"):
-        table.add_column(name, no_wrap=name != "addressed to")
-    table.add_column("what", ratio=1)
-    for one in found:
-        alert = one.alert
-        ended = [f"{one.resolved_at:{_TIME}}" if one.resolved_at else ""] if resolved else []
+def alerts_table(alerts: Sequence[AlertRecord]) -> Table:
+    """A row for each alert; when they were resolved only where one is."""
+    table = data_table()
+    resolved = any(record.resolved_at for record in alerts)
+    for name in ("since (UTC)", *(["resolved (UTC)"] if resolved else [])):
+        table.add_column(name, min_width=DATE_WIDTH)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("about", overflow="fold")
+    table.add_column("addressed to", overflow="fold")
+    table.add_column("what", overflow="fold")
+    for record in alerts:
+        alert = record.alert
+        ended = [f"{record.resolved_at:{_TIME}}" if record.resolved_at else ""] if resolved else []
         about = " ".join(filter(None, [alert.subject, alert.period]))
-        table.add_row(f"{alert.since:{_TIME}}", *ended, alert.kind.value, about, ", ".join(alert.addressed_to), alert.text)
+        addressees = ", ".join(alert.addressed_to)
+        table.add_row(f"{alert.since:{_TIME}}", *ended, alert.kind.value, about, addressees, alert.text)
     return table

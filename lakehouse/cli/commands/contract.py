@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from lakehouse.cli.console import out
-from lakehouse.contracts import ContractError, SourceContract, load_contract
 
 app = typer.Typer(help="Check contracts.", no_args_is_help=True)
 
@@ -21,6 +20,8 @@ def group() -> None:
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML).")]) -> None:
     """Validate contracts; each mistake is named by file, line and field."""
+    from lakehouse.contracts import ContractError, SourceContract, load_contract  # noqa: PLC0415 (`--help` need not wait for it)
+
     mistakes: list[str] = []
     for file in files:
         try:

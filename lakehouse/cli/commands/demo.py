@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from lakehouse import locations
 from lakehouse.cli.commands.replay import with_progress
-from lakehouse.cli.console import errors, out
+from lakehouse.cli.console import data_table, errors, number_column, out
 from lakehouse.examples import sales_stream as stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
+
+    from rich.table import Table
 
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
@@ -42,12 +42,14 @@ def demo(
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
+    from lakehouse.spark.jars import require_java  # noqa: PLC0415
 
     settings = Settings()
     if "://" in settings.root:
         errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
         raise typer.Exit(2)
     settings = Settings(landing=f"{settings.root}/landing/sales")
+    require_java(settings)  # before anything is written
     files = stream.files(seed)
     written = _write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
@@ -80,21 +82,23 @@ def _report(settings: Settings) -> None:
     known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
     restatements = sum(version.restated_on == version.published_at for versions in known.values() for version in versions)
     out.print()
-    out.print(_revenue_table(known))
+    out.print(revenue_table(known))
     out.print(_LEGEND, style="dim")
     out.print()
     out.print(f"{len(known)} event days, restated {restatements} times in all; only the days named were written.")
     _say_how_to_go_on(settings, _report_bronze(settings))
 
 
-def _revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
-    table = Table(title="Revenue per event day: as first published, and now", title_justify="left", box=box.HORIZONTALS)
+def revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
+    table = data_table("Revenue per event day: as first published, and now")
     for heading in ("event day", "state"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("first", "now", "change"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    sums = [(_revenue(versions[0]), _revenue(versions[-1])) for versions in known.values()]
+    number_column(table, "first", (f"{first:,.2f}" for first, _ in sums))
+    number_column(table, "now", (f"{now:,.2f}" for _, now in sums))
+    number_column(table, "change", (f"{now - first:+,.2f}" for first, now in sums))
     table.add_column("restated", no_wrap=True)
-    table.add_column("because of")
+    table.add_column("because of", overflow="fold")
     for day, versions in sorted(known.items()):
         first, now = _revenue(versions[0]), _revenue(versions[-1])
         state = versions[-1].state.value

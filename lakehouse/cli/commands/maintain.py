@@ -1,4 +1,4 @@
-"""``lakehouse maintain``: put small files together, and delete what nobody needs any more. Starts no JVM."""
+"""``lakehouse maintain``: compact small files, and delete files and log entries that are no longer needed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
-from lakehouse.cli.console import deployment, errors, out
+from lakehouse.cli.console import data_table, deployment, errors, number_column, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.table import Table
 
     from lakehouse.operations.maintenance.maintain import Upkeep
 
@@ -36,13 +36,13 @@ def maintain(
         errors.print(f"{refused}", style="red", soft_wrap=True)
         raise typer.Exit(2) from None
     done = []
-    for one in work:
-        done.append(one)
+    for upkeep in work:
+        done.append(upkeep)
         if as_json:
-            out.print(json.dumps(asdict(one)), soft_wrap=True)
+            out.print(json.dumps(asdict(upkeep)), soft_wrap=True)
     if not as_json:
         _print(done, dry_run=dry_run)
-    if any(one.problem for one in done):
+    if any(upkeep.problem for upkeep in done):
         raise typer.Exit(1)
 
 
@@ -50,24 +50,33 @@ def _print(done: Sequence[Upkeep], *, dry_run: bool) -> None:
     if not done:
         out.print("There is no table yet.")
         return
-    shown = Table(title="What would be done" if dry_run else "What was done", title_justify="left", box=box.HORIZONTALS)
-    shown.add_column("table", no_wrap=True)
-    for name in ("files", "checkpoint", "log deleted", "deleted", "freed"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for one in done:
-        files = f"{one.files_before:,}" + (f" → {one.files_after:,}" if one.files_after != one.files_before else "")
-        checkpoint = "yes" if one.checkpointed else ""
-        numbers = (_counted(one.log_files_deleted), _counted(one.files_deleted), _size(one.bytes_freed))
-        shown.add_row(one.table, files, checkpoint, *numbers)
-    out.print(shown)
-    for one in done:
-        for sentence in one.kept:
-            out.print(f"{one.table}: {sentence}.", soft_wrap=True)
-    freed = _size(sum(one.bytes_freed for one in done)) or "0 B"
+    out.print(work_table(done, dry_run=dry_run))
+    for upkeep in done:
+        for sentence in upkeep.kept:
+            out.print(f"{upkeep.table}: {sentence}.", soft_wrap=True)
+    freed = _size(sum(upkeep.bytes_freed for upkeep in done)) or "0 B"
     out.print(f"{len(done)} {'table' if len(done) == 1 else 'tables'}, {freed} {'to free' if dry_run else 'freed'}.")
-    for one in done:
-        if one.problem:
-            errors.print(f"{one.table}: {one.problem}", style="red", soft_wrap=True)
+    for upkeep in done:
+        if upkeep.problem:
+            errors.print(f"{upkeep.table}: {upkeep.problem}", style="red", soft_wrap=True)
+
+
+def work_table(done: Sequence[Upkeep], *, dry_run: bool) -> Table:
+    """What was done, or would be done, to each table."""
+    rows = [_row(upkeep) for upkeep in done]
+    table = data_table("What would be done" if dry_run else "What was done")
+    table.add_column("table", overflow="fold")
+    for position, name in enumerate(("files", "checkpoint", "log deleted", "deleted", "freed"), start=1):
+        number_column(table, name, (row[position] for row in rows))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _row(upkeep: Upkeep) -> tuple[str, ...]:
+    files = f"{upkeep.files_before:,}" + (f" → {upkeep.files_after:,}" if upkeep.files_after != upkeep.files_before else "")
+    numbers = (_counted(upkeep.log_files_deleted), _counted(upkeep.files_deleted), _size(upkeep.bytes_freed))
+    return (upkeep.table, files, "yes" if upkeep.checkpointed else "", *numbers)
 
 
 def _counted(number: int) -> str:

@@ -1,4 +1,4 @@
-"""``lakehouse promote``, ``rollback`` and ``moves``: which dataset version of a metric its readers see. Starts no JVM."""
+"""``lakehouse promote``, ``rollback`` and ``promotions``: which dataset version of a metric its readers see. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -109,7 +109,13 @@ def rollback(
 
 
 def moves(metric: _Metric) -> None:
-    """Every move of a metric's readers to another dataset version, oldest first: when, by whom, and why."""
+    """Deprecated: the earlier name of ``promotions``."""
+    errors.print("'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.", style="yellow")
+    promotions(metric)
+
+
+def promotions(metric: _Metric) -> None:
+    """List each promotion and rollback of a metric, oldest first: when, by whom, and why."""
     from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415

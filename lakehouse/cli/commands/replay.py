@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lakehouse.cli.console import catalog_with, confirmed, errors, out
 
@@ -55,6 +54,15 @@ def replay(
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:
     """Replay the days with a bar on standard error (none where that is no terminal)."""
+    from rich.progress import (  # noqa: PLC0415 (`--help` need not wait for it)
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -46,10 +46,12 @@ def simulate(
     It has a lake of its own, and touches no other table. The same options again change nothing.
     """
     from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.spark.jars import require_java  # noqa: PLC0415
 
     options = stream.Options(days, events, late_share, _hours(late_hours), seed)
     lake = _lake(root)
     folder = Path(lake.root)
+    require_java(lake)  # before anything is written
     made_at = _claim(folder, options, lake.clock())
     made = stream.events(options)
     texts = {folder / "contracts" / name: text for name, text in stream.CONTRACTS.items()}

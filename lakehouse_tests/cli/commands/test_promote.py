@@ -1,4 +1,4 @@
-"""``lakehouse promote``, ``rollback`` and ``moves`` as people type them. None of these starts Spark."""
+"""``lakehouse promote``, ``rollback`` and ``promotions`` as people type them. None of these starts Spark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def test_a_look_changes_nothing_and_says_whether_it_can_be_done(shop: Path) -> N
     assert done.stdout.endswith("v2 can be promoted; it would publish 1 period. Nothing was changed.\n")
     assert "<html" in (shop / "report.html").read_text(encoding="utf-8")
     assert (shop / "report.md").read_text(encoding="utf-8").startswith("# total\n")
-    assert command(shop, "moves", "total").stdout == "gold/total shows v1.\n"
+    assert command(shop, "promotions", "total").stdout == "gold/total shows v1.\n"
+    deprecated = command(shop, "moves", "total")
+    assert deprecated.stdout == "gold/total shows v1.\n"
+    assert deprecated.stderr == "'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.\n"
     strict = command(shop, "promote", "total", "v2", *WHO, "--dry-run", "--threshold", "total=5")
     assert strict.returncode == 1
     assert "is beyond the threshold (--accept-differences)" in strict.stderr
@@ -64,7 +67,7 @@ def test_readers_are_moved_told_and_moved_back(shop: Path) -> None:
     back = command(shop, "rollback", "total", "--by", "bo", "--reason", "refunds were counted twice")
     assert back.returncode == 0, back.stderr
     assert back.stdout == "gold/total shows v1, in place of v2: 1 period.\n"
-    assert command(shop, "moves", "total").stdout == (
+    assert command(shop, "promotions", "total").stdout == (
         "2024-02-05 12:00 UTC  promote: v1 -> v2 by ana\n"
         "    net of refunds (1 period, gold version 2)\n"
         "2024-02-05 12:00 UTC  rollback: v2 -> v1 by bo\n"

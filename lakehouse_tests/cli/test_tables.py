@@ -1,0 +1,137 @@
+"""Tables of commands in a terminal of 80 columns: text is folded, and no number, date or state is cut."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lakehouse.cli import console
+from lakehouse.cli.backfill_report import plans_table
+from lakehouse.cli.commands import account
+from lakehouse.cli.commands.alerts import alerts_table
+from lakehouse.cli.commands.demo import revenue_table
+from lakehouse.cli.commands.maintain import work_table
+from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.gold.numbers.history import PublishedVersion
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
+from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.operations.alerts.log import AlertRecord
+from lakehouse.operations.backfills.plan import Plan
+from lakehouse.operations.maintenance.maintain import Upkeep
+from lakehouse.serving.reports import comparison_report
+
+if TYPE_CHECKING:
+    import pytest
+    from rich.console import RenderableType
+    from rich.table import Table
+
+DAY, AT = date(2024, 11, 5), datetime(2024, 11, 5, 6, tzinfo=timezone.utc)
+
+
+def printed(table: RenderableType) -> str:
+    """What a terminal of 80 columns shows."""
+    terminal = Console(file=io.StringIO(), width=80, highlight=False, emoji=False, markup=False)
+    terminal.print(table)
+    text = terminal.file.getvalue()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    return text
+
+
+def counts(rows: int) -> dict[date, Counter[Disposition]]:
+    return {DAY + timedelta(days=number): Counter(dict.fromkeys(Disposition, rows)) for number in range(3)}
+
+
+def test_the_account() -> None:
+    text = printed(account.rows_by_disposition("sales", counts(35_714)))
+    assert text.count("249,998") == 3
+    assert "749,994" in text
+    assert text.count(" 35,714") == 3 * len(Disposition)
+
+
+def test_the_account_of_rows_too_many_for_a_table_is_printed_as_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not fits(account.rows_by_disposition("sales", counts(1_234_567_890)), monkeypatch)
+    assert fits(account.rows_by_disposition("sales", counts(35_714)), monkeypatch)
+
+
+def fits(table: Table, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(console, "out", Console(file=io.StringIO(), width=80))
+    return console.fits(table)
+
+
+def test_maintenance() -> None:
+    name = "ops/earthquakes_of_the_whole_world_dispositions"
+    text = printed(work_table([Upkeep(name, 123_456, 1_234, 7, True, 98_765, 123_455, 987_654_321_000)], dry_run=True))
+    for number in ("123,456 → 1,234", "98,765", "123,455", "987.7 GB"):
+        assert number in text
+
+
+def test_backfills() -> None:
+    plan = Plan(
+        plan_id="backfill-20241105-060000-0123abcd",
+        target="gold/earthquakes_per_country_daily",
+        source="earthquakes",
+        first_day=DAY,
+        last_day=DAY + timedelta(days=30),
+        reason="the currency of the second store was wrong for three weeks",
+        runner_id="ops",
+        code_version="c0de",
+        contracts={},
+        created_at=AT,
+    )
+    text = printed(plans_table([(plan, "running", 12_345)]))
+    for whole in ("12345", "2024-11-05", "2024-12-05"):
+        assert whole in text
+
+
+def test_alerts() -> None:
+    alert = Alert(
+        kind=next(iter(AlertKind)),
+        contract="earthquakes",
+        subject="earthquakes_per_country_daily",
+        since=AT,
+        text="12.5 % of 1,234,567 rows arrived later than PT48H; see lakehouse lateness report earthquakes",
+        addressed_to=["data-platform@example.com", "seismology@example.com"],
+        period="FY2024-Q1",
+    )
+    text = printed(alerts_table([AlertRecord("id", alert, AT, ["log"], AT + timedelta(hours=5))]))
+    for whole in ("2024-11-05", "06:00", "11:00", alert.kind.value, "1,234,567"):
+        assert whole in text
+
+
+def version(revision: int, revenue: str) -> PublishedVersion:
+    return PublishedVersion(
+        start=DAY,
+        period=f"{DAY}",
+        name="revenue",
+        revision=revision,
+        adjustment=None,
+        state=State.PRELIMINARY,
+        reason=next(iter(RevisionReason)),
+        is_latest=True,
+        published_at=AT,
+        superseded_at=None,
+        restated_on=AT if revision > 1 else None,
+        restatement_reason="late_data: 12 arrived late, 3 corrected, 2 moved here from another day, 1 withdrawn",
+        rows=[{"revenue": Decimal(revenue)}],
+    )
+
+
+def test_the_demo() -> None:
+    text = printed(revenue_table({DAY: [version(1, "123456789.01"), version(2, "198765432.10")]}))
+    for whole in ("123,456,789.01", "198,765,432.10", "+75,308,643.09", "preliminary", "2024-11-05"):
+        assert whole in text
+
+
+def test_a_comparison() -> None:
+    heads = ["period", "store", "before", "after", "change", "percent", "because", "revisions"]
+    numbers = ["123,456,789.01", "198,765,432.10", "+75,308,643.09", "+61.0 %"]
+    row = ["2024-11-05", "a store with a long name", *numbers, "12 rows arrived late", "r1 to r2"]
+    text = printed(comparison_report._table(heads, [row], names=1))
+    for whole in ("2024-11-05", *numbers):
+        assert whole in text
