@@ -91,7 +91,7 @@ def print_plans(plans: Sequence[tuple[BackfillPlan, str, int]]) -> None:
     out.print(plans_table(plans))
 
 
-def plans_table(plans: Sequence[tuple[Plan, str, int]]) -> Table:
+def plans_table(plans: Sequence[tuple[BackfillPlan, str, int]]) -> Table:
     """A row for each plan."""
     table = Table(box=None, pad_edge=False)
     for name in ("plan", "state"):

@@ -21,7 +21,7 @@ from lakehouse.gold.numbers.history import PublishedVersion
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.alerts.log import AlertRecord
-from lakehouse.operations.backfills.plan import Plan
+from lakehouse.operations.backfills.plan import BackfillPlan
 from lakehouse.operations.maintenance.maintain import Upkeep
 from lakehouse.serving.reports import comparison_report
 
@@ -72,7 +72,7 @@ def test_maintenance() -> None:
 
 
 def test_backfills() -> None:
-    plan = Plan(
+    plan = BackfillPlan(
         plan_id="backfill-20241105-060000-0123abcd",
         target="gold/earthquakes_per_country_daily",
         source="earthquakes",
