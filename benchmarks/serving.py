@@ -121,7 +121,7 @@ class Table:
                 rows,
                 State.FINAL,
                 PublishAction.REVISION,
-                RevisionReason.LATE_DATA if before.standings else RevisionReason.INITIAL,
+                RevisionReason.LATE_DATA if before.published_states else RevisionReason.INITIAL,
             )
             for day in days
         ]

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import GoldChecks, problems
-from lakehouse.contracts.publication import Publication
+from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 
 _EXACT = ("int", "bigint", "decimal")
@@ -43,7 +43,7 @@ class MetricContract(Documented):
     grain: list[Name] = Field(default_factory=list, description="Silver columns beside the event day.")
     measures: list[Measure] = Field(min_length=1)
     window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
-    publication: Publication = Field(default_factory=Publication)
+    publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
     alerts: MetricAlerts = Field(default_factory=MetricAlerts)
     dataset_version: int = Field(1, ge=1, description="Raised with the logic; versions above 1 are filled beside until promoted.")

@@ -13,7 +13,7 @@ Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
 AfterClose = Literal["restate", "adjust"]
 
 
-class Publication(Strict):
+class PublicationRules(Strict):
     """Days are counted from the event day, for a roll-up from its last day: 0 is that day itself."""
 
     start_delay: int = Field(0, ge=0, description="The number is not published before this many days have passed.")
@@ -35,7 +35,7 @@ class Publication(Strict):
         return Calendar(self.fiscal_year_starts)
 
     @model_validator(mode="after")
-    def _in_order(self) -> Publication:
+    def _in_order(self) -> PublicationRules:
         if self.final_after < self.preliminary_after:
             msg = f"final_after: comes before 'preliminary_after: {self.preliminary_after}'"
             raise ValueError(msg)

@@ -83,7 +83,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
         assert {person for _, person, _ in shown(lake, one, of_candidates=True)} == {"ann", "dan", None}
         redact("b")
     before = write_audit_publish.read(settings, one, [DAY])
-    assert before.standings[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
+    assert before.published_states[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
 
     settings.now = datetime(2024, 1, 2, 9, tzinfo=timezone.utc)
     follow()

@@ -127,7 +127,7 @@ class Shop:
         for one in self.metrics:
             if names and one.name not in names:
                 continue
-            daily, run = Series(one), Run("run", said=said)
+            daily, run = Series(one), Run("run", reason=said)
             pending = find_pending(self.settings, daily)
             wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, daily)}
             done.append(restatement_days.restate(self.settings, daily, no_session, wanted, run, pending))

@@ -116,7 +116,7 @@ class Desk:
     def publish(self, *numbers: int, said: RevisionReason | None = None) -> PublishResult:
         """Make days anew, by default all that silver or readers know of."""
         days = {day(number) for number in numbers} or {*self.says, *self.starts()}
-        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", said=said))
+        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", reason=said))
 
     def close(self) -> PublishResult:
         """Make the days anew whose state is to change by now."""

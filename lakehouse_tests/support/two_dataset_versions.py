@@ -76,7 +76,7 @@ def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, 
         values = {measure.name: total for measure in one.metric.measures} | {"row_count": rows}
         types = {measure.name: _TYPES[measure.type] for measure in one.metric.measures} | {"row_count": pa.int64()}
         content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
-        draft = draft_period(one, before.standings.get(start), start, content, today)
+        draft = draft_period(one, before.published_states.get(start), start, content, today)
         if draft is not None:
             drafts.append(replace(draft, lineage=NumberLineage(**said)))
     return write_audit_publish.publish(settings, before, drafts, Run("run"), {})

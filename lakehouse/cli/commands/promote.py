@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Comparison, Threshold
     from lakehouse.gold.promotion.plan import PromotionPlan
     from lakehouse.gold.promotion.promotion import PromotionResult
-    from lakehouse.gold.promotion.promotion_log import Promotion
+    from lakehouse.gold.promotion.promotion_log import PromotionEntry
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.settings import Settings
 
@@ -65,7 +65,7 @@ def promote(
 
     try:
         if dry_run:
-            plan = promotion_plan.forward(settings, catalog, contract, number, limits)
+            plan = promotion_plan.plan_promotion(settings, catalog, contract, number, limits)
             written(plan.comparison)
             raise typer.Exit(_explained(plan, accepted=accept_differences))
         run = _run(who, "lakehouse promote")
@@ -208,7 +208,7 @@ def _release_notes(settings: Settings, catalog: Catalog, plan: PromotionPlan, wh
     )
 
 
-def _keep_notes(settings: Settings, move: Promotion) -> None:
+def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
     """Put the release notes beside the table, where that is a folder."""
     if not move.release_notes or "://" in settings.root:
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime
 
-    from lakehouse.contracts.publication import Publication
+    from lakehouse.contracts.publication import PublicationRules
 
 
 class State(str, Enum):
@@ -81,12 +81,12 @@ class PublishedState:
     restated: str | None = None
 
 
-def today(now: datetime, terms: Publication) -> date:
+def today(now: datetime, terms: PublicationRules) -> date:
     """The business day that it is in the metric's time zone."""
     return business_day_of(now, ZoneInfo(terms.timezone or "UTC"))
 
 
-def state_on(last_day: date, on: date, terms: Publication) -> State:
+def state_on(last_day: date, on: date, terms: PublicationRules) -> State:
     """The state of a number for a period that ends with ``last_day``."""
     age = (on - last_day).days
     if age >= terms.final_after:
@@ -94,13 +94,13 @@ def state_on(last_day: date, on: date, terms: Publication) -> State:
     return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
 
 
-def state_of(published: PublishedState | None, last_day: date, on: date, terms: Publication) -> State:
+def state_of(published: PublishedState | None, last_day: date, on: date, terms: PublicationRules) -> State:
     """The state that a number for a period is published in: that of the day, and never one behind the newest number's."""
     state = state_on(last_day, on, terms)
     return max(state, published.state, key=lambda one: one.rank) if published else state
 
 
-def next_change(last_day: date, state: State, terms: Publication) -> date | None:
+def next_change(last_day: date, state: State, terms: PublicationRules) -> date | None:
     """The day on which a number in ``state`` is to be published in its next state; None for a final one."""
     if state is State.FINAL:
         return None
@@ -108,12 +108,12 @@ def next_change(last_day: date, state: State, terms: Publication) -> date | None
     return last_day + timedelta(days=after)
 
 
-def may_be_published(last_day: date, on: date, terms: Publication) -> bool:
+def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:
     """Whether the contract's start delay is over; roll-ups of a running period are live as its days are."""
     return (on - last_day).days >= terms.start_delay or terms.start_delay == 0
 
 
-def step(published: PublishedState | None, content: str, state: State, terms: Publication) -> PublishAction:
+def publish_action(published: PublishedState | None, content: str, state: State, terms: PublicationRules) -> PublishAction:
     """What a number that says ``content``, published in ``state``, becomes beside the newest one.
 
     Equal content makes no revision, but for a change of state (R7); a closed period takes revisions only where its

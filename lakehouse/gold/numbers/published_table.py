@@ -56,7 +56,7 @@ def digest(rows: pa.Table) -> str:
     return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
 
 
-def standings(existing: pa.Table | None, by: str) -> dict[date, PublishedState]:
+def published_states(existing: pa.Table | None, by: str) -> dict[date, PublishedState]:
     """What is published of each period, from its rows."""
     if existing is None or not len(existing):
         return {}

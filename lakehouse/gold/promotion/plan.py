@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.contracts.publication import Publication
+    from lakehouse.contracts.publication import PublicationRules
     from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.promotion.version_numbers import PublishedNumber
@@ -94,7 +94,7 @@ def compare(
     return _compared(settings, _both(settings, catalog, metric, to_version), thresholds, first, last)
 
 
-def forward(
+def plan_promotion(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
 ) -> PromotionPlan:
     """What promoting a version would publish: of all periods, so that no two versions are ever seen side by side.
@@ -138,7 +138,7 @@ def forward(
     )
 
 
-def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
+def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
     """What going back to an earlier version would publish: what it said last, from the table's own history.
 
     :raises served.UnservedVersionError: where no contract describes the version to go back to.
@@ -162,7 +162,7 @@ def back(settings: Settings, catalog: Catalog, metric: MetricContract, to_versio
         before=before,
         drafts=_drafts(settings, before, known, terms, RevisionReason.ROLLBACK),
         inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
-        left=sorted(before.standings.keys() - known.keys()),
+        left=sorted(before.published_states.keys() - known.keys()),
     )
 
 
@@ -179,14 +179,16 @@ def _drafts(
     settings: Settings,
     before: SeriesSnapshot,
     numbers: Mapping[date, PublishedNumber],
-    terms: Publication,
+    terms: PublicationRules,
     reason: RevisionReason,
 ) -> list[Draft]:
     """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
     today, drafts = lifecycle.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
-        draft = draft_period(before.series, before.standings.get(start), start, one.rows, today, requested=reason, terms=terms)
-        if draft is not None and draft.step is not PublishAction.STATE_CHANGE:
+        draft = draft_period(
+            before.series, before.published_states.get(start), start, one.rows, today, requested=reason, terms=terms
+        )
+        if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
             drafts.append(replace(draft, lineage=NumberLineage.of_row(one.row)))
     return drafts
 

@@ -15,7 +15,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import plan as promotion_plan
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.plan import PromotionPlan, PromotionRefusedError, compare, shown_version
-from lakehouse.gold.promotion.promotion_log import Promotion, PromotionKind
+from lakehouse.gold.promotion.promotion_log import PromotionEntry, PromotionKind
 from lakehouse.gold.publication import revisions, write_audit_publish
 from lakehouse.ledger import publications, restatements
 from lakehouse.ledger.restatements import Restatement
@@ -36,7 +36,7 @@ __all__ = ["PromotionRefusedError", "PromotionResult", "compare", "promote", "ro
 class PromotionResult:
     """A move that was made: by this call after its plan, or by an earlier one, which has no plan."""
 
-    move: Promotion
+    move: PromotionEntry
     plan: PromotionPlan | None = None
 
 
@@ -82,7 +82,7 @@ def rollback(
     return PromotionResult(settle(settings, made.to), made)
 
 
-def settle(settings: Settings, series: Series) -> Promotion:
+def settle(settings: Settings, series: Series) -> PromotionEntry:
     """Write down what the commits of moves say, and from where on the numbers follow silver; doing it again does no harm.
 
     :raises PromotionRefusedError: where readers were never moved.
@@ -124,7 +124,7 @@ def _promote(
     notes: Callable[[PromotionPlan], str],
     accepted: bool,  # noqa: FBT001 (the public function names it)
 ) -> PromotionPlan:
-    made = promotion_plan.forward(settings, catalog, metric, to_version, thresholds)
+    made = promotion_plan.plan_promotion(settings, catalog, metric, to_version, thresholds)
     problems = [*made.problems, *([] if accepted else made.objections)]
     if problems:
         raise PromotionRefusedError("\n".join(problems))
@@ -136,7 +136,7 @@ def _promote(
 def _rollback(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str
 ) -> PromotionPlan:
-    made = promotion_plan.back(settings, catalog, metric, to_version)
+    made = promotion_plan.plan_rollback(settings, catalog, metric, to_version)
     _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", "")
     return made
 

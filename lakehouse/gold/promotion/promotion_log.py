@@ -35,7 +35,7 @@ class PromotionKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Promotion:
+class PromotionEntry:
     """One move. ``gold_version`` is the version of the gold table that it made.
 
     ``periods`` counts what got another number; ``inputs`` names the version of the table that was promoted and the contract
@@ -59,9 +59,9 @@ class Promotion:
     release_notes: str = ""
 
 
-def log(settings: Settings) -> LogTable[Promotion]:
+def log(settings: Settings) -> LogTable[PromotionEntry]:
     """The table."""
-    return LogTable(Promotion, settings, locations.promotion_log(settings), partition_by="metric")
+    return LogTable(PromotionEntry, settings, locations.promotion_log(settings), partition_by="metric")
 
 
 def follow(settings: Settings, metric: str, gold: str) -> int:
@@ -78,15 +78,15 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     return commit_log.copy(settings, gold, table.path, f"moves:{metric}", table.schema, row_of)
 
 
-def of(settings: Settings, metric: str) -> list[Promotion]:
+def of(settings: Settings, metric: str) -> list[PromotionEntry]:
     """Every move of a metric's readers, oldest first."""
     return sorted(log(settings).read({"metric": [metric]}), key=lambda promotion: promotion.gold_version)
 
 
-def _promotion(metric: str, gold_version: int, why: Mapping[str, Any]) -> Promotion:
+def _promotion(metric: str, gold_version: int, why: Mapping[str, Any]) -> PromotionEntry:
     recorded = {name: value for name, value in why[COMMIT_KEY].items() if name in _RECORDED}
     recorded["kind"] = PromotionKind(recorded["kind"])
-    return Promotion(
+    return PromotionEntry(
         metric=metric,
         move_id=why["publication_id"],
         moved_at=datetime.fromisoformat(why["as_of"]),

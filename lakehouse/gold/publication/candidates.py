@@ -104,7 +104,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", stored), starts)
 
 
-def take_away(settings: Settings, series: Series, decided: HeldCandidate) -> None:
+def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
     """Take a candidate away that somebody decided on; one that was proposed for the period since stays.
 
     :raises CommitFailedError: when another run writes here at this moment.
@@ -127,7 +127,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
             start=start,
             rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
             state=State(row["state"]),
-            step=PublishAction(row["step"]),
+            action=PublishAction(row["step"]),
             reason=RevisionReason(row["reason"]),
             explanation=row["explanation"],
             changed_rows=row["changed_rows"],
@@ -148,7 +148,7 @@ def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
 
 
 def _identity(draft: Draft, revision: int) -> tuple[object, ...]:
-    return (draft.content, revision, draft.state, draft.step, draft.reason, draft.lineage.inputs, draft.lineage.inputs_without)
+    return (draft.content, revision, draft.state, draft.action, draft.reason, draft.lineage.inputs, draft.lineage.inputs_without)
 
 
 def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetime) -> pa.Table:
@@ -158,7 +158,7 @@ def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetim
         "contract_version": draft.lineage.contract_version or provenance.of_contract(series.metric),
         "revision": revision,
         "state": draft.state.value,
-        "step": draft.step.value,
+        "step": draft.action.value,
         "reason": draft.reason.value,
         "failed": None,
         "proposed_at": now,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.contracts.publication import Publication
+    from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState, RevisionReason, State
 
@@ -62,7 +62,7 @@ class Draft:
     start: date
     rows: pa.Table
     state: State
-    step: PublishAction
+    action: PublishAction
     reason: RevisionReason
     explanation: str | None = None
     changed_rows: int | None = None
@@ -85,7 +85,7 @@ def draft_period(
     requested: RevisionReason | None = None,
     causes: Mapping[str, int] | None = None,
     content: str | None = None,
-    terms: Publication | None = None,
+    terms: PublicationRules | None = None,
 ) -> Draft | None:
     """Draft what a period's number becomes; None where nothing is to be published.
 
@@ -98,14 +98,14 @@ def draft_period(
     """
     terms = terms or series.metric.publication
     state = lifecycle.state_of(published, series.period(start).last, today, terms)
-    step = lifecycle.step(published, content or digest(rows), state, terms)
-    if step is PublishAction.NOTHING:
+    action = lifecycle.publish_action(published, content or digest(rows), state, terms)
+    if action is PublishAction.NOTHING:
         return None
     return Draft(
         start=start,
         rows=rows,
         state=state,
-        step=step,
-        reason=lifecycle.reason_for(step, published, requested, causes or {}),
-        booked_on=today if step is PublishAction.ADJUSTMENT else None,
+        action=action,
+        reason=lifecycle.reason_for(action, published, requested, causes or {}),
+        booked_on=today if action is PublishAction.ADJUSTMENT else None,
     )

@@ -18,7 +18,7 @@ from lakehouse.contracts.published_columns import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.numbers import adjustments, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, next_change
-from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, standings
+from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Revision:
     name: VersionName
     state: State
     reason: RevisionReason
-    step: PublishAction
+    action: PublishAction
 
 
 def publish(
@@ -79,7 +79,7 @@ def publish(
         existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
         # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
-    before = standings(existing, series.by)
+    before = published_states(existing, series.by)
     rows_by_period = {} if existing is None else table_io.split(existing, series.by)
     rows, revisions = [], []
     for draft in drafts:
@@ -101,7 +101,7 @@ def publish(
     if table is None:
         table = _created(settings, series, wanted.schema)
     if existing is not None and len(existing):
-        replaced = [draft.start for draft in drafts if draft.step is not PublishAction.ADJUSTMENT]
+        replaced = [draft.start for draft in drafts if draft.action is not PublishAction.ADJUSTMENT]
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="default")
     partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
@@ -112,13 +112,13 @@ def _published(
 ) -> tuple[pa.Table, Revision]:
     """The rows of one draft as they are published."""
     period = series.period(draft.start)
-    adjusts = draft.step is PublishAction.ADJUSTMENT
+    adjusts = draft.action is PublishAction.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
     adjustment = (_adjustments(existing) + 1) if adjusts else None
     name = VersionName(series.name, period.name, number, adjustment)
     terms = series.metric.publication
     restated, explanation = None, None
-    if draft.step is PublishAction.STATE_CHANGE:
+    if draft.action is PublishAction.STATE_CHANGE:
         restated, explanation = _last_restatement(existing)
     elif before is not None:
         restated, explanation = signed.now, draft.explanation or draft.reason.value
@@ -146,7 +146,7 @@ def _published(
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: rows[name] for name in rows.column_names}
     columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
-    return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.step)
+    return pa.table(columns), Revision(draft.start, name, draft.state, draft.reason, draft.action)
 
 
 def _adjustments(own: pa.Table | None) -> int:

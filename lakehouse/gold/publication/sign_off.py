@@ -38,11 +38,11 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
     settings = with_table_cache(settings)
     before = write_audit_publish.read(settings, series, [period.start])
     held = _held(settings, series, period, revision)
-    standing, today = before.standings.get(period.start), lifecycle.today(settings.clock(), series.metric.publication)
+    standing, today = before.published_states.get(period.start), lifecycle.today(settings.clock(), series.metric.publication)
     current = draft_period(series, standing, period.start, held.draft.rows, today)
     published: list[Revision] = []
     if current is not None:
-        draft = replace(held.draft, state=current.state, step=current.step, booked_on=current.booked_on)
+        draft = replace(held.draft, state=current.state, action=current.action, booked_on=current.booked_on)
         expected = write_audit_publish.next_revision(draft, standing)
         if expected != revision:
             msg = (
@@ -57,7 +57,7 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
         }
         signed = write_audit_publish.signature(settings, series, run, why, reason)
         published = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
-    candidates.take_away(settings, series, held)
+    candidates.remove(settings, series, held)
     publications.follow(settings, series.name, locations.gold(settings, series))
     return published[0] if published else None
 
@@ -70,7 +70,7 @@ def drop(settings: Settings, series: Series, period: Period, revision: int, by: 
     held = _held(settings, series, period, revision)
     entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, settings.clock())
     rejected_candidates.record(settings, entry)
-    again_on_conflict(candidates.take_away)(settings, series, held)
+    again_on_conflict(candidates.remove)(settings, series, held)
 
 
 def _held(settings: Settings, series: Series, period: Period, revision: int) -> HeldCandidate:

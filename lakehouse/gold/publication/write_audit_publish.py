@@ -54,7 +54,7 @@ class Run:
 
     run_id: str
     job_name: str = "lakehouse"
-    said: RevisionReason | None = None
+    reason: RevisionReason | None = None
     by: str | None = None
     explanation: str | None = None
     backfill: str | None = None
@@ -90,12 +90,12 @@ class SeriesSnapshot:
     series: Series
     table: DeltaTable | None
     existing: pa.Table | None
-    asked: Sequence[date]
+    starts: Sequence[date]
 
     @cached_property
-    def standings(self) -> dict[date, PublishedState]:
+    def published_states(self) -> dict[date, PublishedState]:
         """What is published of each period."""
-        return published_table.standings(self.existing, self.series.by)
+        return published_table.published_states(self.existing, self.series.by)
 
     @cached_property
     def latest(self) -> dict[date, pa.Table]:
@@ -129,9 +129,9 @@ def publish(
     :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
     """
     settings = with_table_cache(settings)
-    series, standings = before.series, before.standings
+    series, standings = before.series, before.published_states
     starts = [draft.start for draft in drafts]
-    waiting = {held.start for held in candidates.held(settings, series, before.asked)}
+    waiting = {held.start for held in candidates.held(settings, series, before.starts)}
     if not drafts:
         candidates.settle(settings, series, waiting, {})
         return PublishResult()
@@ -193,12 +193,12 @@ def judge(
 
 
 @again_on_conflict
-def tidy(settings: Settings, series: Series) -> None:
+def remove_published_candidates(settings: Settings, series: Series) -> None:
     """Take away the candidates that were published by runs that were stopped right behind it: nothing else would ask for them."""
     unfinished = [held for held in candidates.held(settings, series) if not held.failed]
     if not unfinished:
         return
-    standings = read(settings, series, [held.start for held in unfinished]).standings
+    standings = read(settings, series, [held.start for held in unfinished]).published_states
     done = []
     for held in unfinished:
         standing = standings.get(held.start)
@@ -210,7 +210,7 @@ def tidy(settings: Settings, series: Series) -> None:
 
 def next_revision(draft: Draft, before: PublishedState | None) -> int:
     """The revision that a draft would be; an adjustment carries that of the closed number."""
-    return (before.revision if before else 0) + (draft.step is not PublishAction.ADJUSTMENT)
+    return (before.revision if before else 0) + (draft.action is not PublishAction.ADJUSTMENT)
 
 
 def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:

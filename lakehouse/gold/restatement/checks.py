@@ -98,7 +98,7 @@ def _check_candidates(
     trailing = write_audit_publish.trailing(settings, series, numbers)
     outcomes = []
     for start, rows in sorted(numbers.items()):
-        standing = before.standings.get(start)
+        standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1
         shown = before.latest.get(start, rows.slice(0, 0))
         outcomes += write_audit_publish.judge(before, start, revision, rows, shown, trailing, silver_rows.get(start))

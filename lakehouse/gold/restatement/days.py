@@ -57,7 +57,7 @@ def restate(
     """
     settings = with_table_cache(settings)
     done = _publish_days(settings, series, session, sorted(days), run, follows)
-    write_audit_publish.tidy(settings, series)
+    write_audit_publish.remove_published_candidates(settings, series)
     publications.follow(settings, series.name, locations.gold(settings, series))
     record_restatement(settings, series, run.run_id, done.days, days, follows)
     return done
@@ -103,7 +103,7 @@ def lineage(
             }
         },
         "trigger": run.about
-        | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.said or RevisionReason.MANUAL).value}),
+        | (trigger.as_json() if trigger else {"run": run.job_name, "reason": (run.reason or RevisionReason.MANUAL).value}),
         "keys": {
             f"{day}": {"changed": sum(what.values()), "sample": follows.keys.get(day, [])} for day, what in follows.causes.items()
         }
@@ -122,7 +122,7 @@ def _numbers(
     numbers = incremental.numbers(session(), settings, before, days)
     rest = [day for day in days if day not in numbers]
     numbers |= metric_query.numbers(session(), settings, metric, rest) if rest else {}
-    emptied = set(before.standings) - set(numbers)
+    emptied = set(before.published_states) - set(numbers)
     if emptied:
         empty = metric_query.nothing(session(), settings, metric)
         numbers |= dict.fromkeys(emptied, empty)
@@ -144,7 +144,7 @@ def _drafts(
     refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
     drafts, refused_days = [], set()
     for day, rows in sorted(numbers.items()):
-        published, content = before.standings.get(day), published_table.digest(rows)
+        published, content = before.published_states.get(day), published_table.digest(rows)
         if content in refused.get(day, ()):
             if published is None:
                 continue
@@ -155,7 +155,7 @@ def _drafts(
         for source_day in covered:
             causes.update(follows.causes.get(source_day, {}) if follows else {})
         remade = {trigger.remade[source_day] for source_day in covered if source_day in trigger.remade} if trigger else set()
-        requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.said)
+        requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.reason)
         draft = draft_period(
             before.series,
             published,

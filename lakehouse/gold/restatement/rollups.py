@@ -64,9 +64,9 @@ def restate(
         now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
         both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
         done = PublishResult(*both, done.lineage or now.lineage)
-        adjusted = {rollup.period(one.start) for one in now.revisions if one.step is PublishAction.ADJUSTMENT}
+        adjusted = {rollup.period(one.start) for one in now.revisions if one.action is PublishAction.ADJUSTMENT}
         wanted = _booked(settings, rollup, adjusted)
-    write_audit_publish.tidy(settings, rollup)
+    write_audit_publish.remove_published_candidates(settings, rollup)
     publications.follow(settings, rollup.name, locations.gold(settings, rollup))
     record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
     return done
@@ -94,7 +94,7 @@ def _publish_periods(
     today = lifecycle.today(settings.clock(), rollup.metric.publication)
     drafts = []
     for period, number in found.items():
-        published = before.standings.get(period.start)
+        published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
         anew = _anew(before.existing, rollup, period, days_of_period)
         draft = draft_period(rollup, published, period.start, number, today, requested=_reason(anew, published, run))
@@ -138,10 +138,10 @@ def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLi
 
 def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
     """The gravest reason for which one of the days that are others now was published."""
-    if standing is None or run.said not in (None, RevisionReason.BACKFILL) or not len(anew):
-        return run.said
+    if standing is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(anew):
+        return run.reason
     there = {RevisionReason(text) for text in pc.unique(anew["reason"]).to_pylist()}
-    graver = next((reason for reason in REASONS_BY_PRECEDENCE if reason in there), run.said)
+    graver = next((reason for reason in REASONS_BY_PRECEDENCE if reason in there), run.reason)
     return graver or (RevisionReason.INITIAL if RevisionReason.INITIAL in there else RevisionReason.LATE_DATA)
 
 

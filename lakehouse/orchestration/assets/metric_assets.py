@@ -119,7 +119,7 @@ def _told(done: PublishResult, start: object) -> dict[str, object]:
     told: dict[str, object] = {"restated": False, "held": start in done.held}
     for revision in done.revisions:
         if revision.start == start:
-            told["restated"] = revision.step is not PublishAction.STATE_CHANGE
+            told["restated"] = revision.action is not PublishAction.STATE_CHANGE
             told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
             told |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
     return told

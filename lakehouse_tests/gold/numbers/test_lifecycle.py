@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.publication import Publication
+from lakehouse.contracts.publication import PublicationRules
 from lakehouse.gold.numbers.lifecycle import (
     PublishAction,
     PublishedState,
@@ -23,9 +23,9 @@ from lakehouse.gold.numbers.lifecycle import (
     may_be_published,
     next_change,
     parse_version_name,
+    publish_action,
     reason_for,
     state_on,
-    step,
 )
 
 LAST = date(2024, 11, 7)
@@ -33,9 +33,9 @@ LIVE, PRELIMINARY, FINAL = State
 
 
 @st.composite
-def terms(draw: st.DrawFn) -> Publication:
+def terms(draw: st.DrawFn) -> PublicationRules:
     preliminary = draw(st.integers(0, 5))
-    return Publication(
+    return PublicationRules(
         start_delay=draw(st.integers(0, 3)),
         preliminary_after=preliminary,
         final_after=preliminary + draw(st.integers(0, 5)),
@@ -47,11 +47,11 @@ def terms(draw: st.DrawFn) -> Publication:
     ("age", "state"), [(-30, LIVE), (0, LIVE), (1, PRELIMINARY), (6, PRELIMINARY), (7, FINAL), (4000, FINAL)]
 )
 def test_states_by_age(age: int, state: State) -> None:
-    assert state_on(LAST, LAST + timedelta(days=age), Publication()) is state
+    assert state_on(LAST, LAST + timedelta(days=age), PublicationRules()) is state
 
 
 @given(terms(), st.integers(-3, 15))
-def test_the_next_change_is_the_first_day_of_another_state(said: Publication, age: int) -> None:
+def test_the_next_change_is_the_first_day_of_another_state(said: PublicationRules, age: int) -> None:
     today = LAST + timedelta(days=age)
     state = state_on(LAST, today, said)
     coming = next_change(LAST, state, said)
@@ -64,14 +64,14 @@ def test_the_next_change_is_the_first_day_of_another_state(said: Publication, ag
 
 
 @given(terms(), st.integers(-3, 15))
-def test_states_only_go_forward(said: Publication, age: int) -> None:
+def test_states_only_go_forward(said: PublicationRules, age: int) -> None:
     today = LAST + timedelta(days=age)
     assert state_on(LAST, today, said).rank <= state_on(LAST, today + timedelta(days=1), said).rank
 
 
 @pytest.mark.parametrize(("delay", "age", "may"), [(0, -5, True), (0, 0, True), (1, 0, False), (1, 1, True), (3, 2, False)])
 def test_the_start_delay(delay: int, age: int, may: bool) -> None:
-    assert may_be_published(LAST, LAST + timedelta(days=age), Publication(start_delay=delay)) is may
+    assert may_be_published(LAST, LAST + timedelta(days=age), PublicationRules(start_delay=delay)) is may
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_the_start_delay(delay: int, age: int, may: bool) -> None:
     ],
 )
 def test_what_a_number_becomes(published: PublishedState | None, content: str, state: State, restate: str, adjust: str) -> None:
-    assert step(published, content, state, Publication(after_close="restate")).value == restate
-    assert step(published, content, state, Publication(after_close="adjust")).value == adjust
+    assert publish_action(published, content, state, PublicationRules(after_close="restate")).value == restate
+    assert publish_action(published, content, state, PublicationRules(after_close="adjust")).value == adjust
 
 
 @given(terms(), st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), max_size=12))
-def test_a_history_of_numbers(said: Publication, moments: list[tuple[str, int]]) -> None:
+def test_a_history_of_numbers(said: PublicationRules, moments: list[tuple[str, int]]) -> None:
     """What is published of a period on days in any order: a replay's clock may go back."""
     standing: PublishedState | None = None
     for content, age in moments:
         state = state_on(LAST, LAST + timedelta(days=age), said)
-        what = step(standing, content, state, said)
+        what = publish_action(standing, content, state, said)
         closed = standing is not None and standing.state is FINAL
         if standing is not None and what is PublishAction.NOTHING:
             assert content == (standing.restated or standing.content), "nothing is left out"
@@ -120,7 +120,7 @@ def test_a_history_of_numbers(said: Publication, moments: list[tuple[str, int]])
             standing = PublishedState(1 if before is None else before.revision + 1, later, content)
             assert before is None or (before.content, before.state) != (standing.content, standing.state)
             assert before is None or later.rank >= before.state.rank
-        assert step(standing, content, state, said) is PublishAction.NOTHING, "saying it again changes nothing"
+        assert publish_action(standing, content, state, said) is PublishAction.NOTHING, "saying it again changes nothing"
 
 
 SOME: dict[str, int] = {"inserted": 2, "corrected": 0}

@@ -293,5 +293,5 @@ def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settin
         desk.publish(said=of_the_day)
         weeks = Series(desk.metric, Kind.WEEK)
         pending = find_pending(settings, weeks)
-        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.starts, Run("roll", said=said), pending)
+        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.starts, Run("roll", reason=said), pending)
     assert [row["reason"] for row in sorted(rows(settings, weeks), key=lambda row: row["revision"])] == ["initial", reason]

@@ -213,7 +213,7 @@ def test_dropping_the_first_number_of_a_day(settings) -> None:
 def test_dropping_twice_is_dropping_once(settings) -> None:
     desk = holding(settings)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(candidates, "take_away", lambda *_: None)  # stopped before it
+        patched.setattr(candidates, "remove", lambda *_: None)  # stopped before it
         desk.drop(1, 2)
     desk.drop(1, 2)
     assert desk.held() == []

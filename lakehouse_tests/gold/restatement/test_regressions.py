@@ -60,9 +60,9 @@ def test_a_decision_leaves_a_newer_candidate_alone(settings) -> None:
     (decided,) = candidates.held(settings, desk.series)
     desk.say(1, 200)
     desk.publish()
-    candidates.take_away(settings, desk.series, decided)
+    candidates.remove(settings, desk.series, decided)
     assert desk.held() == [(1, 2, 200)]
-    candidates.take_away(settings, desk.series, candidates.held(settings, desk.series)[0])
+    candidates.remove(settings, desk.series, candidates.held(settings, desk.series)[0])
     assert desk.held() == []
 
 
