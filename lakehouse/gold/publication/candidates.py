@@ -1,7 +1,7 @@
-"""Numbers that were written beside the published ones, to be checked before anybody sees them (rule R8).
+"""Candidates: numbers that are checked before readers see them (rule R8).
 
-``gold/<series>_candidates`` holds what is being checked and what is *held*: a period has one candidate at most, the newest.
-What is published is taken away from here, in a commit behind the one that published it.
+``gold/<series>_candidates`` has the numbers that are being checked and those that are *held*. A period has at most one candidate,
+the newest. A candidate that was published is removed in the commit after the one that published it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SCHEMA = arrow_schema(CANDIDATE)
 
 @dataclass(frozen=True)
 class HeldCandidate:
-    """A candidate that was not published: the revision it would be, and per failed check what it found.
+    """A candidate that is not published: the revision that it would be, and per failed check what the check found.
 
-    No failed check means that its run was stopped before they were through; running the period again settles it.
+    Without a failed check its run was stopped before all checks had ended; running the period again settles it.
     """
 
     start: date
@@ -47,16 +47,16 @@ class HeldCandidate:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two candidates of a period the same."""
+        """The values by which two candidates of a period are equal."""
         return _identity(self.draft, self.revision)
 
 
 def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
-    """Write drafts beside, each with the revision that it would be, in the place of older candidates of their periods.
+    """Write drafts, each with the revision that it would be; they replace older candidates of their periods.
 
-    What lies there already is not written again: so a candidate tells since when it waits.
+    A draft that is a candidate already is not written again, so that ``proposed_at`` is the time since when it waits.
 
-    :raises CommitFailedError: when another run proposes something for one of the periods at this moment.
+    :raises CommitFailedError: when another run proposes a number for one of the periods at the same time.
     """
     waiting = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
     new = [(draft, number) for draft, number in drafts if waiting.get(draft.start) != _identity(draft, number)]
@@ -69,9 +69,9 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
 
 
 def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
-    """The content of drafts that were proposed, as it is read from where it was written.
+    """Read the content of proposed drafts from the candidates table.
 
-    :raises CommitFailedError: when another run has put something else there, or has settled it, meanwhile.
+    :raises CommitFailedError: when another run has replaced or settled one of them meanwhile.
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
@@ -86,9 +86,9 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
 
 
 def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
-    """Keep the candidates that failed, with what their checks found, and take the others of ``starts`` away.
+    """Keep the candidates that failed, with what their checks found, and remove the others of ``starts``.
 
-    :raises CommitFailedError: when another run has taken one that failed away, or writes here at this moment.
+    :raises CommitFailedError: when another run has removed one that failed, or writes to the table at the same time.
     """
     table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
     if table is None or not starts:
@@ -105,9 +105,9 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
 
 
 def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
-    """Take a candidate away that somebody decided on; one that was proposed for the period since stays.
+    """Remove a candidate that a person decided on; one that was proposed for the period since then stays.
 
-    :raises CommitFailedError: when another run writes here at this moment.
+    :raises CommitFailedError: when another run writes to the table at the same time.
     """
     table = table_io.pinned(locations.candidates(settings, series), settings.storage_options)
     if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
@@ -115,7 +115,7 @@ def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
 
 
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
-    """The candidates that wait, by period."""
+    """The candidates, by period."""
     where = None if starts is None else {series.by: starts}
     found = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
     if found is None:
@@ -140,7 +140,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
-    """By period the checks that hold its candidate back; one that is being checked is not among them."""
+    """Per period the checks that hold its candidate back, without candidates that are still being checked."""
     found = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
     told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}

@@ -1,7 +1,8 @@
 """Drafts: the number that a period may be published with, and what the publication would be.
 
 Belongs here: the draft itself and the one rule by which a computed number becomes one. How numbers are computed, and from which
-inputs, belongs to days, roll-ups and promotion; how a draft is checked and published belongs to ``audited``.
+inputs, belongs to days, roll-ups and promotion; how a draft is checked and published belongs to
+``write_audit_publish``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The one kind of commit that a table of published numbers gets: some periods' new revisions or adjustments (rule R7).
+"""The commit that publishes: new revisions or adjustments of some periods, in one transaction (rule R7).
 
-What is to be published is decided in ``publish``; what the table looks like is told in ``series``. Written by delta-rs: a
-commit takes milliseconds, and one that meets another about the same period fails instead of losing it.
+Everything that writes a published table does it here, except for masking. What to publish is decided where drafts are made; the
+schema belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the
+same period, the later one fails instead of overwriting the first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signature:
-    """By which run, code and contract, and with whose word something is published."""
+    """The run, code and contract by which something is published, and who signed it off."""
 
     run_id: str
     code_version: str
@@ -65,19 +66,19 @@ def publish(
     signed: Signature,
     serves: int | None = None,
 ) -> list[Revision]:
-    """Make drafts the newest revisions of their periods, in one commit; without drafts it moves the readers only.
+    """Publish drafts as the newest revisions of their periods, in one commit; without drafts only change the served version.
 
-    :param table: as it was before anything was read that the drafts are made from; None where there was none.
-    :param existing: the rows in it, at least of these periods.
+    :param table: the table before the inputs of the drafts were read; None where there was none.
+    :param existing: its rows, at least those of these periods.
     :param serves: the dataset version that readers see from this commit on.
-    :raises CommitFailedError: when somebody else has published one of the periods since ``table`` was opened; of days that
-        readers see, any of them.
-    :raises served.MovedError: when readers see another dataset version by now.
+    :raises CommitFailedError: when another run has published one of the periods since ``table`` was opened; for days that
+        readers see, when it has published any day.
+    :raises MovedError: when readers see another dataset version by now.
     """
     transaction = served_version.transaction(series, table) if serves is None else (served_version.SERVED, serves)
     if existing is not None:
         existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
-        # Of two numbers of a period the later one is published later, also where a replay's clock goes back.
+        # A later revision has a later time of publication, also where the clock of a historical replay goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = published_states(existing, series.by)
     rows_by_period = {} if existing is None else table_io.split(existing, series.by)
@@ -110,7 +111,7 @@ def publish(
 def _published(
     series: Series, draft: Draft, before: PublishedState | None, existing: pa.Table | None, signed: Signature
 ) -> tuple[pa.Table, Revision]:
-    """The rows of one draft as they are published."""
+    """The published rows of one draft, and the revision that they make up."""
     period = series.period(draft.start)
     adjusts = draft.action is PublishAction.ADJUSTMENT
     number = (before.revision if before else 0) + (not adjusts)
@@ -155,7 +156,7 @@ def _adjustments(own: pa.Table | None) -> int:
 
 
 def _last_restatement(own: pa.Table | None) -> tuple[datetime | None, str | None]:
-    """When and why the newest content of a period came to be, as its newest row says; a change of state keeps it."""
+    """When and why the newest content of a period was published: a change of state keeps both."""
     if own is None:
         return None, None
     row = own.filter(own["is_latest"]).select(["restated_on", "restatement_reason"]).slice(0, 1).to_pylist()
@@ -163,7 +164,7 @@ def _last_restatement(own: pa.Table | None) -> tuple[datetime | None, str | None
 
 
 def _superseded(existing: pa.Table, by: str, starts: Sequence[date], now: datetime) -> pa.Table:
-    """The rows that were there, those of the named periods no longer the newest."""
+    """The existing rows, with those of the given periods no longer marked as the newest."""
     ends = pc.and_(existing["is_latest"], pc.is_in(existing[by], pa.array(starts, pa.date32())))
     changed = {
         "is_latest": pc.if_else(ends, False, existing["is_latest"]),
@@ -176,9 +177,9 @@ def _superseded(existing: pa.Table, by: str, starts: Sequence[date], now: dateti
 
 
 def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTable:
-    """The table, empty.
+    """Create the empty table.
 
-    :raises CommitFailedError: where another writer was quicker, and may have published what is to be published.
+    :raises CommitFailedError: where another writer has created it meanwhile, and may have published the same periods.
     """
     table = partition_writer.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
     if table.version() > 0:

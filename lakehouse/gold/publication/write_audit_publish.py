@@ -1,6 +1,7 @@
-"""Write, audit, publish for drafts of any series: beside, read back, checked; then published in one commit, or held (R8).
+"""Write, audit, publish: drafts are written to the candidates, read back and checked, then published in one commit or held (R8).
 
-How a draft comes about is not told here: days are drafted in ``publish``, longer periods in ``rollups``.
+The steps are the same for every series. Drafting belongs to ``restatement.days``, ``restatement.rollups`` and ``promotion.plan``;
+the commit itself to ``revisions``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _ATTEMPTS = 20
-#: A conflict with another writer is answered by making everything again from a fresh read.
+#: Repeats a function from a fresh read when another writer has committed in between.
 again_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(_ATTEMPTS),
@@ -47,9 +48,12 @@ again_on_conflict = retry(
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is about. ``said`` is the reason that it gives for what it changes, where that is not in the data.
+    """The run that publishes.
 
-    ``backfill`` is the plan that it belongs to.
+    :param reason: why it changes numbers, where that does not follow from the data.
+    :param by: the person who started it.
+    :param explanation: the reason in words, for people.
+    :param backfill: the id of the backfill plan that it belongs to.
     """
 
     run_id: str
@@ -61,15 +65,18 @@ class Run:
 
     @property
     def about(self) -> dict[str, str]:
-        """What the trigger of a publication tells of the plan that it belongs to."""
+        """The part of a publication's trigger that names the backfill plan."""
         return {"backfill": self.backfill} if self.backfill else {}
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What a run did: what it published, which periods are held, and what the checks found on every new number.
+    """What a run did.
 
-    ``lineage`` is what the commit tells of itself; empty where there was none.
+    :param revisions: the revisions and adjustments that it published.
+    :param held: the first days of the periods whose new number is held.
+    :param outcomes: what the checks found on every new number.
+    :param lineage: the metadata of the commit; empty where nothing was committed.
     """
 
     revisions: list[Revision] = field(default_factory=list)
@@ -85,7 +92,7 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class SeriesSnapshot:
-    """A series as it was before anything was read that drafts are made from, and its rows of the periods asked for."""
+    """A series before the inputs of drafts were read, with all rows of the requested periods (``starts``)."""
 
     series: Series
     table: DeltaTable | None
@@ -94,7 +101,7 @@ class SeriesSnapshot:
 
     @cached_property
     def published_states(self) -> dict[date, PublishedState]:
-        """What is published of each period."""
+        """The newest published number of each period."""
         return published_table.published_states(self.existing, self.series.by)
 
     @cached_property
@@ -104,9 +111,9 @@ class SeriesSnapshot:
 
 
 def read(settings: Settings, series: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
-    """Open a series for publishing: whoever else publishes one of the periods from now on makes the commit fail.
+    """Open a series for publishing: a publication of one of the periods by another run from now on makes the commit fail.
 
-    :param starts: the periods that are asked for; by default all that the table has.
+    :param starts: the first days of the periods; by default all that the table has.
     """
     table = table_io.pinned(locations.gold(settings, series), settings.storage_options)
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
@@ -123,19 +130,20 @@ def publish(
     why: Mapping[str, Any],
     expected: Mapping[date, int] | None = None,
 ) -> PublishResult:
-    """Write drafts beside, check them, publish those that pass, and hold the others.
+    """Write drafts to the candidates, check them, publish those that pass, and hold the others.
 
-    :param expected: how many silver rows each number should cover, counted on their own.
-    :raises CommitFailedError: when somebody else published one of the periods since ``before`` was read.
+    :param why: metadata for the commit: input versions, trigger, downstream tables.
+    :param expected: how many Silver rows each number should cover, counted independently.
+    :raises CommitFailedError: when another run published one of the periods since ``before`` was read.
     """
     settings = with_table_cache(settings)
-    series, standings = before.series, before.published_states
+    series = before.series
     starts = [draft.start for draft in drafts]
     waiting = {held.start for held in candidates.held(settings, series, before.starts)}
     if not drafts:
         candidates.settle(settings, series, waiting, {})
         return PublishResult()
-    proposed = [(draft, next_revision(draft, standings.get(draft.start))) for draft in drafts]
+    proposed = [(draft, next_revision(draft, before.published_states.get(draft.start))) for draft in drafts]
     candidates.propose(settings, series, proposed, run.run_id, settings.clock())
     read_back = candidates.read_back(settings, series, proposed)
     before_these = trailing(settings, series, starts)
@@ -156,7 +164,7 @@ def publish(
         signed = signature(settings, series, run, {**why, "validation": validation})
         done = revisions.publish(settings, series, before.table, before.existing, passed, signed)
         lineage = {"publication_id": signed.publication_id, **signed.why}
-    # What is published must be told of: where another run settles at this moment, only this is done again.
+    # The publication must be reported in any case: on a conflict only the clean-up of the candidates is repeated.
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
     settle(settings, series, {*starts, *waiting}, failed)
     return PublishResult(done, sorted(failed), outcomes, lineage)
@@ -171,11 +179,11 @@ def judge(
     before_these: pa.Table | None,
     silver_rows: int | None,
 ) -> list[Outcome]:
-    """What the checks find on a number that would be ``revision`` of a period.
+    """Run the checks on a number that would be ``revision`` of a period.
 
-    :param read_back: the number as a second engine reads it from where it was written.
-    :param before_these: see :func:`trailing`.
-    :param silver_rows: how many silver rows it should cover, counted on their own.
+    :param read_back: the number as a second engine reads it from the candidates table.
+    :param before_these: the numbers of the days before, see :func:`trailing`.
+    :param silver_rows: how many Silver rows it should cover, counted independently.
     """
     series = before.series
     candidate = gate.Candidate(
@@ -194,39 +202,39 @@ def judge(
 
 @again_on_conflict
 def remove_published_candidates(settings: Settings, series: Series) -> None:
-    """Take away the candidates that were published by runs that were stopped right behind it: nothing else would ask for them."""
+    """Remove the candidates that a run published before it was stopped: no later run would request these periods."""
     unfinished = [held for held in candidates.held(settings, series) if not held.failed]
     if not unfinished:
         return
-    standings = read(settings, series, [held.start for held in unfinished]).published_states
+    published_states = read(settings, series, [held.start for held in unfinished]).published_states
     done = []
     for held in unfinished:
-        standing = standings.get(held.start)
-        said = standing and (standing.restated or standing.content)
-        if standing and said == held.draft.content and standing.state.rank >= held.draft.state.rank:
+        published = published_states.get(held.start)
+        content = published and (published.restated or published.content)
+        if published and content == held.draft.content and published.state.rank >= held.draft.state.rank:
             done.append(held.start)
     candidates.settle(settings, series, done, {})
 
 
 def next_revision(draft: Draft, before: PublishedState | None) -> int:
-    """The revision that a draft would be; an adjustment carries that of the closed number."""
+    """The revision number that a draft would get; an adjustment has that of the closed number."""
     return (before.revision if before else 0) + (draft.action is not PublishAction.ADJUSTMENT)
 
 
 def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
-    """By which run, code and contract something is published now.
+    """The run, code and contract by which something is published now.
 
-    :param reason: why a person signs it off.
+    :param reason: why a person signs it off; None where nobody does.
     """
     code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
-    told = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
-    told |= {"signed_off_by": signed_by, "sign_off_reason": reason}
-    return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, told)
+    metadata = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
+    metadata |= {"signed_off_by": signed_by, "sign_off_reason": reason}
+    return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, metadata)
 
 
 def trailing(settings: Settings, series: Series, starts: Collection[date]) -> pa.Table | None:
-    """The newest numbers of the days before, as far back as the contract's checks look."""
+    """The newest numbers of the days before some periods, as far back as the contract's checks look; None where they do not."""
     look_back = series.checks.trailing_days
     if not look_back:
         return None
