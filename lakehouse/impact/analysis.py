@@ -1,7 +1,7 @@
-"""What a correction touches: from a file, a key or days to silver days, published periods, roll-ups and their readers.
+"""The impact of a correction: from a file, a key or days to Silver days, published periods, roll-ups and their readers.
 
-Only reading, without a JVM. A file that Bronze does not know yet is read as landing reads it, and nothing of it is kept; what
-is published of it then is decided in ``publish`` and ``rollups``.
+This module only reads. A file that is not in Bronze yet is parsed like a delivery, and nothing of it is stored; what would be
+published of it follows the rules of ``gold.restatement``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class UnknownSubjectError(LakehouseError):
-    """A file or key that nobody has heard of. Its text says where it was looked for."""
+    """A file or key of which there is no record. The message says where it was looked for."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _of_content(
     where: Settings,
     entries: list[Ingestion],
 ) -> Impact:
-    """A file that can be read: it is known by its content, whatever its name (R1).
+    """The impact of a readable file; it is identified by its content, whatever its name (R1).
 
     :param where: settings under which the file is found.
     """
@@ -189,5 +189,5 @@ def _local(settings: Settings, path: Path) -> LandingFile:
 
 
 def _is_named(name: str, said: str) -> bool:
-    """Whether what somebody says is a file's name below landing, the end of it, or a path that leads to it."""
+    """Whether a text is a file's name below landing, the end of it, or a path that leads to it."""
     return name == said or name.endswith(f"/{said}") or said.endswith(f"/{name}")

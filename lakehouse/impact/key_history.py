@@ -1,6 +1,6 @@
-"""One key's life in silver, commit by commit, and the published days that moved with it.
+"""The history of one key in Silver, commit by commit, and the published days that changed with it.
 
-Only reading, through delta-rs and without a JVM; what became of the key's rows in Bronze is told by ``accounts``.
+This module only reads. What became of the key's rows in Bronze belongs to ``dispositions.account``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SilverChange:
-    """What one commit did to the row of a key; ``published`` are the gold days written when gold took it in."""
+    """What one commit did to the row of a key; ``published`` are the gold days written when gold followed it."""
 
     version: int
     when: datetime
@@ -41,9 +41,9 @@ class SilverChange:
 def silver_life(
     settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
 ) -> tuple[list[SilverChange], int]:
-    """What happened to a key's row in silver, commit by commit, and which published days were written with it.
+    """What happened to a key's row in Silver, commit by commit, and which published days were written with it.
 
-    :returns: the changes of content, and the oldest version that the table's log and files still tell of.
+    :returns: the changes of content, and the oldest version that the table's log and files still contain.
     """
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     if table is None:
@@ -78,5 +78,5 @@ def silver_life(
 
 
 def _following(entries: list[Restatement], version: int) -> list[Restatement]:
-    """The first restatement that took this version of silver in."""
+    """The first restatement that followed this version of Silver."""
     return sorted((entry for entry in entries if entry.followed_version >= version), key=lambda entry: entry.followed_version)[:1]

@@ -1,7 +1,7 @@
 """Adjustments: what a closed period's number lacks, as exact differences (rule R9).
 
-A closed number and its adjustments add up to what a restatement would have said, row of the grain by row; a measure without
-a value counts as zero. Only the arithmetic is here; they are published as revisions are (see ``revisions``).
+A closed number and its adjustments add up to what a restatement would have published, row by row of the grain; NULL counts as
+zero. This module has only the arithmetic; adjustments are published like revisions (see ``publication.revisions``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What differs between two versions of a metric, as plain values and exact arithmetic.
+"""Differences between two versions of a metric, as plain values in exact arithmetic.
 
-Finding the two versions is the ledger's work, writing the comparison down that of ``serving.reports.comparison_report``.
+Reading the two versions belongs to ``history``, rendering a comparison to ``serving.reports``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Published numbers as people ask for them: one version of a period, its history, two versions side by side. No JVM.
+"""The history of published numbers: all versions of a period, one selected version, two versions compared.
 
-Only reading. Which version is meant is parsed in ``gold.numbers.version_selector``; how differences are shown is in
-``serving.reports.comparison_report``.
+This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``serving.reports``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """One revision of a period's number, or one adjustment of it. ``rows`` hold its grain, measures and row_count."""
+    """One revision of a period's number, or one adjustment of it.
+
+    :param rows: its grain, measures and row_count.
+    :param row: its published columns.
+    """
 
     start: date
     period: str
@@ -51,18 +54,18 @@ class PublishedVersion:
 
     @property
     def label(self) -> str:
-        """How it is called within its period."""
+        """Its name within the period, such as ``r3`` or ``r3.a1``."""
         return f"r{self.revision}" + (f".a{self.adjustment}" if self.adjustment is not None else "")
 
     @property
     def due_on(self) -> date | None:
-        """The day on which it is to change its state."""
+        """The day on which its state is to change."""
         day: date | None = self.row.get("due_on")
         return day
 
     @property
     def dataset_version(self) -> int:
-        """The version of the metric's logic that made it."""
+        """The dataset version that computed it."""
         return int(self.row["dataset_version"])
 
     @property
@@ -73,14 +76,14 @@ class PublishedVersion:
 
 @dataclass(frozen=True)
 class SelectedVersion:
-    """The version that was asked for; ``note`` says what else a reader has to know."""
+    """The selected version; ``note`` has what else a reader has to know."""
 
     version: PublishedVersion
     note: str | None = None
 
 
 def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
-    """Every revision and adjustment of some periods, as they were published."""
+    """Every revision and adjustment of some periods, in the order of publication."""
     return versions_in(
         series, table_io.read(locations.gold(settings, series), None, {series.by: starts}, settings.storage_options)
     )
@@ -93,9 +96,9 @@ def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
 
 
 def version(settings: Settings, series: Series, period: Period, selector: VersionSelector) -> SelectedVersion:
-    """The version of a period that was asked for.
+    """Select a version of a period.
 
-    :raises UnknownVersionError: where there is none; its text says which there are.
+    :raises UnknownVersionError: where it does not exist; the message lists those that do.
     """
     versions = history(settings, series, [period.start]).get(period.start, [])
     try:
@@ -113,13 +116,13 @@ def history_between(settings: Settings, series: Series, first: date, last: date)
 
 
 def versions(known: Mapping[date, Sequence[PublishedVersion]], asked: VersionSelector) -> dict[date, PublishedVersion]:
-    """The version of each period that was asked for, of those that have it."""
+    """The selected version of each period that has it."""
     answers = {start: pick(known[start], asked) for start in sorted(known)}
     return {start: answer.version for start, answer in answers.items() if answer is not None}
 
 
 def pick(known: Sequence[PublishedVersion], asked: VersionSelector) -> SelectedVersion | None:
-    """The version that was asked for among those of one period, oldest first; None where it has none."""
+    """Select a version among those of one period, oldest first; None where it does not exist."""
     found = choose(known, asked)
     return None if found is None else SelectedVersion(*found)
 
@@ -129,8 +132,8 @@ def changes(
 ) -> list[MeasureDelta]:
     """Every measure of one period in two versions, by grain.
 
-    :param known: the history of the period: reasons and rows are then of all revisions from one version to the other, and an
-        adjustment is what the closed number comes to with it.
+    :param known: the history of the period: reasons and counts of rows then cover all revisions between the two versions, and
+        an adjustment is shown as what the closed number comes to with it.
     """
     shown = after or before
     if shown is None:
@@ -167,7 +170,7 @@ def comparison(
     thresholds: Iterable[Threshold] = (),
     known: Mapping[date, Sequence[PublishedVersion]] | None = None,
 ) -> Comparison:
-    """Two versions of many periods side by side.
+    """Compare two versions of many periods.
 
     :param known: the history of the periods, where both versions are of it.
     """
@@ -206,7 +209,7 @@ def _behind(
 
 
 def in_whole(series: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
-    """A version; of an adjustment what the closed number comes to with it and those before it, as far as they are known."""
+    """A version; for an adjustment what the closed number comes to with it and the earlier ones in ``known``."""
     last = version_.adjustment or 0
     parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
     if len(parts) < 2:  # noqa: PLR2004 (nothing to add up)
@@ -220,7 +223,7 @@ def in_whole(series: Series, version_: PublishedVersion, known: Sequence[Publish
 
 
 def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, Sides]]:
-    """Per version of a period's history the totals over its grain, before and after it; an adjustment comes on top."""
+    """Per version of a period's history the totals over its grain before and after it; an adjustment is added."""
     sides: list[dict[str, Sides]] = []
     before: dict[str, Number | None] = {}
     for version_ in known:
@@ -233,7 +236,7 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
 
 
 def _totals(series: Series, version_: PublishedVersion) -> dict[str, Number | None]:
-    """Additive measures over all rows of the grain; of others the value where there is one row only."""
+    """Totals of additive measures over the grain; of other measures the value where there is only one row."""
     totals: dict[str, Number | None] = {}
     for measure in series.metric.measures:
         values = [row.get(measure.name) for row in version_.rows]
@@ -252,7 +255,7 @@ def _by_grain(series: Series, version_: PublishedVersion | None) -> dict[tuple[A
 
 
 def versions_in(series: Series, found: pa.Table | None) -> dict[date, list[PublishedVersion]]:
-    """Rows of the table as versions, in the order in which they were published."""
+    """Published rows grouped into versions, in the order of publication."""
     rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
     for row in [] if found is None else found.to_pylist():
         rows.setdefault((row[series.by], row["revision"], row["adjustment"] or 0), []).append(row)

@@ -1,7 +1,7 @@
-"""When a period's number is live, preliminary or final, and what a new number for it becomes (rules R7 and R9).
+"""The lifecycle of a published number: live, preliminary, final, and what a new number becomes in each state (rules R7 and R9).
 
-Pure decisions: numbers are known here by a digest of their content only. The clock is given, so that a replay publishes
-as it would have on the day.
+Pure decisions: a number is known only by the digest of its content. The clock is an argument, so that a historical replay
+publishes as it would have on that day.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ class PublishAction(str, Enum):
 
 @dataclass(frozen=True)
 class PublishedState:
-    """The newest published number of a period: which revision, in which state, and a digest of what it says.
+    """The newest published number of a period.
 
-    ``restated`` is the digest of what a restatement of a closed period would say: its adjustments are in it.
+    :param content: the digest of its content.
+    :param restated: the digest of what a closed period comes to with its adjustments; None without adjustments.
     """
 
     revision: int
@@ -95,7 +96,7 @@ def state_on(last_day: date, on: date, terms: PublicationRules) -> State:
 
 
 def state_of(published: PublishedState | None, last_day: date, on: date, terms: PublicationRules) -> State:
-    """The state that a number for a period is published in: that of the day, and never one behind the newest number's."""
+    """The state in which a number of a period is published: that of the day, and never an earlier one than the published."""
     state = state_on(last_day, on, terms)
     return max(state, published.state, key=lambda one: one.rank) if published else state
 
@@ -114,10 +115,10 @@ def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:
 
 
 def publish_action(published: PublishedState | None, content: str, state: State, terms: PublicationRules) -> PublishAction:
-    """What a number that says ``content``, published in ``state``, becomes beside the newest one.
+    """What a number with a digest and a state becomes, given the published one.
 
-    Equal content makes no revision, but for a change of state (R7); a closed period takes revisions only where its
-    contract says so (R9).
+    Equal content makes no revision, except for a change of state (R7). A closed period takes revisions only where its contract
+    allows it (R9).
     """
     if published is None:
         return PublishAction.REVISION
@@ -131,9 +132,9 @@ def publish_action(published: PublishedState | None, content: str, state: State,
 def reason_for(
     action: PublishAction, published: PublishedState | None, requested: RevisionReason | None, causes: Mapping[str, int]
 ) -> RevisionReason:
-    """Why a revision is published.
+    """The reason of a revision.
 
-    :param requested: what the run itself was about, such as a backfill; None where it follows the data.
+    :param requested: the reason that the run gives, such as a backfill; None where it follows the data.
     :param causes: what happened to the rows behind the number: counts of inserted, corrected, moved and deleted keys.
     """
     if published is None:

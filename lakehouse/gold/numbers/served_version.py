@@ -1,7 +1,7 @@
 """Which dataset version of a metric its readers see: the alias ``latest`` (rule R8).
 
-The number of the version lies in the gold table itself and moves in the commit that shows other numbers (see
-``promotion``), so that a reader sees one version or the other and never a mix.
+The number of the version is stored in the gold table itself and changes in the commit that publishes the numbers (see
+``promotion``), so that a reader sees one version or the other and never a mixture.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SERVED = "lakehouse:dataset_version"
 
 
 class UnservedVersionError(LakehouseError):
-    """A dataset version that no contract describes. Its text says which one is missing, and the way out."""
+    """A dataset version that no contract describes. The message says which one is missing, and the way out."""
 
 
 class MovedError(LakehouseError):
-    """Numbers of one dataset version were to be shown after readers had been moved to another one."""
+    """Numbers of one dataset version were to be published after another one had been promoted."""
 
 
 def number(settings: Settings, series: Series) -> int:
@@ -66,20 +66,19 @@ def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
 
 
 def follower(series: Series) -> str:
-    """The name under which it is remembered how far these numbers have followed the layer below.
+    """The name under which is recorded how far a series has followed its upstream table.
 
-    Each version that readers see has a memory of its own: one that they come back to goes on where it stood, and what
-    happened in between is what it has to follow.
+    Each version that readers see has a record of its own: a version that is served again continues from its own record.
     """
     later = series.kind is Kind.DAY and series.name == series.metric.metric and series.metric.dataset_version > 1
     return f"{series.name}@v{series.metric.dataset_version}" if later else series.name
 
 
 def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:
-    """What each commit of days that readers see has to carry: it then meets a move of the readers as a conflict.
+    """The Delta transaction that each commit of days that readers see carries, so that it conflicts with a promotion.
 
-    :param table: as it was before the numbers were computed.
-    :raises MovedError: when readers have been moved to another version than the one that the numbers were made with.
+    :param table: the table before the numbers were computed.
+    :raises MovedError: when another version than the one that computed the numbers has been promoted.
     """
     if series.kind is not Kind.DAY or series.name != series.metric.metric:
         return None

@@ -1,7 +1,6 @@
-"""Whether a dataset version may take the place of the one that readers see: what forbids it, each as a sentence.
+"""Whether a dataset version may replace the one that readers see: what forbids it, each reason as a sentence.
 
-Nothing is published here (see ``promotion``); how far the numbers may differ is said by thresholds, in
-``gold.numbers.comparison``.
+How far numbers may differ is limited by thresholds (``numbers.comparison``). Nothing is published here (see ``promotion``).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _SHOWN = 5
 
 
 def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
-    """What two contracts of a metric must agree on: the table and its roll-ups are the same ones."""
+    """Settings in which two contracts of a metric must agree, because the table and its roll-ups stay the same."""
     name, later = f"v{shown.dataset_version}", f"v{to.dataset_version}"
     agreed = {
         "source": (shown.source, to.source),
@@ -50,7 +49,7 @@ def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
 
 
 def of_types(shown: DeltaTable | None, later: DeltaTable | None, to: Series) -> Iterator[str]:
-    """Columns of both tables that hold another type."""
+    """Columns of both tables that have different types."""
     if shown is None or later is None:
         return
     old, new = ({item.name: item.type for item in table.schema().fields} for table in (shown, later))
@@ -63,7 +62,7 @@ def of_types(shown: DeltaTable | None, later: DeltaTable | None, to: Series) -> 
 
 
 def removed(shown: MetricContract, to: MetricContract) -> Iterator[str]:
-    """Measures that readers would miss, which somebody may put up with."""
+    """Measures that readers would lose; a person may accept that."""
     there = {measure.name for measure in to.measures}
     for measure in shown.measures:
         if measure.name not in there:
@@ -77,7 +76,7 @@ def of_coverage(
     later: Series,
     pending: PendingRestatement,
 ) -> Iterator[str]:
-    """Periods that the version has no number for, or none that takes in what silver says by now."""
+    """Periods that the version has no number for, or none that contains the present state of Silver."""
     if not numbers:
         yield f"gold/{later.name} holds no number; {_fill(later, shown)}"
         return
@@ -91,7 +90,7 @@ def of_coverage(
 
 
 def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
-    """The days that wait for silver, but for those that a run over a range has made since."""
+    """The pending days, without those that a run over a range has computed since."""
     table = table_io.open_table(locations.silver(settings, later.metric.source), settings.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & numbers.keys():
@@ -109,7 +108,7 @@ def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: S
 
 
 def of_held(settings: Settings, *series: Series) -> Iterator[str]:
-    """Numbers that wait for a person, which has to be decided under the logic that they were made with."""
+    """Numbers that wait for a person: they have to be decided with the logic that computed them."""
     for one in series:
         held = [candidate.start for candidate in candidates.held(settings, one)]
         if held:
@@ -150,7 +149,7 @@ def of_checks(
 
 
 def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
-    """How two contracts of a metric differ in what the numbers mean, for its readers."""
+    """How two contracts of a metric differ in what the numbers mean, for readers."""
     old, new = ({measure.name: measure for measure in one.measures} for one in (shown, to))
     sentences = [to.description] if to.description and to.description != shown.description else []
     sentences += [f"{name} is new: {new[name].sql}" for name in new if name not in old]
@@ -169,7 +168,7 @@ def join_periods(starts: Collection[date]) -> str:
 
 
 def _fill(later: Series, starts: Collection[date]) -> str:
-    """How to bring the version up to date on some days."""
+    """The command that brings the version up to date on some days."""
     command = f"dagster asset materialize --select gold/{later.name}"
     reach = f" --partition-range {min(starts)}...{max(starts)}" if starts else ""
     return f"fill it first: '{command}{reach}'"

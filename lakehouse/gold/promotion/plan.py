@@ -1,6 +1,6 @@
-"""What moving a metric's readers to another dataset version would publish: planned and explained, not done.
+"""The plan of a promotion or rollback: what it would publish, without doing it.
 
-What forbids a move is in ``fitness``; it is done in ``promotion``.
+What forbids a promotion is checked in ``compatibility``; it is carried out in ``promotion``.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ if TYPE_CHECKING:
 
 
 class PromotionRefusedError(LakehouseError):
-    """A move that cannot be made; nothing has changed. Its text has a line for each reason, with the way out."""
+    """A promotion that cannot be made; nothing has changed. The message has a line per reason, with the way out."""
 
 
 @dataclass(frozen=True)
 class PromotionPlan:
-    """What a move would publish. ``problems`` forbid it, ``objections`` are what somebody may accept.
+    """What a promotion or rollback would publish.
 
-    ``left`` are periods that the version to come never had a number of: they stay until they are computed again.
-    ``follows`` is the silver version that the promoted numbers have taken in.
+    :param problems: reasons that forbid it.
+    :param objections: differences that a person may accept.
+    :param left: the first days of periods that the version has no number of: they stay as they are until they are computed again.
+    :param follows: the Silver version that the promoted numbers contain.
     """
 
     kind: PromotionKind
@@ -65,7 +67,7 @@ class PromotionPlan:
 
 @dataclass(frozen=True)
 class _Both:
-    """The version that readers see, and the one beside it."""
+    """The version that readers see, and the one to be promoted in a table of its own."""
 
     shown: Series
     to: Series
@@ -90,16 +92,16 @@ def compare(
     last: date | None = None,
     thresholds: Sequence[Threshold] = (),
 ) -> Comparison:
-    """What readers see now against the newest numbers of another version, of all periods or of those between two days."""
+    """Compare the numbers that readers see with the newest of another version, for all periods or between two days."""
     return _compared(settings, _both(settings, catalog, metric, to_version), thresholds, first, last)
 
 
 def plan_promotion(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
 ) -> PromotionPlan:
-    """What promoting a version would publish: of all periods, so that no two versions are ever seen side by side.
+    """Plan the promotion of a version, for all periods: readers never see two versions side by side.
 
-    :raises served.UnservedVersionError: where no contract describes one of the two versions.
+    :raises UnservedVersionError: where no contract describes one of the two versions.
     :raises PromotionRefusedError: for the version that the table itself is named after.
     """
     number = shown_version(settings, metric)
@@ -139,9 +141,9 @@ def plan_promotion(
 
 
 def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
-    """What going back to an earlier version would publish: what it said last, from the table's own history.
+    """Plan the rollback to an earlier version: to its last numbers, from the history of the table.
 
-    :raises served.UnservedVersionError: where no contract describes the version to go back to.
+    :raises UnservedVersionError: where no contract describes the version.
     :raises PromotionRefusedError: where readers never saw it.
     """
     number = shown_version(settings, metric)
@@ -182,7 +184,7 @@ def _drafts(
     terms: PublicationRules,
     reason: RevisionReason,
 ) -> list[Draft]:
-    """What is to be published so that readers see these numbers; states move on by themselves (see ``pending.find_due``)."""
+    """Draft the numbers that readers are to see; changes of state are left to the daily close (see ``pending.find_due``)."""
     today, drafts = lifecycle.today(settings.clock(), terms), []
     for start, one in sorted(numbers.items()):
         draft = draft_period(
@@ -211,7 +213,7 @@ def _in_whole(version: PublishedVersion, one: PublishedNumber) -> PublishedVersi
 
 
 def _beyond(change: MeasureDelta) -> str:
-    """A change that somebody has to accept, as a sentence."""
+    """A change beyond a threshold, as a sentence."""
     where = ", ".join([change.period, *(f"{name} {value}" for name, value in change.grain)])
     much = "" if change.percent is None else f" ({change.percent:+} %)"
     return f"{change.measure} of {where}: {_plain(change.before)} -> {_plain(change.after)}{much} is beyond the threshold"

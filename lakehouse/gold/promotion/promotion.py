@@ -1,7 +1,7 @@
-"""Moving a metric's readers to another dataset version, or back to an earlier one, in one commit (rules R7 and R8).
+"""Promotion and rollback: change the dataset version that readers of a metric see, in one commit (rules R7 and R8).
 
-What a move publishes is planned in ``moving``, which version is seen is told in ``served``. A publication that comes in
-between makes it happen again from a fresh read. All by delta-rs: no JVM.
+What a promotion publishes is planned in ``plan``; which version is served is defined in ``numbers.served_version``. Another
+publication in between repeats the promotion from a fresh read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["PromotionRefusedError", "PromotionResult", "compare", "promote", "ro
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """A move that was made: by this call after its plan, or by an earlier one, which has no plan."""
+    """A promotion or rollback that is done: by this call, with its plan, or by an earlier one, without."""
 
     move: PromotionEntry
     plan: PromotionPlan | None = None
@@ -52,10 +52,10 @@ def promote(
     *,
     accepted: bool = False,
 ) -> PromotionResult:
-    """Show readers another dataset version; ``run.by`` says who wants it.
+    """Show readers another dataset version; ``run.by`` names the person who requests it.
 
-    :param notes: writes down what readers are to be told.
-    :param accepted: that differences beyond the thresholds, and measures that end, are put up with.
+    :param notes: writes the release notes for readers.
+    :param accepted: whether differences beyond the thresholds, and measures that end, are accepted.
     :raises PromotionRefusedError: where something forbids it.
     """
     if shown_version(settings, metric) == to_version:
@@ -67,12 +67,12 @@ def promote(
 def rollback(
     settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int | None, run: Run, reason: str
 ) -> PromotionResult:
-    """Show readers what an earlier version said; by default the one before the promotion of what they see.
+    """Show readers the last numbers of an earlier version; by default of the one before the newest promotion.
 
-    Days that silver has changed since are then behind, and are restated as always, with that version's logic: how far it
-    had followed silver is remembered for each version (see ``served.follower``).
+    Days that Silver has changed since then are pending afterwards and are restated with that version's logic: how far it had
+    followed Silver is recorded per version (see ``served_version.follower``).
 
-    :raises PromotionRefusedError: where there is nothing to go back to.
+    :raises PromotionRefusedError: where there is no version to go back to.
     """
     if to_version is None:
         to_version = _one_back(settings, metric)
@@ -83,9 +83,9 @@ def rollback(
 
 
 def settle(settings: Settings, series: Series) -> PromotionEntry:
-    """Write down what the commits of moves say, and from where on the numbers follow silver; doing it again does no harm.
+    """Copy promotions from the commits into the logs, and record from where the numbers follow Silver; repeating it is harmless.
 
-    :raises PromotionRefusedError: where readers were never moved.
+    :raises PromotionRefusedError: where readers were never promoted.
     """
     publications.follow(settings, series.name, locations.gold(settings, series))
     promotion_log.follow(settings, series.name, locations.gold(settings, series))
@@ -104,7 +104,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
 
 
 def _one_back(settings: Settings, metric: MetricContract) -> int:
-    """The version that the newest move came from; behind a rollback that is done already its own goal."""
+    """The version before the newest promotion; after a rollback that is done already, the present one."""
     settle(settings, Series(metric, called=metric.metric))
     log, number = promotion_log.of(settings, metric.metric), shown_version(settings, metric)
     if log[-1].kind is PromotionKind.ROLLBACK:
@@ -142,7 +142,7 @@ def _rollback(
 
 
 def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, explanation: str, notes: str) -> None:
-    """The move: all numbers that differ, and the number of the version that readers see, at once."""
+    """The promotion itself: all numbers that differ and the number of the served version, in one commit."""
     number, before = made.to.metric.dataset_version, made.before
     why = {
         "input_versions": made.inputs,
@@ -168,7 +168,7 @@ def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, expl
 
 
 def _already(settings: Settings, metric: MetricContract, to_version: int) -> PromotionResult:
-    """What an earlier call was stopped before is written down."""
+    """The record of a promotion that an earlier call committed, also when that call was stopped afterwards."""
     move = settle(settings, Series(metric, called=metric.metric))
     if move.to_version != to_version:
         raise PromotionRefusedError(f"readers of gold/{metric.metric} see v{to_version} already")

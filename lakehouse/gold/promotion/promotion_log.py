@@ -1,7 +1,7 @@
-"""``ops/moves``: each time that a metric's readers were moved to another dataset version: from, to, by whom, why, from what.
+"""``ops/moves``: the log of promotions and rollbacks: from and to which dataset version, by whom, why, from which inputs.
 
-A copy of what the commits that moved them say of themselves, so that a run that was stopped behind its commit loses
-nothing: :func:`follow` writes what is missing. The move itself is in ``gold.promotion.promotion``.
+A copy of the metadata of the commits that promoted, so that nothing is lost when a run is stopped after its commit:
+:func:`follow` adds what is missing. The promotion itself belongs to ``promotion``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
 
 
 def of(settings: Settings, metric: str) -> list[PromotionEntry]:
-    """Every move of a metric's readers, oldest first."""
+    """Every promotion and rollback of a metric, oldest first."""
     return sorted(log(settings).read({"metric": [metric]}), key=lambda promotion: promotion.gold_version)
 
 

@@ -1,7 +1,7 @@
-"""The checks that stand between a metric's new number and its readers (rule R8): pure functions of a candidate.
+"""The checks between a metric's new number and its readers (rule R8): pure functions of a candidate.
 
-Here belong the checks that every metric has, and what is told of a failure and whether it holds the number. The rules that a
-contract adds are in ``gold_rules``; checks of tables that readers see already are in ``checks``.
+This module has the checks of every metric, the explanation of a failure, and whether a failure holds the number. The rules that a
+contract adds belong to ``quality.rules``; checks of published tables belong to ``restatement.checks``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _AGAIN = "materialize the period again"
 
 
 def names(checks: GoldChecks) -> dict[str, str]:
-    """The checks of a metric, each with what it says."""
+    """The checks of a metric, each with a description."""
     return {name: text for name, text in NAMES.items() if name in ALWAYS or getattr(checks, name)}
 
 
 def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
-    """Every check of a metric on a candidate, once each; ``totals_equal_silver`` only where silver's rows were counted."""
+    """Run every check of a metric on a candidate, once each; ``totals_equal_silver`` only where Silver's rows were counted."""
     findings_by_check = {
         "keys_unique": [_keys_unique(candidate)],
         "second_engine_reads_the_same": [_reads_the_same(candidate)],
@@ -93,7 +93,7 @@ def _equals_silver(candidate: Candidate, silver_rows: int) -> Finding:
 
 
 def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there. NaN equals NaN, as it does for engines that group by it."""
+    """How often each row occurs. NaN equals NaN, as in engines that group by it."""
     if not columns:
         return Counter({(): len(table)} if len(table) else {})
     plain = ([_NAN if value != value else value for value in table[name].to_pylist()] for name in columns)  # noqa: PLR0124

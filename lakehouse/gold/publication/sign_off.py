@@ -1,4 +1,4 @@
-"""What a person does with a held number: sign it off, so that readers see it, or drop it (rule R8). No JVM."""
+"""What a person does with a held number: sign it off, so that it is published, or drop it (rule R8)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class HoldError(LakehouseError):
-    """A held number that is not there, or not the one that was meant. Its text says what is there."""
+    """A held number that does not exist, or has another revision than the given one. The message says what is held."""
 
 
 @again_on_conflict
 def sign_off(settings: Settings, series: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
-    """Publish a held number with somebody's word; doing it again changes nothing.
+    """Publish a held number on a person's responsibility; calling it again changes nothing.
 
-    :param run: by whom.
-    :returns: what was published; None where the number is what readers see already.
+    :param run: names the person.
+    :returns: what was published; None where readers see the number already.
     :raises HoldError: where another revision, or none, is held.
     """
     settings = with_table_cache(settings)
@@ -63,7 +63,7 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
 
 
 def drop(settings: Settings, series: Series, period: Period, revision: int, by: str, reason: str) -> None:
-    """Refuse a held number: the published one stands, and the same number is not proposed again.
+    """Refuse a held number: the published one stays, and the same number is not proposed again.
 
     :raises HoldError: where another revision, or none, is held.
     """

@@ -28,12 +28,12 @@ _kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
 
 
 class ForgottenContractError(LakehouseError):
-    """A contract of which only the hash is left, or that this code cannot read. Its text says which, and the way out."""
+    """A contract of which only the hash is stored, or that this code cannot read. The message says which, and the way out."""
 
 
 @dataclass(frozen=True)
 class HistoricalContracts:
-    """The contracts of a metric and its source; ``certain`` says whether the source's is known to be the one of then."""
+    """The contracts of a metric and its source; ``certain``: the source's contract is known to be the one of that time."""
 
     metric: MetricContract
     source: SourceContract
@@ -41,10 +41,10 @@ class HistoricalContracts:
 
 
 def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
-    """Keep both contracts before a number is published under them; once a process and change.
+    """Store both contracts before a number is published under them, once per process and change.
 
-    Beside the metric's stands the one that made silver's newest commit: where a source's contract has changed and silver
-    was not built since, that is not ``contract``.
+    With the metric's contract the one of Silver's newest commit is stored: where a source's contract has changed and Silver was
+    not built since, that is not ``contract``.
     """
     table, source = locations.contract_archive(settings), provenance.of_contract(contract)
     metric_version, in_silver = (
@@ -62,11 +62,11 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
 
 
 def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any]) -> HistoricalContracts:
-    """The contracts that a revision was made under.
+    """The contracts that a revision was computed under.
 
-    :param now: those that count now; they are taken where they are the same.
-    :param revision: what a row of the revision says of itself.
-    :raises ForgottenContractError: where the metric's contract was another one and is not kept.
+    :param now: the present contracts; they are used where they are the same.
+    :param revision: the published columns of a row of the revision.
+    :raises ForgottenContractError: where the metric's contract was another one and is not stored.
     """
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name

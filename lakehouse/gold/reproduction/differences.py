@@ -1,6 +1,6 @@
-"""Where a published number and the same number made again differ, cell by cell, and what cannot be compared any more.
+"""Where a published number and the reproduced one differ, cell by cell, and what can no longer be compared.
 
-Only Arrow tables and the metric's contract come in here; how a number is made again is in ``reproduce``.
+Only Arrow tables and the metric's contract are used; reproducing a number belongs to ``reproduce``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Cells = dict[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Difference:
-    """One cell that says something else: in which row of the grain, what is stored, what was made again."""
+    """One cell that differs: its grain, the stored value, and the recomputed one."""
 
     grain: dict[str, Any]
     column: str
@@ -36,9 +36,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """By which columns rows are told apart, and which of their values are compared.
+    """The columns that identify rows, and the values that are compared.
 
-    ``summed``: several rows make up one, because a column of the grain is hidden or adjustments are added.
+    :param summed: whether several rows are added up, because a column of the grain is redacted or adjustments are included.
     """
 
     grain: list[str]
@@ -47,9 +47,9 @@ class Compared:
 
 
 def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool = False) -> Compared:
-    """What of a metric's rows can be compared, where some fields of silver are hidden now that were not then.
+    """What can be compared of a metric's rows where some fields of Silver were redacted since.
 
-    A measure that mentions one cannot, and behind a hidden column of the grain only sums can.
+    A measure that mentions such a field cannot be compared; without a column of the grain only sums can.
     """
     grain = [name for name in metric.grain if name not in hidden]
     summed = summed or len(grain) < len(metric.grain)
@@ -58,7 +58,7 @@ def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool 
 
 
 def between(stored: pa.Table, again: pa.Table, how: Compared) -> tuple[list[Difference], list[str]]:
-    """The cells that differ, and the columns that are equal but for the last digits of doubles."""
+    """The cells that differ, and the columns that are equal except for the last digits of doubles."""
     published, made = _cells(stored, how), _cells(again, how)
     differences, close = [], set()
     for key in [*published, *(key for key in made if key not in published)]:

@@ -1,7 +1,6 @@
-"""A published number computed again: from silver as its inputs had it, or, for a longer period, from the days that it names.
+"""Recompute a published number: a day from its Silver inputs, a longer period from the days that it names.
 
-Silver of then is made from Bronze, so that nothing else needs to be left of it. What comes of the comparison with the
-published number is in ``reproduce``.
+Silver is computed from Bronze, so that no older version of a table is needed. Comparing the result belongs to ``reproduce``.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class ReproduceError(LakehouseError):
-    """A number that cannot be made again. Its text tells why, and what there is."""
+    """A number that cannot be reproduced. The message says why, and what exists."""
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """The number, and per key the fields behind it that were hidden since."""
+    """The recomputed number, and per key the fields among its inputs that were redacted since."""
 
     rows: pa.Table
     hidden: dict[str, list[str]] = field(default_factory=dict)
@@ -54,9 +53,9 @@ def computed(
     revision: Mapping[str, Any],
     session: Callable[[], SparkSession],
 ) -> Recomputed:
-    """A revision of a period, from what it says of itself.
+    """Recompute a revision of a period from its published columns.
 
-    :raises ReproduceError: where it names no inputs, or one that is gone.
+    :raises ReproduceError: where it names no inputs, or one that no longer exists.
     """
     if series.kind is not Kind.DAY:
         return _period(settings, contract, series, start, revision, session)
@@ -71,7 +70,7 @@ def computed(
 def _named_inputs(
     settings: Settings, contract: SourceContract, revision: Mapping[str, Any], days: Collection[date]
 ) -> dict[date, set[str]]:
-    """The inputs of some silver days, as a revision names them.
+    """The inputs of some Silver days, as a revision names them.
 
     :raises ReproduceError: where it names none.
     """
@@ -84,7 +83,7 @@ def _named_inputs(
 def _silver_of_then(
     settings: Settings, spark: SparkSession, contract: SourceContract, named: Mapping[date, set[str]]
 ) -> tuple[DataFrame, dict[str, list[str]]]:
-    """Silver's rows of some days, each from its own inputs, and per key among them the fields that were hidden since."""
+    """The Silver rows of some days, each computed from its own inputs, and per key the fields that were redacted since."""
     alike: dict[frozenset[str], list[date]] = defaultdict(list)
     for day, known in named.items():
         alike[frozenset(known)].append(day)
@@ -121,7 +120,7 @@ def _period(
     revision: Mapping[str, Any],
     session: Callable[[], SparkSession],
 ) -> Recomputed:
-    """A longer period, from the daily revisions and adjustments that it names."""
+    """Recompute a longer period from the daily revisions and adjustments that it names."""
     daily = Series(series.metric, called=series.called)
     inputs = RollupInputs.parse(revision["made_from"])
     named = inputs.revisions
@@ -164,7 +163,7 @@ def _with_others(
     added: pa.Table,
     session: Callable[[], SparkSession],
 ) -> Recomputed:
-    """The seam for measures that do not add up: from the silver rows behind each day, by the inputs its revision names."""
+    """Add the measures that are not additive, from the Silver rows of each day by the inputs that its revision names."""
     metric, spark = series.metric, session()
     named: dict[date, set[str]] = {}
     for row in day_rows.to_pylist():

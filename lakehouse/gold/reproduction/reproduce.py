@@ -1,7 +1,7 @@
-"""Making a published number again, from the inputs that its revision names, and from Bronze alone (rule R10).
+"""Reproduce a published number from the inputs that its revision names, and compare both (rule R10).
 
-Nothing is written here, and no older version of a table is read: only Bronze, what people said beside it, and the small
-tables below ``ops``. What a number says as of a time, published or not, is the same computation: :func:`known_at`.
+Nothing is written, and no older version of a table is read: only Bronze, decisions, and the logs in ``ops``. :func:`known_at`
+computes what a number was as of a time, published or not, in the same way.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A published number, made again.
+    """A reproduced number.
 
-    ``hidden`` are the fields, per key, that were redacted since and are in it: what depends on them is not among the
-    ``compared`` columns. ``close`` are columns that are equal but for the last digits of doubles. ``certain`` says whether
-    the source's contract is known to be the one of then.
+    :param hidden: per key the fields that were redacted since; columns that depend on them are not among ``compared``.
+    :param close: columns that are equal except for the last digits of doubles.
+    :param certain: whether the source's contract is known to be the one of that time.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Reproduced:
 
     @property
     def equal(self) -> bool:
-        """Whether all that can be compared says the same."""
+        """Whether all compared columns are equal."""
         return not self.differences
 
 
@@ -72,12 +72,12 @@ def reproduce(
     session: Callable[[], SparkSession],
     adjustment: int | None = None,
 ) -> Reproduced:
-    """Make one revision of a period again and compare it with what was published.
+    """Recompute one revision of a period and compare it with what was published.
 
-    :param adjustment: of this adjustment of the closed revision: what the books were brought to with it.
+    :param adjustment: an adjustment of the closed revision: compare what the number comes to with it.
     :raises ReproduceError: for a revision that was never published, or that names no inputs.
-    :raises UnknownInputsError: where the inputs that it names are not recorded.
-    :raises ForgottenContractError: where its contract is not kept.
+    :raises UnknownInputsError: where its inputs are not recorded.
+    :raises ForgottenContractError: where its contract is not stored.
     """
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     row = _told(series, start, published, revision, adjustment)
@@ -131,7 +131,7 @@ def known_at(
 
 
 def _told(series: Series, start: date, published: pa.Table | None, revision: int, adjustment: int | None) -> dict[str, Any]:
-    """What a revision or an adjustment says of itself.
+    """The published columns of a revision or an adjustment.
 
     :raises ReproduceError: where there is none.
     """
@@ -147,7 +147,7 @@ def _told(series: Series, start: date, published: pa.Table | None, revision: int
 
 
 def _stored(series: Series, published: pa.Table, revision: int, adjustment: int | None) -> pa.Table:
-    """The content of a revision; with its adjustments up to one, where that is asked for."""
+    """The content of a revision; with its adjustments up to the given one."""
     booked = pc.fill_null(pc.less_equal(published["adjustment"], adjustment or 0), True)
     rows = published.filter(pc.and_(pc.equal(published["revision"], revision), booked))
     return rows.select(series.content)

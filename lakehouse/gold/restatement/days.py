@@ -1,7 +1,7 @@
-"""How a metric's days are published: computed from silver, drafted where they say something new, and audited (R7 to R9).
+"""The days of a metric: computed from Silver, drafted where content or state is new, and published (rules R7 to R9).
 
-Here is what silver's changes mean for a metric and what its numbers become; how a draft comes before readers is in
-``audited``. Whoever publishes the same period in between makes all of it happen again from a fresh read.
+This module decides what changes of Silver mean for a metric's days. Checking and publishing drafts belongs to
+``write_audit_publish``; a conflict with another publication repeats both from a fresh read.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def restate(
     run: Run,
     follows: PendingRestatement | None = None,
 ) -> PublishResult:
-    """Compute ``days`` anew and publish those whose number or state is another one.
+    """Compute days again and publish those with new content or a new state.
 
-    :param follows: what the run answers; when it covers all of that, the metric is recorded as following silver so far.
+    :param follows: what the run responds to; if ``days`` cover all of it, the metric is recorded as following Silver up to there.
     """
     settings = with_table_cache(settings)
     done = _publish_days(settings, series, session, sorted(days), run, follows)
@@ -92,7 +92,7 @@ def _publish_days(
 def lineage(
     series: Series, run: Run, made_from: SilverInputs, follows: PendingRestatement | None, trigger: Trigger | None
 ) -> dict[str, Any]:
-    """What the commit of a publication tells about where its numbers come from."""
+    """The metadata of the commit that publishes days: input versions, trigger, changed keys and downstream tables."""
     arrivals = sorted(entry.arrival_date for entry in made_from.ingested.values())
     return {
         "input_versions": {
@@ -116,7 +116,7 @@ def lineage(
 def _numbers(
     settings: Settings, metric: MetricContract, session: Callable[[], SparkSession], days: Sequence[date], before: SeriesSnapshot
 ) -> dict[date, pa.Table]:
-    """What silver says about each day; about one that was published and is empty now, that it is empty."""
+    """The number of each day that Silver has rows for; for a published day without rows the number of an empty day."""
     if not days:
         return {}
     numbers = incremental.numbers(session(), settings, before, days)
@@ -179,7 +179,7 @@ def _drafts(
 def _lineages(
     settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], refused_days: Collection[date]
 ) -> dict[date, NumberLineage]:
-    """What the number of each day was computed from: now, or for a day whose new number was refused, when it was published."""
+    """What the number of each day was computed from; for a day whose new number was refused, that of the published one."""
     metric, by = before.series.metric, before.series.by
     covered = {day: source_days(metric, [day]) for day in days}
     undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))

@@ -1,7 +1,7 @@
-"""A day's number from the number published before and the rows that silver has changed since; all other rows stay unread.
+"""A day's number computed from its published number and the Silver rows changed since, without reading the other rows.
 
-That is exact where every measure adds up, is a whole or decimal number, and is 0 over no rows; other metrics are computed
-anew. Whether a change is small enough for it is said by the contract (``publication.patch_up_to``).
+This is exact where every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all
+rows. The contract limits how many changed rows a patch may have (``publication.patch_up_to``).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _Numbers = dict[tuple[Any, ...], list[Any]]
 
 
 def may_be_patched(metric: MetricContract) -> bool:
-    """Whether the contract asks for patches, and every measure is one that adds up exactly."""
+    """Whether the contract allows patches and every measure adds up exactly."""
     exact = all(measure.additive and measure.is_exact for measure in metric.measures)
     return bool(metric.publication.patch_up_to) and metric.window == 1 and exact
 
 
 def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> dict[date, pa.Table]:
-    """The numbers of those days that can be patched, as ``gold.numbers`` would compute them; the others are left out."""
+    """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out."""
     metric = before.series.metric
     since = _versions_of(before, days) if may_be_patched(metric) else {}
     # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
@@ -76,7 +76,7 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
 
 
 def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, int]:
-    """The version of silver behind the newest number of each day that was made by the contract as it is now."""
+    """The Silver version of the newest number of each day that was computed under the present contract."""
     if before.existing is None:
         return {}
     newest = before.existing.filter(before.existing["is_latest"])
@@ -87,7 +87,7 @@ def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, i
 
 
 def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:
-    """Published plus new minus old, by grain; without those of the grain that no row is left of."""
+    """Published plus new minus old values by grain, without the grain values that no row is left of."""
     names = [*(measure.name for measure in metric.measures), "row_count"]
     sums: _Numbers = defaultdict(lambda: [0 for _ in names])
     for rows, sign in ((published, 1), (plus, 1), (minus, -1)):

@@ -1,6 +1,6 @@
-"""What a number is made from: the inputs that silver had taken in, by day, and what silver's newest changes came from.
+"""The inputs of numbers: which ingestions, decisions and redactions Silver contained, and what caused its newest changes.
 
-A revision names it, so that it can be made again (rule R10) and people can be told why it changed.
+A revision names its inputs, so that it can be reproduced (rule R10) and its changes can be explained.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK_BACK = 20
 
 @dataclass(frozen=True)
 class SilverInputs:
-    """What silver was made from at one version: the ids of all that is known, and per day those that it lacks still."""
+    """The inputs of one version of Silver: the ids of all known inputs, and per day the ids of those not yet applied."""
 
     ids: frozenset[str]
     lacking: Mapping[date, frozenset[str]]
@@ -36,20 +36,20 @@ class SilverInputs:
     silver_version: int
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
-        """What some silver days lack, as it is written down."""
+        """The inputs that some Silver days lack, as they are stored."""
         return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
 
     def known_through(self, days: Collection[date]) -> date | None:
-        """The newest arrival day of what all of these days have taken in."""
+        """The newest arrival day whose files all of these days contain."""
         lacking = frozenset().union(*(self.lacking.get(day, frozenset()) for day in days))
         return max((entry.arrival_date for one, entry in self.ingested.items() if one not in lacking), default=None)
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """What some commits of silver came from: files, decisions, redactions, operations.
+    """What caused some commits of Silver: files, decisions, redactions, rebuild requests.
 
-    ``remade`` are the silver days that an operation made again, with the reason that this gives to their numbers.
+    :param remade: the Silver days that a rebuild request made again, with the reason that it gives to their numbers.
     """
 
     files: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Trigger:
     remade: Mapping[date, RevisionReason] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """As a publication tells it."""
+        """The trigger as it is stored with a publication."""
         return {
             "files": self.files[:_FILES_SHOWN],
             "files_in_all": len(self.files),
@@ -68,7 +68,7 @@ class Trigger:
 
 
 def of_silver(settings: Settings, source: str) -> SilverInputs:
-    """What silver is made from now."""
+    """The inputs of the present version of Silver."""
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     version = -1 if table is None else table.version()
     ingested = ingestions.ingested(ingestions.all_of(settings, source))
@@ -90,12 +90,12 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
 
 
 def record(settings: Settings, source: str, basis: SilverInputs) -> str:
-    """Keep the inputs under their name."""
+    """Store a set of inputs under its name."""
     return input_sets.record(settings, source, basis.ids, settings.clock())
 
 
 def ids_by_day(settings: Settings, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
-    """The inputs of each of some silver days, as a revision names them.
+    """The inputs of each of some Silver days, as a revision names them.
 
     :raises UnknownInputsError: where they were never recorded.
     """
@@ -105,7 +105,7 @@ def ids_by_day(settings: Settings, source: str, name: str, without: str | None, 
 
 
 def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
-    """What versions ``first`` through ``last`` of silver came from, as its log tells."""
+    """What caused versions ``first`` through ``last`` of Silver, from its log."""
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     if table is None or first > last:
         return Trigger()
@@ -125,7 +125,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
 
 
 def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
-    """How many rows of each event day wait for a steward."""
+    """How many rows of each event day wait for a steward's decision."""
     where: dict[str, Collection[Any]] = {"quarantine_status": ["open"], "event_date": list(days)}
     found = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
     if found is None:

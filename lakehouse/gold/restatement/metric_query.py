@@ -1,4 +1,7 @@
-"""Gold: a metric's number per event day and grain, computed from silver. What is published of it is decided in ``publish``."""
+"""The query of a metric: its number per event day and grain, computed from Silver with Spark.
+
+Which of the numbers are published is decided in ``days`` and ``rollups``.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,9 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
 
 
 def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
-    """What the metric says of each day that silver has rows for: grain, measures and row_count, in the order of the grain.
+    """The number of each day that Silver has rows for: grain, measures and row_count, in the order of the grain.
 
-    The numbers pass through this process: a day of gold is what people look at, and fits into memory.
+    The rows are collected in this process: a day of gold is small enough for people to look at.
     """
     with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
         found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
@@ -58,14 +61,14 @@ def by_day(found: pa.Table, metric: MetricContract) -> dict[date, pa.Table]:
 
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
-    """What the metric says of whole periods, by first day; ``rows`` are all silver rows behind them."""
+    """The numbers of whole periods by first day; ``rows`` are all Silver rows of them."""
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
     return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
 
 
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
-    """What the metric says of a day without rows: one row without a grain, so that an emptied day is told from a missing one."""
+    """The number of a day without rows: one row without a grain, which tells an emptied day from a missing one."""
     rows = silver_rows(spark, settings, metric, []).where("false")
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()
@@ -80,7 +83,7 @@ def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[d
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
-    """The silver rows that the numbers of ``days`` are made from; files of other days are not read."""
+    """The Silver rows that the numbers of ``days`` are computed from; files of other days are not read."""
     target = locations.silver(settings, metric.source)
     table = table_io.open_table(target, settings.storage_options)
     columns = [] if table is None else [field.name for field in table.schema().fields]

@@ -1,7 +1,7 @@
-"""Which periods of a series have to be computed again, and up to which version of its upstream table a series has followed.
+"""Which periods of a series have to be computed again, and up to which version a series has followed its upstream table.
 
-Days follow Silver, longer periods follow the published days. Only the logs and small columns of tables are read here. How the
-periods are computed belongs to ``publish`` and ``rollups``; what a restatement publishes belongs to ``audited``.
+Days follow Silver, longer periods follow the published days. Only the logs and small columns of tables are read. Computing the
+periods belongs to ``days`` and ``rollups``, publishing them to ``publication.write_audit_publish``.
 """
 
 from __future__ import annotations

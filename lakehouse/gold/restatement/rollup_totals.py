@@ -1,7 +1,7 @@
-"""What a longer period says: additive measures by adding published days up, others from the same days' silver rows.
+"""The numbers of longer periods: sums of published days, and measures that are not additive from the same days' Silver rows.
 
-It never holds two states of one day: the rows behind a day whose newest number is not published are those of the number
-that is. It includes the adjustments that are booked in it. Nothing is published here.
+A number never mixes two states of a day: for a day whose newest computed number is not published, the rows of the published
+number are used. Adjustments that are booked in the period are included. Nothing is published here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def numbers(
     session: Callable[[], SparkSession],
     periods: Sequence[Period],
 ) -> dict[Period, pa.Table]:
-    """What the published days say of each period that has any."""
+    """The number of each period with a published day."""
     days = {daily.by: sorted({day for period in periods for day in period.days})}
     rows = table_io.read(locations.gold(settings, daily), None, days, settings.storage_options)
     if rows is None or not len(rows):
@@ -58,7 +58,7 @@ def of_periods(
     rows: pa.Table,
     booked: Mapping[Period, pa.Table],
 ) -> dict[Period, pa.Table]:
-    """What the roll-up says of each period with a published day, or with something booked in it."""
+    """The number of each period with a published day or a booked adjustment."""
     metric = rollup.metric
     added = {}
     for period in periods:
@@ -76,9 +76,9 @@ def of_periods(
 
 
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
-    """The sum of days, and of what is booked, by grain: of row_count and the additive measures; others are left empty.
+    """The sums of days and booked adjustments by grain: of row_count and the additive measures; other measures are empty.
 
-    Values without a number count for nothing, as in SQL.
+    NULL counts as nothing, as in SQL.
     """
     metric = rollup.metric
     names = [*metric.additive, "row_count"]
@@ -105,7 +105,7 @@ def _from_silver(
     periods: Sequence[Period],
     rows: pa.Table,
 ) -> dict[date, pa.Table]:
-    """What the metric says of whole periods, computed from the silver rows behind the published days, by first day."""
+    """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
     spark, metric = session(), daily.metric
     version = table_io.version(locations.silver(settings, metric.source), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
@@ -129,7 +129,7 @@ def _from_silver(
 def _as_published(
     settings: Settings, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
 ) -> list[DataFrame]:
-    """The silver rows behind the published numbers of days where silver has moved on since, made again from Bronze."""
+    """The Silver rows of published numbers of days that Silver has changed since, computed again from Bronze."""
     frames = []
     named = rows.filter(rows["is_latest"]).select([daily.by, "inputs", "inputs_without"])
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
@@ -140,7 +140,7 @@ def _as_published(
 
 
 def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
-    """What was added up, with the measures that do not add up from what was computed, by grain."""
+    """Sums by grain, with the measures that are not additive taken from computed numbers."""
     grain = series.metric.grain
     others = [measure.name for measure in series.metric.measures if not measure.additive]
     computed = {tuple(row[name] for name in grain): row for row in found.to_pylist()}

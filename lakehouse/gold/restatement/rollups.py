@@ -1,6 +1,6 @@
-"""Longer periods follow published days: which periods a published day concerns, and publishing exactly these anew.
+"""Longer periods: restated when the days that they are computed from are published.
 
-What a longer period says is in ``addition``; how a draft comes before readers is in ``audited``.
+The numbers themselves belong to ``rollup_totals``; checking and publishing drafts belongs to ``write_audit_publish``.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def restate(
     run: Run,
     follows: PendingRestatement | None = None,
 ) -> PublishResult:
-    """Make periods anew from the published days, and publish those whose number or state is another one.
+    """Compute periods again from the published days and publish those with new content or a new state.
 
     :param starts: the first days of the periods.
-    :param session: asked for only where a measure is not additive.
-    :param follows: what the run answers; when it covers all of that, the roll-up is recorded as following the days so far.
+    :param session: called only where a measure is not additive.
+    :param follows: what the run responds to; if it is covered, the roll-up is recorded as following the days up to there.
     """
     settings = with_table_cache(settings)
     periods = {rollup.period(start) for start in starts}
@@ -110,7 +110,7 @@ def _publish_periods(
 
 
 def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> set[Period]:
-    """The periods in which adjustments of these are booked, as the table tells: also those of a run that was stopped."""
+    """The periods in which adjustments of the given periods are booked, including those of a run that was stopped."""
     if rollup.metric.publication.after_close != "adjust":
         return set()
     where = {rollup.by: [period.start for period in periods]}
@@ -137,7 +137,7 @@ def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLi
 
 
 def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
-    """The gravest reason for which one of the days that are others now was published."""
+    """The reason with the highest precedence for which one of the changed days was published."""
     if standing is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(anew):
         return run.reason
     there = {RevisionReason(text) for text in pc.unique(anew["reason"]).to_pylist()}
@@ -146,7 +146,7 @@ def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run)
 
 
 def _anew(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:
-    """The rows of the days that are of other revisions than the newest number was made from."""
+    """The rows of the days with another revision than the newest number was computed from."""
     earlier: Mapping[date, str] = {}
     if existing is not None:
         newest = existing.filter(
@@ -158,6 +158,6 @@ def _anew(existing: pa.Table | None, rollup: Series, period: Period, day_rows: p
 
 
 def _told(anew: pa.Table) -> str:
-    """Which days are others than the newest revision was made from."""
+    """A sentence that lists the days with another revision than the newest number was computed from."""
     changed = sorted(set(anew["period"].to_pylist()))
     return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
