@@ -71,14 +71,18 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
 
 def _print(settings: Settings, found: list[NoticeEntry]) -> None:
     """The newest ones, each with a line per consumer and target."""
-    from lakehouse.operations.notices.pending import NEWS  # noqa: PLC0415
+    from lakehouse.operations.notices.pending import NOTIFY_WITHIN  # noqa: PLC0415
 
     shown: str | None = None
     for entry in found[-_SHOWN:]:
         if entry.publication_id != shown:
             shown = entry.publication_id
             out.print(f"{entry.published_at:%Y-%m-%d %H:%M}  {entry.subject}", style="bold", soft_wrap=True)
-        when = "waits" if entry.published_at >= settings.clock() - NEWS else f"not told: no news after {NEWS.days} days"
+        when = (
+            "waits"
+            if entry.published_at >= settings.clock() - NOTIFY_WITHIN
+            else f"not told: no news after {NOTIFY_WITHIN.days} days"
+        )
         if entry.delivered_at is not None:
             when = f"told {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
         out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)

@@ -1,12 +1,11 @@
-"""Table maintenance: small files are put together, logs get checkpoints, and what nobody needs any more is deleted. No JVM.
+"""Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that nothing needs any more.
 
-What may go is decided in ``operations.maintenance.rules``, who still reads it is told by ``followers``. No step depends on the
-one before
-it, and none changes what a table says: stopped anywhere, the next night does the rest. Of published numbers nothing is lost:
-older revisions are rows, and are made again from Bronze (rule R10).
+What may be deleted is decided in ``rules``, what is still to be read is found in ``readers``. No step depends on the one
+before it, and none changes the rows of a table: when a run is stopped, the next one does the rest. No published number is
+lost: older revisions are rows, and are computed again from Bronze (rule R10).
 
-delta-rs names the files that may go (their age and the table's tombstones tell) and they are deleted here: its own VACUUM
-would commit twice a night, also where the files are gone already, and take the checksums of files that stay.
+delta-rs lists the unused files, by their age and the table's tombstones, and they are deleted here: its own VACUUM would
+commit twice a night, even with nothing to delete, and would delete the checksums of files that stay.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
 _CHECKPOINT_AFTER_COMMITS = 20
-#: Checkpoints and logs are looked after here, behind what guards them, and by no commit.
+#: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
 _REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
@@ -54,15 +53,15 @@ _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
 
 
 class MaintenanceError(LakehouseError):
-    """Maintenance that must not be done as it was asked for. Its text says why, and what to do."""
+    """Maintenance that must not be done as requested. The message gives the reason and what to do."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What was done to a table, or would be.
+    """What was done to a table, or would be done by a dry run.
 
-    Files are those that the table consists of; deleted are files that it does not, or no longer. ``kept`` are sentences on
-    what was left, ``problem`` tells what went wrong.
+    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` are sentences
+    on what was left as it is, ``problem`` is what went wrong.
     """
 
     table: str
@@ -94,41 +93,47 @@ def maintain(
             "set LAKEHOUSE_RETENTION_HOURS to less where all of them are done sooner"
         )
         raise MaintenanceError(msg)
-    known = {f"{one}": one for one in locations.tables(catalog)}
-    if unknown := [name for name in only if name not in known]:
-        msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(known)}"
+    by_name = {f"{table}": table for table in locations.tables(catalog)}
+    if unknown := [name for name in only if name not in by_name]:
+        msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(by_name)}"
         raise MaintenanceError(msg)
-    return _maintained(settings, catalog, [known[name] for name in only or known], hours, dry_run=dry_run)
+    return _maintained(settings, catalog, [by_name[name] for name in only or by_name], hours, dry_run=dry_run)
 
 
 def _maintained(
     settings: Settings, catalog: Catalog, wanted: Sequence[LakeTable], hours: int, *, dry_run: bool
 ) -> Iterator[Upkeep]:
-    for one in wanted:
+    for lake_table in wanted:
         before = 0
         try:
-            table = table_io.pinned(one.path(settings), settings.storage_options)
+            table = table_io.pinned(lake_table.path(settings), settings.storage_options)
             if table is None:
                 continue
             before = len(table.file_uris())
-            yield _Work(settings, catalog, one, hours, dry_run=dry_run).done(table)
+            yield _Work(settings, catalog, lake_table, hours, dry_run=dry_run).done(table)
         except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError) as problem:
-            yield Upkeep(f"{one}", before, before, problem=f"{problem}")
+            yield Upkeep(f"{lake_table}", before, before, problem=f"{problem}")
 
 
 class _Work:
-    """The work on one table. Its clock is the real one, for files know no other."""
+    """The work on one table. Its clock is the system clock, which also dates the files."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, one: LakeTable, hours: int, *, dry_run: bool) -> None:
-        self._settings, self._catalog, self._one, self._hours, self._dry_run = settings, catalog, one, hours, dry_run
-        self._path, self._options = one.path(settings), settings.storage_options
+    def __init__(self, settings: Settings, catalog: Catalog, lake_table: LakeTable, hours: int, *, dry_run: bool) -> None:
+        self._settings, self._catalog, self._lake_table, self._hours, self._dry_run = (
+            settings,
+            catalog,
+            lake_table,
+            hours,
+            dry_run,
+        )
+        self._path, self._options = lake_table.path(settings), settings.storage_options
         self._now = datetime.now(timezone.utc)
         self._kept: list[str] = []
 
     def done(self, table: DeltaTable) -> Upkeep:
         before = len(table.file_uris())
-        if self._one.silver_of is not None and not self._dry_run:
-            readers.bring_audit_up_to_date(self._settings, self._catalog, self._one.silver_of, table)
+        if self._lake_table.silver_of is not None and not self._dry_run:
+            readers.bring_audit_up_to_date(self._settings, self._catalog, self._lake_table.silver_of, table)
         crowds = self._compact(table)
         table = self._opened()
         checkpointed = self._checkpoint(table)
@@ -136,7 +141,7 @@ class _Work:
         deleted = self._vacuum(table)
         saved = sum(crowd.files - crowd.files_after(_TARGET_BYTES) for crowd in crowds.values())
         return Upkeep(
-            table=f"{self._one}",
+            table=f"{self._lake_table}",
             files_before=before,
             files_after=before - saved if self._dry_run else len(table.file_uris()),
             partitions_compacted=len(crowds),
@@ -148,13 +153,13 @@ class _Work:
         )
 
     def _compact(self, table: DeltaTable) -> dict[Any, Crowd]:
-        """Put the small files of crowded partitions together, in a commit that changes no row.
+        """Compact the small files of crowded partitions, in a commit that changes no row.
 
         :returns: the partitions.
         """
         crowds = maintenance_rules.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
-        if crowds and self._one.silver_of is not None:
-            source = self._one.silver_of.dataset
+        if crowds and self._lake_table.silver_of is not None:
+            source = self._lake_table.silver_of.dataset
             if readers.is_half_recorded(self._settings, source, table):
                 self._kept.append(f"a run of silver/{source} is at work, or was stopped: compacted when it is through")
                 return {}
@@ -180,7 +185,7 @@ class _Work:
     )
     def _compacted(self, partitions: Sequence[Any]) -> None:
         table = self._opened()
-        filters = [(column, "in", [f"{one}" for one in partitions]) for column in table.metadata().partition_columns]
+        filters = [(column, "in", [f"{partition}" for partition in partitions]) for column in table.metadata().partition_columns]
         table.optimize.compact(filters or None, _TARGET_BYTES, commit_properties=_WHY, post_commithook_properties=_NOTHING_ELSE)
 
     def _checkpoint(self, table: DeltaTable) -> bool:
@@ -192,7 +197,7 @@ class _Work:
         return wanted
 
     def _clean_log(self, table: DeltaTable) -> int:
-        """Delete commits that are older than the table keeps them, and told in a checkpoint.
+        """Delete commits that are older than the log's retention and contained in a checkpoint.
 
         :returns: how many.
         """
@@ -205,14 +210,14 @@ class _Work:
             self._kept.append(why_not)
             return 0
         if going and not self._dry_run:
-            readers.copy_log(self._settings, self._one)
+            readers.copy_log(self._settings, self._lake_table)
             table.cleanup_metadata()
         return len(going)
 
     def _vacuum(self, table: DeltaTable) -> dict[str, int]:
-        """Delete files that are no part of the table, not even of one that somebody may still be reading.
+        """Delete files that are no part of the table, nor of a version that may still be read.
 
-        :returns: them, with their bytes.
+        :returns: the deleted files, with their sizes in bytes.
         """
         needs = self._needs(table).files
         retention = maintenance_rules.retention(self._now, self._hours, needs, _interval(table, _REMEMBERED))
@@ -220,8 +225,8 @@ class _Work:
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
         if staying := len(unused) - len(going):
-            told = retention.reason or f"for readers and writers at work ({retention.hours} h)"
-            self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {told}")
+            reason = retention.reason or f"for readers and writers at work ({retention.hours} h)"
+            self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {reason}")
         if not self._dry_run:
             storage.delete(going)
         return {path: storage.sizes[path] for path in going}
@@ -231,11 +236,11 @@ class _Work:
         return Storage(self._path, self._options)
 
     def _needs(self, table: DeltaTable) -> ReaderNeeds:
-        return readers.needs(self._settings, self._catalog, self._one, table)
+        return readers.needs(self._settings, self._catalog, self._lake_table, table)
 
     def _opened(self) -> DeltaTable:
         table = table_io.pinned(self._path, self._options)
-        assert table is not None  # noqa: S101 (it was there when the work began)
+        assert table is not None  # noqa: S101 (it existed when the work began)
         return table
 
 
@@ -251,9 +256,9 @@ def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
 
 
 def _unused(table: DeltaTable, hours: int) -> list[str]:
-    """The files that are no part of the table, and were none for so many hours."""
-    found: list[str] = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-    return found
+    """The files that have not been part of the table for so many hours."""
+    files: list[str] = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    return files
 
 
 def _interval(table: DeltaTable, name: str) -> timedelta:

@@ -1,7 +1,8 @@
-"""Who follows a table through its log and its change feed, and how far they have come; no JVM.
+"""The readers of a table's log and change feed, and the files and log entries that they still need.
 
-Maintenance keeps what they have yet to read. A metric that never followed needs nothing: it is computed for all days, as
-is one whose feed is gone (see ``pending.find_pending``); the same goes for dataset versions that readers do not see.
+Maintenance keeps these. A metric that has never followed silver needs nothing: it is computed for all days, as is one whose
+feed is gone (see ``gold.restatement.pending``); the same holds for dataset versions that are not served. How long anything
+is kept without a reader is in ``rules``.
 """
 
 from __future__ import annotations
@@ -28,80 +29,80 @@ if TYPE_CHECKING:
     from lakehouse.locations import LakeTable
     from lakehouse.settings import Settings
 
-#: Commits that say of themselves that they change no row.
+#: Operations that change no row.
 _UNCHANGED = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
 class ReaderNeeds:
-    """What somebody has yet to read of a table: files that its commits name, and entries of its log."""
+    """What readers have yet to read of a table: the files that its commits name, and entries of its log."""
 
     files: list[Need] = field(default_factory=list)
     log: list[Need] = field(default_factory=list)
 
 
-def needs(settings: Settings, catalog: Catalog, one: LakeTable, table: DeltaTable) -> ReaderNeeds:
-    """What those who follow a table have yet to read.
+def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: DeltaTable) -> ReaderNeeds:
+    """What the readers of a table have yet to read.
 
     :raises UnservedVersionError: where the contract of the version that readers see is gone.
     """
-    reached = _reached(settings, catalog, one)
-    behind = {who: done for who, done in reached.items() if 0 <= done < table.version()}
-    if not behind:
+    followed = _followed_versions(settings, catalog, lake_table)
+    lagging = {reader: version for reader, version in followed.items() if 0 <= version < table.version()}
+    if not lagging:
         return ReaderNeeds()
-    told = {commit["version"]: commit for commit in commit_log.history(table, min(behind.values()))}
-    found = ReaderNeeds()
-    for who, done in behind.items():
-        if done + 1 not in told:
-            continue  # the log has forgotten it: everything is computed anew, whatever stays
-        rest = [told[version] for version in range(done + 1, table.version() + 1)]
-        found.log.append(_need(who, rest[0]))
-        changed = next((commit for commit in rest if commit.get("operation") not in _UNCHANGED), None)
-        if one.silver_of is not None and changed is not None:  # of gold, nobody reads more than the log
-            found.files.append(_need(who, changed))
-    return found
+    commits = {commit["version"]: commit for commit in commit_log.history(table, min(lagging.values()))}
+    result = ReaderNeeds()
+    for reader, version in lagging.items():
+        if version + 1 not in commits:
+            continue  # the log no longer has it: the reader computes everything again, whatever is kept
+        unread = [commits[number] for number in range(version + 1, table.version() + 1)]
+        result.log.append(_need(reader, unread[0]))
+        changed = next((commit for commit in unread if commit.get("operation") not in _UNCHANGED), None)
+        if lake_table.silver_of is not None and changed is not None:  # of gold, only the log is read
+            result.files.append(_need(reader, changed))
+    return result
 
 
 def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
-    """Audit what a run that was stopped left without audit: then the audit needs nothing of silver any more."""
+    """Audit the commits that a stopped run left without audit, so that the audit needs nothing of silver any more."""
     source, silver_id, version = contract.dataset, f"{table.metadata().id}", table.version()
     if audit_log.followed(settings, source, silver_id) < version:
         audit.follow(settings, contract, catalog.metrics_of(source))
-        # It looks again at its newest versions without rows; they are done, and their files may go.
+        # The audit reads its newest versions without rows again; they are done, and their files may be deleted.
         audit_log.append(settings, source, silver_id, version, audit_log.SCHEMA.empty_table())
 
 
-def copy_log(settings: Settings, one: LakeTable) -> None:
-    """Copy what the log of published numbers tells and no table of the ledger has yet."""
-    if one.metric is not None:
-        publications.follow(settings, one.name, locations.gold(settings, one))
-        if one.kind is Kind.DAY:
-            promotion_log.follow(settings, one.name, locations.gold(settings, one))
+def copy_log(settings: Settings, table: LakeTable) -> None:
+    """Copy the commits of published numbers that the ledger does not have yet."""
+    if table.metric is not None:
+        publications.follow(settings, table.name, locations.gold(settings, table))
+        if table.kind is Kind.DAY:
+            promotion_log.follow(settings, table.name, locations.gold(settings, table))
 
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
-    """Whether silver's newest commit brought something in that is not recorded yet: ``basis`` learns that from this commit."""
+    """Whether silver's newest commit applied inputs that are not recorded yet: they are recovered from this commit."""
     waiting = applied_inputs.pending(settings, source)
     if not waiting:
         return False
-    told = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
-    newest = next((why for why in told if "days" in why), {})
+    metadata = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
+    newest = next((entry for entry in metadata if "days" in entry), {})
     ids = set(newest.get("ingestions", ()))
     return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get("days", ()))
 
 
-def _reached(settings: Settings, catalog: Catalog, one: LakeTable) -> dict[str, int]:
-    """The version that each follower has come to."""
-    if one.silver_of is not None:
-        followed = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(one.silver_of.dataset)]
+def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
+    """The version up to which each reader has followed the table."""
+    if table.silver_of is not None:
+        followed = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
         return {
             f"gold/{series.name}": restatements.followed_version(settings, served_version.follower(series)) for series in followed
         }
-    rollups = Series(one.metric, one.kind).rollups if one.metric is not None else []
+    rollups = Series(table.metric, table.kind).rollups if table.metric is not None else []
     return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 
 
-def _need(who: str, commit: dict[str, object]) -> Need:
+def _need(reader: str, commit: dict[str, object]) -> Need:
     since = datetime.fromtimestamp(float(str(commit["timestamp"])) / 1000, timezone.utc)
-    return Need(who, int(str(commit["version"])), since)
+    return Need(reader, int(str(commit["version"])), since)

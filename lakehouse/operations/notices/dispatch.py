@@ -50,7 +50,7 @@ def dispatch_notices(settings: Settings, catalog: Catalog, targets: Sequence[Tar
     """
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)
-    pending.find(settings, audiences, [target.name for target in targets])
+    pending.add_notices(settings, audiences, [target.name for target in targets])
     waiting = pending.waiting(settings)
     delivered = 0
     for target in targets:

@@ -1,10 +1,12 @@
-"""``ops/notices``: what consumers are told of restatements, who was told by which target, and when.
+"""``ops/notices``: the notices of restatements, per consumer and target, with the time of their delivery.
 
-A row is one notice for one consumer by one target, with the words as they were first written: what is sent again is the same,
-with the same ``message_id``. Rows are found, and the publications they came from ticked off, in one commit; delivered by one
-more each. A process that is killed between sending and that commit sends once more: at least once, never less.
+A row is one notice for one consumer by one target, with its words as first written: a notice that is sent again is the same,
+with the same ``message_id``. Notices and the version up to which publications were scanned are written in one commit; each
+delivery is recorded in another. If the process dies after sending but before recording, the notice is sent again
+(at-least-once delivery).
 
-``waiting`` becomes ``delivered`` with the delivery, and ``audited`` when the audit of silver says so too.
+A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. Which publications
+make a notice is in ``pending``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _TIME = pa.timestamp("us", "UTC")
-#: A row by name; the first of them is what the table is partitioned by, so that old notices are not read to send new ones.
+#: What identifies a row. The table is partitioned by the first, so that old notices are not read to send new ones.
 _KEYS = ("month", "message_id", "target")
 
 
@@ -76,21 +78,21 @@ def log(settings: Settings) -> LogTable[NoticeEntry]:
 
 
 def has_begun(settings: Settings) -> bool:
-    """Whether anybody has looked for something to tell."""
+    """Whether publications have ever been scanned for notices."""
     return table_io.open_table(locations.notices(settings), settings.storage_options) is not None
 
 
-def reached(settings: Settings, series: str) -> int | None:
-    """The version of a series' table up to which all publications are told of here; None where nobody has looked yet."""
+def scanned_version(settings: Settings, series: str) -> int | None:
+    """The version of a series' table up to which publications were scanned for notices; None where none was."""
     table = table_io.open_table(locations.notices(settings), settings.storage_options)
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
 
 
 def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
-    """Append what was found in a series' publications up to a version, in one commit with that version.
+    """Append the notices of a series' publications up to a version, in one commit with that version.
 
-    :param since: what :func:`reached` said before; where another process has come further by now, nothing is written.
+    :param since: the :func:`scanned_version` before; where another process has scanned further by now, nothing is written.
     :returns: whether it was written.
     """
     return log(settings).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
@@ -122,12 +124,12 @@ def of(
 
 
 def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
-    """Write down that a target took a notice; doing it again changes nothing that matters."""
+    """Record that a target took a notice; recording it again changes nothing that matters."""
     _update(settings, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
 
 
 def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
-    """Write down that the audit of silver says of some notices that they were told, in one commit."""
+    """Record that the audit of silver marks its rows as notified by some notices, in one commit."""
     if entries:
         _update(settings, entries, NoticeStatus.AUDITED, {})
 

@@ -1,6 +1,7 @@
-"""What consumers are told when a number that was published is another one now: a few lines for people, data for programs.
+"""The notice of a restatement: a few lines for people, data for programs.
 
-No value of the grain is in it: what a redaction has to hide cannot be in a message that has left.
+It holds no value of the grain: a message that was sent cannot be redacted. Which publications make a notice is in
+``pending``; the numbers are read by ``restated_numbers``.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import State
 
-#: So many periods are told number by number, to people and to programs.
+#: So many periods are listed with their numbers, for people and for programs.
 _SHOWN, _LISTED = 5, 200
 _QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
 
 
 def restates(reason: RevisionReason) -> bool:
-    """Whether what was published for this reason is another number than readers had.
+    """Whether a publication for this reason replaces a number that readers had.
 
-    The first number of a period is none, nor a change of state, nor a running week that its next day was added to.
+    The first number of a period does not, nor a change of state, nor a running week to which its next day was added.
     """
     return reason not in _QUIET
 
 
 @dataclass(frozen=True)
 class MeasureTotals:
-    """One measure of a period: its total before and after, None where it does not add up; how many rows of the grain changed."""
+    """The total of a measure for a period before and after, and how many of the rows of its grain changed.
+
+    ``sides`` is None where the measure does not add up over the grain.
+    """
 
     measure: str
     sides: Sides | None
@@ -63,7 +67,7 @@ class RestatedPeriod:
     """One period that was restated.
 
     :param before: the version that readers had; ``after`` is the one they have, an adjustment on top of the closed number.
-    :param changed_rows: how many rows of silver are behind it, where that is known.
+    :param changed_rows: how many changed rows of silver caused it, where that is known.
     :param booked_on: for an adjustment the open day that it belongs to.
     :param changes: every measure by grain; those of a closed period with all that is booked to it.
     """
@@ -78,22 +82,23 @@ class RestatedPeriod:
     booked_on: date | None
     changes: tuple[MeasureDelta, ...]
 
-    def moved(self, additive: frozenset[str]) -> list[MeasureTotals]:
-        """Every measure, whether it says another number or not."""
-        found = []
+    def totals(self, additive: frozenset[str]) -> list[MeasureTotals]:
+        """Every measure, whether its number changed or not."""
+        result = []
         for measure in dict.fromkeys(change.measure for change in self.changes):
-            own = [change for change in self.changes if change.measure == measure]
-            whole = measure in additive or len(own) == 1
-            sides = Sides(added(one.before for one in own), added(one.after for one in own)) if whole else None
-            found.append(MeasureTotals(measure, sides, sum(one.changed for one in own), len(own)))
-        return found
+            changes = [change for change in self.changes if change.measure == measure]
+            sides = None
+            if measure in additive or len(changes) == 1:
+                sides = Sides(added(change.before for change in changes), added(change.after for change in changes))
+            result.append(MeasureTotals(measure, sides, sum(change.changed for change in changes), len(changes)))
+        return result
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What is told of one publication of a series. ``restated`` is in the order of the periods, and never empty.
+    """The notice of one publication of a series. ``restated`` is in the order of the periods, and never empty.
 
-    :param changed_rows: the rows of silver behind all of it, each once; None where that is not known.
+    :param changed_rows: the changed rows of silver that caused it, each once; None where that is not known.
     :param additive: the measures whose values over the grain add up.
     """
 
@@ -107,13 +112,13 @@ class Notice:
     additive: frozenset[str] = frozenset()
 
     def message_id(self, consumer: str) -> str:
-        """The same whenever the same is told to the same."""
+        """The same for the same publication and consumer."""
         return hashlib.sha256(f"{self.series}\n{self.publication_id}\n{consumer}".encode()).hexdigest()[:32]
 
     @property
     def reasons(self) -> list[str]:
-        """Why, each reason once."""
-        return sorted({one.reason.value for one in self.restated})
+        """The reasons of the restatements, each once."""
+        return sorted({period.reason.value for period in self.restated})
 
     @property
     def subject(self) -> str:
@@ -122,24 +127,24 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """Some lines for people: what each of the first periods said and says, and why."""
+        """Some lines for people: the numbers of the first periods before and after, with the reasons."""
         rows = "" if self.changed_rows is None else f"; changed rows of silver: {self.changed_rows:,}"
         lines = [f"{self.series} was restated for {self._window}, {self.published_at:%Y-%m-%d %H:%M} UTC{rows}."]
-        for one in self.restated[:_SHOWN]:
-            versions = f"{one.before.partition('.')[2]} -> {one.after.partition('.')[2]}"
-            lines += ["", f"{one.period}, {one.state.value}, {versions}, {_why(one)}"]
-            if one.booked_on is not None:
-                lines.append(f"  the closed number stays; with what is booked, now also to {one.booked_on}:")
-            told = [f"  {moved}" for moved in one.moved(self.additive) if moved.changed]
-            lines += told or ["  every measure says what it said; the rows behind it are others"]
+        for period in self.restated[:_SHOWN]:
+            versions = f"{period.before.partition('.')[2]} -> {period.after.partition('.')[2]}"
+            lines += ["", f"{period.period}, {period.state.value}, {versions}, {_reason(period)}"]
+            if period.booked_on is not None:
+                lines.append(f"  the closed number stays; with what is booked, now also to {period.booked_on}:")
+            measures = [f"  {totals}" for totals in period.totals(self.additive) if totals.changed]
+            lines += measures or ["  every measure says what it said; the rows behind it are others"]
         left = len(self.restated) - _SHOWN
         lines += ["", f"and {left:,} more."] if left > 0 else []
         return "\n".join([*lines, "", f"lakehouse gold history {self.metric} {self.restated[0].period}"])
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same for programs, in types that JSON knows; ``left_out`` counts the periods that are not told one by one."""
-        names = [one.period for one in self.restated]
+        """The same for programs, in types that JSON has; ``left_out`` counts the periods that are not listed."""
+        names = [period.period for period in self.restated]
         return {
             "metric": self.metric,
             "series": self.series,
@@ -149,7 +154,7 @@ class Notice:
             "window": {"first": names[0], "last": names[-1], "count": len(names), "periods": names},
             "reasons": self.reasons,
             "changed_rows": self.changed_rows,
-            "restated": [self._as_json(one) for one in self.restated[:_LISTED]],
+            "restated": [self._as_json(period) for period in self.restated[:_LISTED]],
             "left_out": max(0, len(names) - _LISTED),
         }
 
@@ -158,24 +163,24 @@ class Notice:
         first, last, count = self.restated[0].period, self.restated[-1].period, len(self.restated)
         return first if count == 1 else f"{count:,} periods, {first} to {last}"
 
-    def _as_json(self, one: RestatedPeriod) -> dict[str, Any]:
+    def _as_json(self, restated: RestatedPeriod) -> dict[str, Any]:
         return {
-            "period": one.period,
-            "before": one.before,
-            "after": one.after,
-            "state": one.state.value,
-            "reason": one.reason.value,
-            "explanation": one.explanation,
-            "changed_rows": one.changed_rows,
-            "booked_on": None if one.booked_on is None else one.booked_on.isoformat(),
-            "measures": [moved.as_json() for moved in one.moved(self.additive)],
+            "period": restated.period,
+            "before": restated.before,
+            "after": restated.after,
+            "state": restated.state.value,
+            "reason": restated.reason.value,
+            "explanation": restated.explanation,
+            "changed_rows": restated.changed_rows,
+            "booked_on": None if restated.booked_on is None else restated.booked_on.isoformat(),
+            "measures": [totals.as_json() for totals in restated.totals(self.additive)],
         }
 
 
-def _why(one: RestatedPeriod) -> str:
-    """The reason, and what was said of it beside the reason itself."""
-    said, reason = one.explanation or "", one.reason.value
-    return said if said.startswith(reason) else f"{reason}: {said}" if said else reason
+def _reason(restated: RestatedPeriod) -> str:
+    """The reason with its explanation, where there is more than the reason itself."""
+    explanation, reason = restated.explanation or "", restated.reason.value
+    return explanation if explanation.startswith(reason) else f"{reason}: {explanation}" if explanation else reason
 
 
 def _text(number: Number | None, *, signed: bool = False) -> str:

@@ -1,9 +1,9 @@
-"""Which publications consumers have to be told of, and what the audit of silver says when they have been. No JVM.
+"""The publications that consumers have yet to be notified of, and the rows of silver's audit that these notices answer.
 
-Told is what was published since somebody first looked, in the tables that readers see, to the consumers that the metric's
-contract names now. What is older than :data:`NEWS` is news no more: it is neither found, as behind the replay of a history,
-nor sent, where a target could not take it for so long. What a publication restated is in ``restated``, what became of its
-notices in ``operations.notices.log``.
+Consumers are notified of everything that was published after the first run, in the tables that readers see; the recipients
+are those that the metric's contract names at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice, as
+after the replay of a history, and notices older than that are not sent any more. What a publication restated is read by
+``restated_numbers``; notices are stored in ``log`` and sent by ``dispatch``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakehouse.ledger import publications, restatements
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices import restated_numbers
 from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
-from lakehouse.silver import audit as rows
+from lakehouse.silver import audit as silver_audit
 from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
     from lakehouse.ledger.publications import Publication
     from lakehouse.settings import Settings
 
-#: Publications older than this are told to nobody any more.
-NEWS = timedelta(days=7)
-#: So many publications of a series are looked at in one go.
+#: Nobody is notified of publications that are older than this.
+NOTIFY_WITHIN = timedelta(days=7)
+#: So many publications of a series are read at once.
 _AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class Audience:
-    """The days of a metric as its consumers see them, and the version of silver that they have followed so far."""
+    """The daily series of a metric as its consumers see it, and the version of silver that it has followed so far."""
 
     daily: Series
     followed: int
 
     @property
     def consumers(self) -> list[str]:
-        """Whom the contract names, each once."""
+        """The consumers that the contract names, each once."""
         return list(dict.fromkeys(self.daily.metric.consumers))
 
 
 def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], list[str]]:
-    """The metrics whose contract names consumers, and complaints about those that cannot be told of.
+    """The metrics whose contract names consumers, and complaints about those whose served version is unknown.
 
-    A dataset version that is filled beside is not among them: nobody reads it until it is promoted.
+    A dataset version that is still being filled is not among them: nobody reads it until it is promoted.
     """
-    found, complaints = [], []
+    result, complaints = [], []
     for metric in catalog.metrics.values():
         if metric.name != metric.metric:
             continue
@@ -69,8 +69,8 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
             complaints.append(f"{problem}")
             continue
         if daily.metric.consumers:
-            found.append(Audience(daily, restatements.followed_version(settings, served_version.follower(daily))))
-    return found, complaints
+            result.append(Audience(daily, restatements.followed_version(settings, served_version.follower(daily))))
+    return result, complaints
 
 
 def waiting(settings: Settings) -> list[NoticeEntry]:
@@ -78,68 +78,71 @@ def waiting(settings: Settings) -> list[NoticeEntry]:
     return notice_log.of(settings, since=_since(settings), statuses=[NoticeStatus.WAITING])
 
 
-def find(settings: Settings, told: Iterable[Audience], targets: Collection[str]) -> int:
-    """Write down a notice for each publication that restated something since the last look, one per consumer and target.
+def add_notices(settings: Settings, every: Iterable[Audience], targets: Collection[str]) -> int:
+    """Add a notice for each publication that restated something since the last run, one per consumer and target.
 
-    :param targets: the names of those who are to send them.
-    :returns: how many were written.
+    :param targets: the names of the targets that are to send them.
+    :returns: how many were added.
     """
-    count = 0
-    for one in told:
-        for series in (one.daily, *one.daily.rollups):
-            count += _find(settings, series, one, targets)
-    return count
+    return sum(
+        _add_notices(settings, series, audience, targets)
+        for audience in every
+        for series in (audience.daily, *audience.daily.rollups)
+    )
 
 
-def follow_in_audit(settings: Settings, catalog: Catalog, told: Sequence[Audience]) -> int:
-    """Let ``notification_sent`` be true for the audit rows whose impacted metrics have all been told of.
+def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audience]) -> int:
+    """Set ``notification_sent`` for the audit rows whose impacted metrics have all been notified.
 
-    That is: a restatement of a day holds the change, everybody has been told of it, and of the other metrics with consumers
-    that the change may move each has followed silver that far, and told of what it restated for it. Longer periods have
-    notices of their own, and the audit does not wait for them.
+    That is: a restated day contains the change, all its notices are delivered, and every other metric with consumers that
+    the change may affect has followed silver that far, with its notices delivered. Longer periods have notices of their own,
+    and the audit does not wait for them.
 
-    :param told: as :func:`audiences` said before :func:`find` looked.
-    :returns: how many rows say so now.
+    :param every: the result of :func:`audiences` before :func:`add_notices` ran.
+    :returns: how many rows were set.
     """
-    # One that was given up waits on: who was never told is not said to have been.
-    recent = notice_log.of(settings, since=_since(settings) - NEWS, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED])
+    # A notice that was given up stays waiting: its consumer was never notified.
+    recent = notice_log.of(
+        settings, since=_since(settings) - NOTIFY_WITHIN, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED]
+    )
     open_ = [entry for entry in recent if entry.status is NoticeStatus.WAITING]
     unfinished = {entry.publication_id for entry in open_}
     sent: dict[str, dict[str, list[NoticeEntry]]] = defaultdict(lambda: defaultdict(list))
     for entry in recent:
         if entry.publication_id not in unfinished:
             sent[entry.series][entry.publication_id].append(entry)
-    known = {one.daily.name: one for one in told}
+    audience_of = {audience.daily.name: audience for audience in every}
     marked = 0
     done: list[NoticeEntry] = []
-    for series, own in sent.items():
+    for series, by_publication in sent.items():
         waits = False
-        if series in known:
-            source = known[series].daily.metric.source
-            rows.follow(settings, catalog.sources[source], catalog.metrics_of(source))
-            count, waits = _mark(settings, known, series, [entries[0].answers for entries in own.values()], open_)
+        if series in audience_of:
+            source = audience_of[series].daily.metric.source
+            silver_audit.follow(settings, catalog.sources[source], catalog.metrics_of(source))
+            count, waits = _mark(
+                settings, audience_of, series, [entries[0].answers for entries in by_publication.values()], open_
+            )
             marked += count
-        done += [] if waits else [entry for entries in own.values() for entry in entries]
+        done += [] if waits else [entry for entries in by_publication.values() for entry in entries]
     notice_log.audited(settings, done)
     return marked
 
 
-def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str]) -> int:
-    version = max(table_io.version(locations.gold(settings, one), settings.storage_options), 0)
-    reached = notice_log.reached(settings, one.name)
-    if reached is not None and reached >= version:
+def _add_notices(settings: Settings, series: Series, audience: Audience, targets: Collection[str]) -> int:
+    version = max(table_io.version(locations.gold(settings, series), settings.storage_options), 0)
+    scanned = notice_log.scanned_version(settings, series.name)
+    if scanned is not None and scanned >= version:
         return 0
-    news: list[Publication] = []
-    if reached is not None:
-        publications.follow(settings, one.name, locations.gold(settings, one))
-        known = publications.of(settings, one.name)
-        news = [entry for entry in known if reached < entry.gold_version <= version]
-        version = news[_AT_ONCE - 1].gold_version if len(news) > _AT_ONCE else version
-        news = [entry for entry in news[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
+    new: list[Publication] = []
+    if scanned is not None:
+        publications.follow(settings, series.name, locations.gold(settings, series))
+        new = [entry for entry in publications.of(settings, series.name) if scanned < entry.gold_version <= version]
+        version = new[_AT_ONCE - 1].gold_version if len(new) > _AT_ONCE else version
+        new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
     entries = [
         NoticeEntry(
             message_id=notice.message_id(consumer),
-            series=one.name,
+            series=series.name,
             publication_id=notice.publication_id,
             gold_version=notice.gold_version,
             consumer=consumer,
@@ -151,40 +154,40 @@ def _find(settings: Settings, one: Series, of: Audience, targets: Collection[str
             published_at=notice.published_at,
             found_at=settings.clock(),
         )
-        for notice, answers in restated_numbers.notices(settings, of.daily, one, news)
-        for consumer in of.consumers
+        for notice, answers in restated_numbers.notices(settings, audience.daily, series, new)
+        for consumer in audience.consumers
         for target in targets
     ]
-    return len(entries) if notice_log.add(settings, one.name, entries, version, reached) else 0
+    return len(entries) if notice_log.add(settings, series.name, entries, version, scanned) else 0
 
 
 def _mark(
     settings: Settings,
-    known: Mapping[str, Audience],
+    audience_of: Mapping[str, Audience],
     series: str,
     answers: Sequence[Mapping[str, tuple[int, int]]],
     open_: Sequence[NoticeEntry],
 ) -> tuple[int, bool]:
-    """Mark the audit rows that notices of a metric's days answer.
+    """Mark the audit rows whose changes the notified days of a metric contain.
 
     :returns: how many were marked, and whether others wait for another metric.
     """
-    versions = {number for one in answers for after, through in one.values() for number in range(after + 1, through + 1)}
-    found = audit_log.untold(settings, known[series].daily.metric.source, versions)
+    versions = {number for days in answers for after, through in days.values() for number in range(after + 1, through + 1)}
+    unmarked = audit_log.untold(settings, audience_of[series].daily.metric.source, versions)
     kinds = ["silver_version", "impacted_kpis"]
     marked, waits = [], False
-    for kind in found.group_by(kinds).aggregate([]).select(kinds).to_pylist():
+    for kind in unmarked.group_by(kinds).aggregate([]).select(kinds).to_pylist():
         version, numbers = kind["silver_version"], _by_series(kind["impacted_kpis"])
-        if not any(_answers(one, version, numbers.get(series, ())) for one in answers):
+        if not any(_answers(days, version, numbers.get(series, ())) for days in answers):
             continue
-        behind = any(known[name].followed < version for name in numbers.keys() & known.keys())
-        if behind or any(_answers(one.answers, version, numbers.get(one.series, ())) for one in open_):
+        lags = any(audience_of[name].followed < version for name in numbers.keys() & audience_of.keys())
+        if lags or any(_answers(entry.answers, version, numbers.get(entry.series, ())) for entry in open_):
             waits = True
         else:
             marked.append(kind)
-    schema = pa.schema([found.schema.field(name) for name in kinds])
-    told = found.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="left semi")
-    return audit_log.notified(settings, told), waits
+    schema = pa.schema([unmarked.schema.field(name) for name in kinds])
+    answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="left semi")
+    return audit_log.notified(settings, answered), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:
@@ -193,12 +196,12 @@ def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Coll
 
 def _by_series(impacted: str | None) -> dict[str, list[str]]:
     """The periods that an audit row names, by series."""
-    found: dict[str, list[str]] = {}
+    periods: dict[str, list[str]] = {}
     for kpi in json.loads(impacted or "[]"):
         series, _, period = kpi.partition("@")
-        found.setdefault(series, []).append(period)
-    return found
+        periods.setdefault(series, []).append(period)
+    return periods
 
 
 def _since(settings: Settings) -> datetime:
-    return settings.clock() - NEWS
+    return settings.clock() - NOTIFY_WITHIN

@@ -31,7 +31,7 @@ def test_who_was_given_up_is_never_said_to_have_been_told(settings) -> None:
     shop, box = opened(settings, metric("total", "board"), trailing), Box(broken="trailing")
     shop.sell(("late", 1, 5))
     shop.publish("trailing")
-    given_up = settings.clock() + notice_pending.NEWS + timedelta(seconds=1)
+    given_up = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
     shop.at(5)
     shop.publish("total")
     assert (shop.tell(box).delivered, shop.notified()) == (1, {"late": [False]})

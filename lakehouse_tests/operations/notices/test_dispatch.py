@@ -148,7 +148,7 @@ def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factor
 def outcome(shop: Shop) -> tuple[Any, ...]:
     rows = [{**vars(entry), "found_at": None} for entry in ledger.of(shop.settings)]
     assert {row["status"] for row in rows} == {NoticeStatus.AUDITED}
-    return sorted(rows, key=str), shop.notified(), ledger.reached(shop.settings, "total")
+    return sorted(rows, key=str), shop.notified(), ledger.scanned_version(shop.settings, "total")
 
 
 def _by_id(messages: list[Message]) -> dict[str, Message]:

@@ -37,16 +37,16 @@ def states(settings: Any, **asked: Any) -> list[tuple[str, str, NoticeStatus]]:
 
 def test_what_is_added_is_read_as_it_was(settings) -> None:
     assert notice_log.of(settings) == []
-    assert (notice_log.reached(settings, "total"), notice_log.has_begun(settings)) == (None, False)
+    assert (notice_log.scanned_version(settings, "total"), notice_log.has_begun(settings)) == (None, False)
     later = entry("m2", published_at=AT + timedelta(hours=1), series="other", answers={})
     assert notice_log.add(settings, "total", [later, entry()], 5, None)
     assert notice_log.of(settings) == [entry(), later]
-    assert (notice_log.reached(settings, "total"), notice_log.reached(settings, "other")) == (5, None)
+    assert (notice_log.scanned_version(settings, "total"), notice_log.scanned_version(settings, "other")) == (5, None)
 
 
 def test_a_look_that_another_one_overtook_writes_nothing(settings) -> None:
     assert notice_log.add(settings, "total", [], 0, None), "beginning is remembered, too"
-    assert notice_log.reached(settings, "total") == 0
+    assert notice_log.scanned_version(settings, "total") == 0
     assert not notice_log.add(settings, "total", [entry()], 4, None), "somebody else has begun"
     assert notice_log.add(settings, "total", [entry()], 4, 0)
     assert not notice_log.add(settings, "total", [entry("again")], 5, 0), "somebody else has looked at 4"

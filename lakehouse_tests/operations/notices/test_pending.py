@@ -98,7 +98,7 @@ def test_what_a_replay_publishes_is_no_news(settings) -> None:
     shop, box = opened(settings), Box()
     shop.sell(("late", 1, 5))
     shop.publish()
-    settings.now = settings.clock() + notice_pending.NEWS + timedelta(seconds=1)
+    settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
     assert (shop.tell(box).delivered, ledger.of(settings)) == (0, [])
 
 
@@ -108,7 +108,7 @@ def test_what_could_not_be_delivered_for_seven_days_is_given_up(settings) -> Non
     shop.publish()
     assert (shop.tell(box).waiting, shop.notified()) == (2, {"late": [False]})
     box.broken = None
-    settings.now = settings.clock() + notice_pending.NEWS + timedelta(seconds=1)
+    settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
     told = shop.tell(box)
     assert (told.delivered, told.waiting, box.messages) == (0, 0, [])
     assert [entry.status for entry in ledger.of(settings)] == [NoticeStatus.WAITING] * 2
