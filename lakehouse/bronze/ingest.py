@@ -131,7 +131,9 @@ class Ingest:
         own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
         account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
-        touched = sorted(claims.reach(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"])))
+        touched = sorted(
+            claims.affected_event_days(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"]))
+        )
         return self._entry(
             file,
             print_,

@@ -82,9 +82,12 @@ def confirmed(contract: SourceContract, *, yes: bool) -> None:
 
     :raises typer.Exit: where that has not been said.
     """
-    if contract.materialization.reprocess_policy == "overwrite_all" and not yes:
+    from lakehouse.dispositions.reprocess_policy import policy_of  # noqa: PLC0415
+
+    policy = policy_of(contract)
+    if policy.needs_confirmation and not yes:
         errors.print(
-            f"{contract.dataset} is kept under overwrite_all: its newest arrival replaces all of silver. Say --yes to do so.",
+            f"{contract.dataset} is kept under {policy.name}: its newest arrival replaces all of silver. Say --yes to do so.",
             style="red",
         )
         raise typer.Exit(2)

@@ -17,7 +17,7 @@ from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.source_rules import Lateness, Materialization, Quality, SyntheticKey
+from lakehouse.contracts.source_rules import POLICIES_WITH_CHANGES, Lateness, Materialization, Quality, SyntheticKey
 
 #: Columns that every bronze and silver table has beside the contract's own.
 SYSTEM_COLUMNS = (
@@ -225,7 +225,7 @@ class SourceContract(Documented):
     def _check_policy(self) -> None:
         policy = self.materialization.reprocess_policy
         changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
-        if policy != "merge" and changing:
+        if changing and policy not in POLICIES_WITH_CHANGES:
             msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only ever adds itself"
             raise ValueError(msg)
 

@@ -215,12 +215,18 @@ class SyntheticKey(Strict):
     )
 
 
+#: The names of the reprocess policies; their rules are classes in ``dispositions.reprocess_policy``.
+ReprocessPolicyName = Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"]
+#: The policies under which a record may correct or delete another; under the rest a record only ever adds itself.
+POLICIES_WITH_CHANGES: frozenset[ReprocessPolicyName] = frozenset({"merge"})
+
+
 class Materialization(Strict):
     """How the silver table is kept; see docs/contracts.md for what each policy promises."""
 
     strategy: Literal["merge", "append", "overwrite"] = "merge"
     partition_by: list[str] = Field(default_factory=lambda: ["event_date"])
-    reprocess_policy: Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"] = "merge"
+    reprocess_policy: ReprocessPolicyName = "merge"
     max_shrink: float = Field(
         0.5, ge=0, le=1, description="The share of a day's rows that a re-sent file may lack; one that lacks more is held."
     )

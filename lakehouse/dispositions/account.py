@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.dispositions import claims, reprocess_policy
+from lakehouse.dispositions import claims
 from lakehouse.dispositions.admission import Reason
-from lakehouse.dispositions.verdicts import Claim, Disposition, Verdict, barred, verdicts
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.verdicts import Claim, Disposition, Verdict, barred
 from lakehouse.ledger import decisions, ingestions, key_log
 
 if TYPE_CHECKING:
@@ -181,11 +182,7 @@ def _rulings(
             by_key[row["record_key"]].append(claim)
         elif claim.kind != "retire":
             ruled[claim.row] = _Ruled(verdict, *said[claim.row])
-    if contract.materialization.reprocess_policy == "merge":
-        verdicts_ = _by_merge(settings, contract, by_key, log)
-    else:
-        verdicts_ = _by_arrival(settings, contract, by_key, log)
-    for row_id, verdict in verdicts_.items():
+    for row_id, verdict in _verdicts(settings, contract, by_key, log).items():
         if verdict.disposition is Disposition.QUARANTINED:
             ruled[row_id] = _Ruled(verdict, said[row_id][0], Reason.SHRUNKEN_PARTITION.value, verdict.because)
         else:
@@ -193,47 +190,15 @@ def _rulings(
     return ruled
 
 
-def _by_merge(
+def _verdicts(
     settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]], log: pa.Table | None
 ) -> dict[RowId, Verdict]:
-    """Key by key, the greatest claim wins."""
-    contested = [key for key, found in by_key.items() if len(found) > 1]
+    """What became of each admitted row, by the policy's rules."""
+    policy = policy_of(contract)
+    contested = policy.contested_keys(by_key)
     content = _content(settings, contract, contested, _arrival_days(log, contested))
-    by_sequence, one_event = bool(contract.order.sequence), contract.synthetic_key is not None
-    decided: dict[RowId, Verdict] = {}
-    for found in by_key.values():
-        decided |= verdicts(found, content, by_sequence=by_sequence, one_event=one_event)
-    return decided
-
-
-def _by_arrival(
-    settings: Settings, contract: SourceContract, by_key: Mapping[str, list[Claim]], log: pa.Table | None
-) -> dict[RowId, Verdict]:
-    """All rows, or those of the arrival that its day (or the table) is made of."""
-    every = [claim for found in by_key.values() for claim in found]
-    if contract.materialization.reprocess_policy == "append":
-        return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
-    chosen = claims.choices(settings, contract, {claim.event_date for claim in every if claim.event_date})
-    decided: dict[RowId, Verdict] = {}
-    contested = [key for key, found in by_key.items() if len({claim.ingestion_id for claim in found}) < len(found)]
-    content = _content(settings, contract, contested, _arrival_days(log, contested))
-    each_day = contract.materialization.reprocess_policy == "overwrite_partition_safe"
-    for found in by_key.values():
-        contending: dict[date | None, list[Claim]] = defaultdict(list)
-        for claim in found:
-            choice = chosen[claim.event_date] if claim.event_date else reprocess_policy.NOTHING
-            if claim.ingestion_id in choice.held:
-                lacks = f"would shrink {claim.event_date} by more than {contract.materialization.max_shrink:.0%}"
-                decided[claim.row] = Verdict(Disposition.QUARANTINED, f"its file {lacks}")
-            elif claim.ingestion_id == choice.holder:
-                contending[claim.event_date if each_day else None].append(claim)
-            else:
-                decided[claim.row] = Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
-        for each in contending.values():
-            decided |= verdicts(
-                each, content, by_sequence=bool(contract.order.sequence), one_event=contract.synthetic_key is not None
-            )
-    return decided
+    days = {claim.event_date for of_key in by_key.values() for claim in of_key if claim.event_date}
+    return policy.verdicts(by_key, content, claims.choices(settings, contract, days))
 
 
 def _arrival_days(log: pa.Table | None, keys: Collection[str]) -> set[date]:

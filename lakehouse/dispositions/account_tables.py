@@ -14,7 +14,9 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions import claims
 from lakehouse.dispositions.admission import Standing
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import decisions, key_log, redactions
 
@@ -96,12 +98,12 @@ def _concerned(
     settings: Settings, contract: SourceContract, keys: set[str], days: set[date], unrecorded: Mapping[str, str] | None = None
 ) -> list[BronzeRow]:
     """The rows whose disposition may be another one now, under the source's reprocess policy."""
-    source, policy = contract.dataset, contract.materialization.reprocess_policy
-    if policy in {"merge", "append"}:
+    source, policy = contract.dataset, policy_of(contract)
+    if not policy.chooses_arrivals:
         arrivals = key_log.arrival_days(settings, source, "record_key", keys)
         return dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
-    touched = key_log.days(settings, source) if policy == "overwrite_all" else days
-    arrivals = key_log.arrival_days(settings, source, "event_date", touched)
+    affected = claims.affected_event_days(settings, contract, days, pa.array(sorted(keys), pa.string()))
+    arrivals = key_log.arrival_days(settings, source, "event_date", affected)
     return dispositions_account.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 

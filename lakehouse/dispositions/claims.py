@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import judgement_history, reprocess_policy
+from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.admission import Standing
-from lakehouse.dispositions.reprocess_policy import Choice, Share
+from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.ledger import decisions, key_log
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
@@ -34,14 +35,13 @@ def is_admitted(row: RowId, standing: str | None, decided: dict[RowId, Decision]
     return decided[row].admits if row in decided else standing == Standing.ADMITTED.value
 
 
-def reach(settings: Settings, contract: SourceContract, own_days: set[date], keys: pa.Array) -> set[date]:
-    """The event days whose silver content rows of these days and keys may change, under the source's policy."""
-    policy = contract.materialization.reprocess_policy
-    if policy == "merge":
-        return own_days | key_log.days_of(settings, contract.dataset, keys)
-    if policy == "overwrite_all" and own_days:
-        return own_days | key_log.days(settings, contract.dataset)
-    return own_days
+def affected_event_days(settings: Settings, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:
+    """The event days whose content in silver rows of these days and keys may change, under the source's policy."""
+    return policy_of(contract).affected_days(
+        row_days,
+        days_of_keys=lambda: key_log.days_of(settings, contract.dataset, keys),
+        all_days=lambda: key_log.days(settings, contract.dataset),
+    )
 
 
 def choices(
@@ -51,14 +51,16 @@ def choices(
     ids: Collection[str] | None = None,
     until: datetime | None = None,
 ) -> dict[date, Choice]:
-    """Per event day the arrival that it is made of, under the policies that overwrite.
+    """Per event day the arrival that it is made of, under a policy that chooses arrivals; empty under the others.
 
     :param ids: as known by these ingestions, decisions and operations only (R10).
     :param until: of what had arrived by then only.
     """
     source, options = contract.dataset, settings.storage_options
-    whole_table = contract.materialization.reprocess_policy == "overwrite_all"
-    where: dict[str, Collection[Any]] = {} if whole_table else {"event_date": days}
+    policy = policy_of(contract)
+    if not policy.chooses_arrivals:
+        return {}
+    where: dict[str, Collection[Any]] = {} if policy.chooses_for_table else {"event_date": days}
     if ids is not None:
         where["ingestion_id"] = ids
     log = table_io.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
@@ -83,7 +85,4 @@ def choices(
     for place, orders in shares.items():
         day, ingestion_id = place
         by_day[day].append(Share(ingestion_id, len(orders) + barred_by_hand[place], max(orders), place in accepted))
-    if whole_table:
-        choice = reprocess_policy.newest(share for found in by_day.values() for share in found)
-        return dict.fromkeys(days, choice)
-    return {day: reprocess_policy.choose(by_day.get(day, []), contract.materialization.max_shrink) for day in days}
+    return policy.choose(by_day, days)

@@ -1,15 +1,29 @@
-"""The reprocess policies that look at whole arrivals and not at single keys: which arrival a day, or the table, is made of.
+"""The reprocess policies: how several arrivals about the same event days become one content of silver.
 
-``merge`` chooses key by key (see ``dispositions``); ``append`` chooses nothing.
+Here is every rule in which the policies differ, one class a policy. Tables are read by the callers, which hand in what they
+read; the same selection on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the attributes declared here. How
+claims about one key contend with each other is in ``verdicts``, whatever the policy.
+
+To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 """
 
 from __future__ import annotations
 
+from abc import ABC
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lakehouse.dispositions.verdicts import Disposition, Verdict, verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import ReprocessPolicyName
+    from lakehouse.dispositions.verdicts import Claim
+    from lakehouse.ledger.row_ids import RowId
 
 
 @dataclass(frozen=True)
@@ -36,28 +50,185 @@ class Choice:
 
 
 #: Of a day that no arrival holds.
-NOTHING = Choice(None, frozenset())
+NO_ARRIVAL = Choice(None, frozenset())
 
 
-def choose(shares: Iterable[Share], max_shrink: float) -> Choice:
-    """``overwrite_partition_safe``: the newest arrival is the whole truth for the day, unless it lacks too many rows.
+@dataclass(frozen=True)
+class ReprocessPolicy(ABC):
+    """What a source's contract says about re-sent event days, as rules.
 
-    Taken one after another in the total order, so that the order of ingestion does not matter. An arrival that is held
-    does not count until it is accepted.
-
-    :param max_shrink: the share of the rows of the arrival before it that an arrival may lack.
+    :param by_sequence: whether the source numbers its changes.
+    :param one_event: whether several inserts of a key are one event, as under a synthetic key.
+    :param max_shrink: the share of a day's rows that a re-sent file may lack.
     """
-    holder: Share | None = None
-    held = set()
-    for share in sorted(shares, key=lambda one: one.order):
-        if holder is not None and not share.accepted and share.rows < holder.rows * (1 - max_shrink):
-            held.add(share.ingestion_id)
-        else:
-            holder = share
-    return Choice(holder.ingestion_id if holder else None, frozenset(held))
+
+    by_sequence: bool
+    one_event: bool
+    max_shrink: float
+
+    #: As the contract names it.
+    name: ClassVar[ReprocessPolicyName]
+    #: Whether pending ingestions are merged into silver; otherwise every day that they touch is rebuilt.
+    merges_pending: ClassVar[bool] = False
+    #: Whether the claims about one key contend with each other; otherwise every admitted row lives.
+    keys_contend: ClassVar[bool] = True
+    #: Whether they contend on each event day separately, so that a key may live on several days.
+    contends_per_day: ClassVar[bool] = False
+    #: Whether silver is made of chosen arrivals only (see :meth:`choose`).
+    chooses_arrivals: ClassVar[bool] = False
+    #: Whether one arrival is chosen for the whole table, and not one for each event day.
+    chooses_for_table: ClassVar[bool] = False
+    #: Whether a run has to be confirmed by the person who starts it.
+    needs_confirmation: ClassVar[bool] = False
+
+    def affected_days(
+        self,
+        row_days: set[date],
+        days_of_keys: Callable[[], Collection[date]],  # noqa: ARG002 (each policy reads what it needs)
+        all_days: Callable[[], Collection[date]],  # noqa: ARG002
+    ) -> set[date]:
+        """The event days whose content in silver some rows may change.
+
+        :param row_days: the event days of these rows.
+        :param days_of_keys: reads every event day on which the rows' keys have been.
+        :param all_days: reads every event day of the source.
+        """
+        return row_days
+
+    def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:  # noqa: ARG002
+        """Per event day the arrival that it is made of; empty where every arrival counts.
+
+        :param shares: by event day, what each arrival holds of it; of all days where :attr:`chooses_for_table`.
+        """
+        return {}
+
+    def contested_keys(self, claims_by_key: Mapping[str, Sequence[Claim]]) -> list[str]:
+        """The keys for which :meth:`verdicts` compares what rows hold."""
+        if not self.keys_contend:
+            return []
+        if self.chooses_arrivals:  # rows of one arrival contend with each other only
+            return [key for key, claims in claims_by_key.items() if len({claim.ingestion_id for claim in claims}) < len(claims)]
+        return [key for key, claims in claims_by_key.items() if len(claims) > 1]
+
+    def verdicts(
+        self, claims_by_key: Mapping[str, Sequence[Claim]], content: Mapping[RowId, Any], chosen: Mapping[date, Choice]
+    ) -> dict[RowId, Verdict]:
+        """What became of each admitted row.
+
+        :param claims_by_key: all claims of admitted rows about some keys.
+        :param content: of the rows of :meth:`contested_keys`, what each holds, without when and where it came from.
+        :param chosen: the choice of each event day, where the policy chooses arrivals.
+        """
+        if not self.keys_contend:
+            every = (claim for claims in claims_by_key.values() for claim in claims)
+            return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
+        result: dict[RowId, Verdict] = {}
+        for claims in claims_by_key.values():
+            contests: dict[date | None, list[Claim]] = defaultdict(list)
+            for claim in claims:
+                excluded = self._excluded(claim, chosen)
+                if excluded is not None:
+                    result[claim.row] = excluded
+                else:
+                    contests[claim.event_date if self.contends_per_day else None].append(claim)
+            for contest in contests.values():
+                result |= verdicts(contest, content, by_sequence=self.by_sequence, one_event=self.one_event)
+        return result
+
+    def _excluded(self, claim: Claim, chosen: Mapping[date, Choice]) -> Verdict | None:
+        """The verdict on a row whose arrival its day is not made of; None for a row that may contend."""
+        if not self.chooses_arrivals:
+            return None
+        choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
+        if claim.ingestion_id in choice.held:
+            shrinks = f"would shrink {claim.event_date} by more than {self.max_shrink:.0%}"
+            return Verdict(Disposition.QUARANTINED, f"its file {shrinks}")
+        if claim.ingestion_id != choice.holder:
+            return Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
+        return None
 
 
-def newest(shares: Iterable[Share]) -> Choice:
-    """``overwrite_all``: the newest arrival is the table."""
-    last = max(shares, key=lambda one: one.order, default=None)
-    return Choice(last.ingestion_id, frozenset()) if last else NOTHING
+class MergePolicy(ReprocessPolicy):
+    """Key by key, the greatest claim wins."""
+
+    name = "merge"
+    merges_pending = True
+
+    def affected_days(
+        self,
+        row_days: set[date],
+        days_of_keys: Callable[[], Collection[date]],
+        all_days: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
+    ) -> set[date]:
+        """A row may move its key from any day on which it has been."""
+        return row_days.union(days_of_keys())
+
+
+class AppendPolicy(ReprocessPolicy):
+    """Every admitted row lives."""
+
+    name = "append"
+    keys_contend = False
+
+
+class OverwritePartitionPolicy(ReprocessPolicy):
+    """The newest arrival is the whole truth for an event day, unless it lacks too many rows."""
+
+    name = "overwrite_partition_safe"
+    contends_per_day = True
+    chooses_arrivals = True
+
+    def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
+        """Day by day, the newest arrival that is not held."""
+        return {day: self._choose_of_day(shares.get(day, ())) for day in days}
+
+    def _choose_of_day(self, shares: Iterable[Share]) -> Choice:
+        """Taken one after another in the total order, so that the order of ingestion does not matter.
+
+        An arrival that is held does not count until it is accepted.
+        """
+        holder: Share | None = None
+        held = set()
+        for share in sorted(shares, key=lambda share: share.order):
+            if holder is not None and not share.accepted and share.rows < holder.rows * (1 - self.max_shrink):
+                held.add(share.ingestion_id)
+            else:
+                holder = share
+        return Choice(holder.ingestion_id if holder else None, frozenset(held))
+
+
+class OverwriteAllPolicy(ReprocessPolicy):
+    """The newest arrival is the table."""
+
+    name = "overwrite_all"
+    chooses_arrivals = True
+    chooses_for_table = True
+    needs_confirmation = True
+
+    def affected_days(
+        self,
+        row_days: set[date],
+        days_of_keys: Callable[[], Collection[date]],  # noqa: ARG002 (see the base class)
+        all_days: Callable[[], Collection[date]],
+    ) -> set[date]:
+        """A newer arrival replaces all days."""
+        return row_days.union(all_days()) if row_days else row_days
+
+    def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:
+        """The newest arrival, for all days."""
+        newest = max((share for of_day in shares.values() for share in of_day), key=lambda share: share.order, default=None)
+        return dict.fromkeys(days, Choice(newest.ingestion_id, frozenset()) if newest else NO_ARRIVAL)
+
+
+POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {
+    policy.name: policy for policy in (MergePolicy, OverwritePartitionPolicy, OverwriteAllPolicy, AppendPolicy)
+}
+
+
+def policy_of(contract: SourceContract) -> ReprocessPolicy:
+    """The reprocess policy of a source, with what its contract says about keys and files."""
+    return POLICIES[contract.materialization.reprocess_policy](
+        by_sequence=bool(contract.order.sequence),
+        one_event=contract.synthetic_key is not None,
+        max_shrink=contract.materialization.max_shrink,
+    )

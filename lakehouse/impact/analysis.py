@@ -19,6 +19,7 @@ from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.impact import affected_periods, key_history
@@ -135,12 +136,13 @@ def _of_content(
         notes = [f"it would be held, and change nothing: {fingerprint.problem}"]
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
     content = preview.of(where, contract, file, fingerprint)
-    days = claims.reach(settings, contract, set(content.rows), content.keys)
+    days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
     notes = []
     if contract.quality.named_rules:
         notes.append("row rules are judged when the file is taken in; a row that fails one may change nothing")
-    if contract.materialization.reprocess_policy != "merge":
-        notes.append(f"under {contract.materialization.reprocess_policy}, whether it counts depends on the other arrivals")
+    policy = policy_of(contract)
+    if policy.chooses_arrivals:
+        notes.append(f"under {policy.name}, whether it counts depends on the other arrivals")
     result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
     return _through_gold(settings, catalog, result, PublicationCause())
 

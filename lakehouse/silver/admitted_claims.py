@@ -1,6 +1,6 @@
 """The claims that may contend for their keys, as a DataFrame: admitted rows only, of the chosen arrivals only.
 
-The same rules row by row are in ``claims``; how one claim wins its key is in ``silver``.
+The same rules row by row are in ``dispositions.claims``; how one claim wins its key is in ``merge``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.admission import Standing
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import key_log
 from lakehouse.spark import dataframes
 
@@ -53,7 +54,7 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
 
 def of_holders(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:
     """The claims of the chosen arrivals: for their day, or for the whole table."""
-    if contract.materialization.reprocess_policy == "overwrite_all":
+    if policy_of(contract).chooses_for_table:
         holders = {choice.holder for choice in chosen.values() if choice.holder}
         return claims.where(F.col("ingestion_id").isin(sorted(holders)))  # on all days: a key contends on all of them
     schema = pa.schema([("event_date", pa.date32()), ("ingestion_id", pa.string())])

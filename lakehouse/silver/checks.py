@@ -16,6 +16,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.quality import source_checks
@@ -135,14 +136,14 @@ def _check_rows(settings: Settings, contract: SourceContract, table: DeltaTable 
         missing[row["event_date"]] += sum(
             row[name] is None and row["record_key"] not in hidden.get(name, ()) for name in required
         )
-    policy = contract.materialization.reprocess_policy
-    everywhere = policy in {"merge", "overwrite_all"}
+    policy = policy_of(contract)
+    everywhere = policy.keys_contend and not policy.contends_per_day
     keys = {key for of_day in keys_on.values() for key in of_day}
     rows_per_key = _rows_per_key(settings, contract, table, keys, days) if everywhere else Counter()
     outcomes = []
     for day, of_day in sorted(keys_on.items()):
         counts = rows_per_key if everywhere else Counter(of_day)  # where each day stands for itself, a key may be on several
-        twice = 0 if policy == "append" else sum(counts[key] > 1 for key in of_day)
+        twice = sum(counts[key] > 1 for key in of_day) if policy.keys_contend else 0
         advice = "a key lives twice: materialize again this day and the others on which the key has been" if twice else None
         outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
         outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))

@@ -1,6 +1,7 @@
 """Silver: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
 
-That is so under ``merge``; the other reprocess policies are :func:`state` with another choice. :func:`state` says what
+That is so under ``merge``; :func:`state` follows the other reprocess policies, too (``dispositions.reprocess_policy``), and
+says what
 silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` makes days anew from Bronze.
 Both end in the same rows.
 """
@@ -16,6 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
 from lakehouse.dispositions import claims, judgement_history
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import decisions, ingestions, key_log, redactions
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -77,39 +79,26 @@ def state(
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
     # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
     # delta-rs has added to the key log since.
-    chosen = _chosen(settings, contract, days, ids, until)
+    chosen = claims.choices(settings, contract, days, ids, until)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     arrivals = {row[0] for row in living.select("arrival_date").distinct().collect()}
     rows = _bronze_rows(spark, settings, contract, {"arrival_date": arrivals})
     return rows.join(living.select("record_key", *_CLAIM_ROW), ["record_key", *_CLAIM_ROW], "left_semi")
 
 
-def _chosen(
-    settings: Settings,
-    contract: SourceContract,
-    days: Collection[date],
-    ids: Collection[str] | None,
-    until: datetime | None,
-) -> dict[date, Choice]:
-    """Under the policies that overwrite the arrival that each day is made of."""
-    overwrites = contract.materialization.reprocess_policy not in {"append", "merge"}
-    return claims.choices(settings, contract, days, ids, until) if overwrites else {}
-
-
 def _living(
     spark: SparkSession, contract: SourceContract, counting: DataFrame, days: Collection[date], chosen: dict[date, Choice]
 ) -> DataFrame:
     """The claims that put a row on one of the days, under the source's reprocess policy."""
-    policy = contract.materialization.reprocess_policy
-    if policy == "append":
+    policy = policy_of(contract)
+    if not policy.keys_contend:
         return counting.where(_lives(days))
-    if policy == "merge":
+    if policy.chooses_arrivals:
+        counting = admitted_claims.of_holders(spark, contract, counting, chosen)
+    else:
         concerned = counting.where(_on(days)).select("record_key").distinct()
         counting = counting.join(concerned, "record_key", "left_semi")
-    else:
-        counting = admitted_claims.of_holders(spark, contract, counting, chosen)
-    each_day = policy == "overwrite_partition_safe"  # a day is the whole truth for itself, and says nothing about others
-    return winners(counting, by_sequence=bool(contract.order.sequence), each_day=each_day).where(_lives(days))
+    return winners(counting, by_sequence=policy.by_sequence, each_day=policy.contends_per_day).where(_lives(days))
 
 
 def merge(

@@ -64,7 +64,7 @@ def plan(
     otherwise = _judged_otherwise(settings, contract, session, in_range)
     keys = pc.unique(otherwise["record_key"])
     own = {day for day in otherwise["event_date"].to_pylist() if day is not None}
-    days = in_range | claims.reach(settings, contract, own, keys) if len(otherwise) else in_range
+    days = in_range | claims.affected_event_days(settings, contract, own, keys) if len(otherwise) else in_range
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     entry = Operation(

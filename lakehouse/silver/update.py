@@ -11,6 +11,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.silver import audit
 from lakehouse.silver import merge as silver_merge
@@ -64,9 +65,9 @@ def update(
     source = contract.dataset
     target = locations.silver(settings, source)
     waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
-    merges = contract.materialization.reprocess_policy == "merge"
     # Not where a person said something: that may end what a merge's guard would keep.
-    merged = frozenset(day for day, ids in waiting.items() if merges and not any(map(applied_inputs.is_by_hand, ids)))
+    may_merge = policy_of(contract).merges_pending
+    merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(applied_inputs.is_by_hand, ids)))
     rebuilt = frozenset(days) - merged
     silver_merge.ensure_table(session(), settings, contract)
     before = table_io.version(target, settings.storage_options)

@@ -8,12 +8,14 @@ Hiding fields of a key is in ``redact``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.admission import Reason
+from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.decisions import Decision
@@ -21,7 +23,7 @@ from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -112,17 +114,30 @@ def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collecti
 
 
 def _touched_days(
-    settings: Settings, contract: SourceContract, said: dict[RowId, list[dict[str, Any]]]
+    settings: Settings, contract: SourceContract, claims_of: dict[RowId, list[dict[str, Any]]]
 ) -> dict[RowId, set[date]]:
-    """Per row the event days whose content a word about it may change, under the source's policy."""
-    policy = contract.materialization.reprocess_policy
-    own = {row: {claim["event_date"] for claim in claims_ if claim["event_date"]} for row, claims_ in said.items()}
-    if policy == "merge":
-        keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
-        of_key = key_log.days_by_key(settings, contract.dataset, keys)
-        return {row: own[row].union(*(of_key[claim["record_key"]] for claim in said[row])) for row in said}
-    every_day = key_log.days(settings, contract.dataset) if policy == "overwrite_all" else set()
-    return {row: days | every_day for row, days in own.items()}
+    """Per row the event days whose content a decision about it may change, under the source's policy."""
+    keys = {claim["record_key"] for claims in claims_of.values() for claim in claims}
+
+    @cache
+    def days_by_key() -> dict[str, set[date]]:
+        return key_log.days_by_key(settings, contract.dataset, keys)
+
+    @cache
+    def all_days() -> set[date]:
+        return key_log.days(settings, contract.dataset)
+
+    policy = policy_of(contract)
+    touched = {}
+    for row, claims in claims_of.items():
+        row_days = {claim["event_date"] for claim in claims if claim["event_date"]}
+        row_keys = [claim["record_key"] for claim in claims]
+        touched[row] = policy.affected_days(row_days, partial(_days_of_keys, days_by_key, row_keys), all_days)
+    return touched
+
+
+def _days_of_keys(days_by_key: Callable[[], dict[str, set[date]]], keys: Collection[str]) -> set[date]:
+    return set().union(*(days_by_key()[key] for key in keys))
 
 
 def _named(row: RowId) -> str:

@@ -186,7 +186,7 @@ def _silver_days(
     if previews:  # all at once: each look-up reads the key log
         touched = {day for preview in previews.values() for day in preview.rows}
         keys = pc.unique(pa.chunked_array([preview.keys for preview in previews.values()]))
-        days |= claims.reach(settings, contract, touched, keys)
+        days |= claims.affected_event_days(settings, contract, touched, keys)
     if request.write_mode == "overwrite":
         existing = key_log.days(settings, source) | published_table.partitions(
             settings, locations.silver(settings, source), "event_date"

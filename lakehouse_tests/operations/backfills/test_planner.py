@@ -129,8 +129,8 @@ def test_files_that_wait_for_others_are_told_and_not_planned(settings: Settings)
 def test_the_key_log_is_read_once_for_all_files(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     deliver_sales(settings, SECOND_DAY, "s2@2024-11-02")
-    looked, real = [], claims.reach
-    monkeypatch.setattr(claims, "reach", lambda *asked: looked.append(asked[2]) or real(*asked))
+    looked, real = [], claims.affected_event_days
+    monkeypatch.setattr(claims, "affected_event_days", lambda *asked: looked.append(asked[2]) or real(*asked))
     assert [wave.partitions for wave in plan(settings).waves if wave.layer is Layer.SILVER] == [
         (date(2024, 11, 1), date(2024, 11, 2))
     ]

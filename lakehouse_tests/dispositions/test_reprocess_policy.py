@@ -1,0 +1,93 @@
+"""The reprocess policies as rules: which arrival is chosen, which days a row affects, and that the contract knows them all."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import get_args
+
+import pytest
+
+from lakehouse.contracts.source_rules import ReprocessPolicyName
+from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, POLICIES, Choice, ReprocessPolicy, Share
+from lakehouse.dispositions.verdicts import Claim, Disposition
+
+MONDAY, TUESDAY, WEDNESDAY = (date(2024, 1, day) for day in (1, 2, 3))
+
+
+def policy(name: ReprocessPolicyName, max_shrink: float = 0.5) -> ReprocessPolicy:
+    return POLICIES[name](by_sequence=False, one_event=False, max_shrink=max_shrink)
+
+
+def claim(ingestion: str, line: int, day: date = MONDAY) -> Claim:
+    return Claim("insert", 0, datetime(2024, 2, line, tzinfo=timezone.utc), ingestion, line, day)
+
+
+def test_each_policy_of_the_contract_is_registered_under_its_name() -> None:
+    assert set(POLICIES) == set(get_args(ReprocessPolicyName))
+    assert all(registered.name == name for name, registered in POLICIES.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "affected"),
+    [
+        ("merge", {MONDAY, TUESDAY}),
+        ("append", {MONDAY}),
+        ("overwrite_partition_safe", {MONDAY}),
+        ("overwrite_all", {MONDAY, TUESDAY, WEDNESDAY}),
+    ],
+)
+def test_the_days_that_a_row_of_monday_affects(name: ReprocessPolicyName, affected: set[date]) -> None:
+    assert policy(name).affected_days({MONDAY}, lambda: {TUESDAY}, lambda: {MONDAY, TUESDAY, WEDNESDAY}) == affected
+
+
+def test_no_row_affects_no_day_however_many_there_are() -> None:
+    assert policy("overwrite_all").affected_days(set(), set, lambda: {MONDAY}) == set()
+
+
+def test_an_arrival_that_lacks_too_many_rows_is_held_until_it_is_accepted() -> None:
+    shares = [Share("first", 10, (0,)), Share("short", 4, (1,)), Share("whole", 9, (2,))]
+    safe = policy("overwrite_partition_safe")
+    assert safe.choose({MONDAY: shares[:2]}, [MONDAY]) == {MONDAY: Choice("first", frozenset({"short"}))}
+    assert safe.choose({MONDAY: shares[::-1]}, [MONDAY]) == {MONDAY: Choice("whole", frozenset({"short"}))}
+    accepted = Share("short", 4, (1,), accepted=True)
+    assert safe.choose({MONDAY: [shares[0], accepted]}, [MONDAY, TUESDAY]) == {
+        MONDAY: Choice("short", frozenset()),
+        TUESDAY: NO_ARRIVAL,
+    }
+
+
+def test_under_overwrite_all_the_newest_arrival_is_chosen_for_every_day() -> None:
+    shares = {MONDAY: [Share("old", 10, (0,))], TUESDAY: [Share("new", 1, (1,))]}
+    chosen = policy("overwrite_all").choose(shares, [MONDAY, TUESDAY])
+    assert chosen == dict.fromkeys([MONDAY, TUESDAY], Choice("new", frozenset()))
+    assert policy("overwrite_all").choose({}, [MONDAY]) == {MONDAY: NO_ARRIVAL}
+
+
+@pytest.mark.parametrize(
+    ("name", "became"),
+    [
+        ("merge", {"old": Disposition.SUPERSEDED, "new": Disposition.APPLIED}),
+        ("append", {"old": Disposition.APPLIED, "new": Disposition.APPLIED}),
+        ("overwrite_partition_safe", {"old": Disposition.SUPERSEDED, "new": Disposition.APPLIED}),
+        ("overwrite_all", {"old": Disposition.SUPERSEDED, "new": Disposition.APPLIED}),
+    ],
+)
+def test_what_becomes_of_a_key_that_came_twice(name: ReprocessPolicyName, became: dict[str, Disposition]) -> None:
+    claims = {"a": [claim("old", 1), claim("new", 2)]}
+    verdicts = policy(name).verdicts(claims, {}, {MONDAY: Choice("new", frozenset())})
+    assert {row[0]: verdict.disposition for row, verdict in verdicts.items()} == became
+
+
+def test_on_its_own_days_a_key_lives_twice_only_where_each_day_stands_for_itself() -> None:
+    claims = {"a": [claim("new", 1), claim("new", 2, TUESDAY)]}
+    chosen = dict.fromkeys([MONDAY, TUESDAY], Choice("new", frozenset()))
+    living = {name: sum(verdict.lives for verdict in policy(name).verdicts(claims, {}, chosen).values()) for name in POLICIES}
+    assert living == {"merge": 1, "overwrite_all": 1, "overwrite_partition_safe": 2, "append": 2}
+
+
+def test_rows_of_a_held_arrival_wait_for_a_steward() -> None:
+    chosen = {MONDAY: Choice("first", frozenset({"short"}))}
+    verdicts = policy("overwrite_partition_safe", 0.25).verdicts({"a": [claim("short", 1)]}, {}, chosen)
+    [verdict] = verdicts.values()
+    assert verdict.disposition is Disposition.QUARANTINED
+    assert verdict.because == "its file would shrink 2024-01-01 by more than 25%"
