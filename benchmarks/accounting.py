@@ -30,17 +30,18 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
+from lakehouse.ledger.row_ids import format_row_id, row_id_of
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 
 FIRST = date(2018, 1, 1)
 WARM_UP = 10
 TIMED = {
     "books": (account_tables, "after_ingestion"),
-    "dispositions check": (dispositions_checks, "disposition_outcomes"),
+    "dispositions check": (dispositions_checks, "check_dispositions"),
     "audit": (audit, "follow"),
 }
 
@@ -104,8 +105,8 @@ def _timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> 
 
 def _steward(settings: Settings) -> dict[str, float]:
     contract = load_catalog(settings.contracts).sources["earthquakes"]
-    entry = quarantine.entries(settings, contract, Wanted())[-1]
-    row = quarantine.written(quarantine.row_id(entry))
+    entry = quarantine.entries(settings, contract, QuarantineFilter())[-1]
+    row = format_row_id(row_id_of(entry))
     signed = ["--by", "bench", "--reason", "measured"]
     commands = {
         "list": ["quarantine", "list", "earthquakes"],

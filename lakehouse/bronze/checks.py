@@ -18,7 +18,9 @@ from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import checks as dispositions_checks
+from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.ledger import ingestions
+from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.quality import rules as quality_rules
 from lakehouse.quality import source_checks
 from lakehouse.quality.check_result import Outcome
@@ -46,7 +48,7 @@ def bronze_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an arrival day, each with its description."""
     counts = {"row_count": "The arrival day brings as many rows as the contract expects."} if contract.quality.row_count else {}
     nulls = {"nulls": "No field lacks its value in more of the day's records than the contract tolerates; deletes have none."}
-    return _ALWAYS | dispositions_checks.names(contract) | counts | (nulls if contract.quality.nulls else {})
+    return _ALWAYS | dispositions_checks.row_check_names(contract) | counts | (nulls if contract.quality.nulls else {})
 
 
 def source_check_names(contract: SourceContract) -> dict[str, str]:
@@ -173,14 +175,13 @@ def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshne
 
 
 def _check_reviews(settings: Settings, contract: SourceContract) -> Outcome:
-    now, columns = settings.clock(), ["quarantine_since", "quarantine_review_by"]
-    path = locations.quarantine(settings, contract.dataset)
-    entries = table_io.read(path, columns, {"quarantine_status": ["open"]}, settings.storage_options)
-    since: list[datetime] = [] if entries is None else entries["quarantine_since"].to_pylist()
-    deadlines: list[datetime] = [] if entries is None else entries["quarantine_review_by"].to_pylist()
-    overdue = [deadline for deadline in deadlines if deadline < now]
-    oldest = _hours(now - min(since)) if since else 0.0
-    numbers = {"waiting": len(since), "overdue": len(overdue), "oldest_hours": oldest}
+    now, columns = settings.clock(), ["quarantine_since", "quarantine_status", "quarantine_review_by"]
+    path, where = locations.quarantine(settings, contract.dataset), {"quarantine_status": [QuarantineStatus.OPEN.value]}
+    table = table_io.read(path, columns, where, settings.storage_options)
+    entries = [] if table is None else table.to_pylist()
+    overdue = [entry["quarantine_review_by"] for entry in entries if is_overdue(entry, now)]
+    oldest = _hours(now - min(entry["quarantine_since"] for entry in entries)) if entries else 0.0
+    numbers = {"waiting": len(entries), "overdue": len(overdue), "oldest_hours": oldest}
     why = None
     if overdue:
         longest = f"the oldest of them by {format_duration(now - min(overdue))}"

@@ -6,7 +6,6 @@ missing behind Bronze is made again from Bronze.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from lakehouse.bronze import table as bronze_table
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
-from lakehouse.dispositions.admission import Standing
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import Delivery
@@ -125,15 +123,13 @@ class Ingest:
         where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
         rows = row_rules.judged(self._settings, self._contract, self._session, where)
         key_log.append(self._settings, self._source, print_.ingestion_id, key_log.claims(rows))
-        said = key_log.of_ingestion(self._settings, self._source, print_.ingestion_id)  # a stopped run may have judged it before
-        admitted = said.filter(pc.equal(said["standing"], Standing.ADMITTED.value))
-        own = admitted.filter(pc.not_equal(admitted["kind"], "retire"))
-        own_days = Counter(day for day in own["event_date"].to_pylist() if day is not None)
+        # Read back: a stopped run may have judged the rows before, under another contract.
+        admitted = claims.admitted_by_contract(key_log.of_ingestion(self._settings, self._source, print_.ingestion_id))
+        rows_by_day = {day: count for day, count in claims.rows_by_event_day(admitted).items() if day is not None}
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
         account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
-        touched = sorted(
-            claims.affected_event_days(self._settings, self._contract, set(own_days), pc.unique(admitted["record_key"]))
-        )
+        keys = pc.unique(admitted["record_key"])
+        touched = sorted(claims.affected_event_days(self._settings, self._contract, set(rows_by_day), keys))
         return self._entry(
             file,
             print_,
@@ -141,7 +137,7 @@ class Ingest:
             rows=len(rows),
             malformed=malformed,
             touched_days=touched,
-            touched_rows=[own_days[day] for day in touched],
+            touched_rows=[rows_by_day.get(day, 0) for day in touched],
         )
 
     def _misfit(self) -> str | None:

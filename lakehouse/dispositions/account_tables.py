@@ -1,7 +1,8 @@
-"""The account as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
+"""The account of Bronze as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
 
-Copies of what ``accounts`` says, brought up to date for the rows whose disposition an ingestion or a decision may have
-changed; written through delta-rs, without a JVM. Whatever a killed run left out is written when the run is repeated.
+Both are copies of what ``account`` computes, updated for the rows whose disposition an ingestion, a decision or a rebuild may
+have changed. What a stopped run left out is written when the run is repeated. The quarantine is filtered for people in
+``stewardship.quarantine``.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions import claims
-from lakehouse.dispositions.admission import Standing
+from lakehouse.dispositions import account, claims
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.account import BronzeRow
-    from lakehouse.ledger.row_ids import Delivery
+    from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.row_ids import Delivery, RowId
     from lakehouse.settings import Settings
 
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
@@ -45,9 +46,8 @@ _DISPOSITIONS = pa.schema(
         ("decision", pa.string()),
     ]
 )
-#: What the quarantine says beside the row itself. ``quarantine_status`` is open, accepted, rejected, duplicate or released (the
-#: cause is gone without a decision).
-_WAITING = (
+#: The columns of the quarantine that are not columns of Bronze; ``quarantine_status`` is a :class:`QuarantineStatus`.
+_REVIEW = (
     ("quarantine_reason", pa.string()),
     ("quarantine_detail", pa.string()),
     ("quarantine_since", pa.timestamp("us", "UTC")),
@@ -57,132 +57,149 @@ _WAITING = (
     ("quarantine_decided_at", pa.timestamp("us", "UTC")),
     ("quarantine_decision", pa.string()),
 )
-_STATUS = {"accept": "accepted", "reject": "rejected", "duplicate": "duplicate"}
+
+
+def quarantine_schema(contract: SourceContract) -> pa.Schema:
+    """The columns of the quarantine: those of Bronze, and those of the review."""
+    return pa.schema([*arrow_schema(bronze_columns(contract)), *(pa.field(name, kind) for name, kind in _REVIEW)])
+
+
+def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
+    """Whether the review of a quarantined row is open past its deadline.
+
+    :param entry: ``quarantine_status`` and ``quarantine_review_by`` of the row.
+    """
+    deadline: datetime = entry["quarantine_review_by"]
+    return bool(entry["quarantine_status"] == QuarantineStatus.OPEN.value and deadline < now)
 
 
 def after_ingestion(settings: Settings, contract: SourceContract, delivery: Delivery, malformed: int) -> None:
-    """Enter the rows of a delivery, and what they changed about older rows; before the ledger knows of it.
+    """Enter the rows of a delivery, and what they changed about older rows; before the ledger knows the delivery.
 
-    :param malformed: how many of its rows are.
+    :param malformed: how many of its rows are malformed.
     """
     ingestion_id, files = delivery.ingestion_id, {delivery.ingestion_id: delivery.path}
-    keys, days = key_log.spoken_of(settings, contract.dataset, [ingestion_id])
+    keys, days = key_log.keys_and_days(settings, contract.dataset, [ingestion_id])
 
-    def concerned() -> list[BronzeRow]:
-        rows = _concerned(settings, contract, keys, days, files)
+    def affected() -> list[BronzeRow]:
+        rows = _affected_rows(settings, contract, keys, days, files)
         if malformed:
-            own = dispositions_account.rows(
-                settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id]
-            )
-            rows += [row for row in own if row.disposition is Disposition.MALFORMED]
+            delivered = account.rows(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
+            rows += [row for row in delivered if row.disposition is Disposition.MALFORMED]
         return rows
 
-    _enter(settings, contract, concerned)
+    _enter(settings, contract, affected)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
-    """Enter what a decision or a redaction about some keys, living on some days, changed."""
-    _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
+    """Enter what a decision or a redaction about some keys changed.
+
+    :param days: the event days on which the keys may live.
+    """
+    _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Enter every row whose key has been on some event days."""
-    claims = table_io.read(
-        locations.key_log(settings, contract.dataset), ["record_key"], {"event_date": days}, settings.storage_options
-    )
-    keys = set() if claims is None else set(claims["record_key"].to_pylist())
-    _enter(settings, contract, lambda: _concerned(settings, contract, keys, days))
+    path = locations.key_log(settings, contract.dataset)
+    log = table_io.read(path, ["record_key"], {"event_date": days}, settings.storage_options)
+    keys = set() if log is None else set(log["record_key"].to_pylist())
+    _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
 
 
-def _concerned(
+def _affected_rows(
     settings: Settings, contract: SourceContract, keys: set[str], days: set[date], unrecorded: Mapping[str, str] | None = None
 ) -> list[BronzeRow]:
-    """The rows whose disposition may be another one now, under the source's reprocess policy."""
-    source, policy = contract.dataset, policy_of(contract)
-    if not policy.chooses_arrivals:
+    """The rows whose disposition rows of these keys and days may change, under the source's reprocess policy."""
+    source = contract.dataset
+    if not policy_of(contract).chooses_arrivals:
         arrivals = key_log.arrival_days(settings, source, "record_key", keys)
-        return dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
+        return account.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
     affected = claims.affected_event_days(settings, contract, days, pa.array(sorted(keys), pa.string()))
     arrivals = key_log.arrival_days(settings, source, "event_date", affected)
-    return dispositions_account.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
+    return account.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
-def _enter(settings: Settings, contract: SourceContract, concerned: Callable[[], list[BronzeRow]]) -> None:
-    """Write what is true of the rows; again, where somebody said something new while it was found out."""
+def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], list[BronzeRow]]) -> None:
+    """Write the state of the affected rows; again, where an input changed while it was computed."""
     while True:
-        before = _inputs(settings, contract.dataset)
-        _write(settings, contract, concerned())
-        if _inputs(settings, contract.dataset) == before:
+        before = _input_versions(settings, contract.dataset)
+        _write(settings, contract, affected())
+        if _input_versions(settings, contract.dataset) == before:
             return
 
 
-def _inputs(settings: Settings, source: str) -> list[int]:
-    """The versions of the tables that the account is made from."""
-    tables = (locations.key_log(settings, source), locations.decisions(settings, source), locations.redactions(settings, source))
-    found = [table_io.open_table(path, settings.storage_options) for path in tables]
-    return [-1 if table is None else table.version() for table in found]
+def _input_versions(settings: Settings, source: str) -> list[int]:
+    """The versions of the tables that the account is computed from."""
+    paths = (locations.key_log(settings, source), locations.decisions(settings, source), locations.redactions(settings, source))
+    return [table_io.version(path, settings.storage_options) for path in paths]
 
 
 def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
     source, options = contract.dataset, settings.storage_options
-    said = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
-    said["disposition"] = [one.value for one in said["disposition"]]
-    table = pa.Table.from_pydict(said, schema=_DISPOSITIONS)
+    columns = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
+    columns["disposition"] = [row.disposition.value for row in rows]
+    table = pa.Table.from_pydict(columns, schema=_DISPOSITIONS)
     table_io.upsert(locations.dispositions(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
-    waiting = _waiting(settings, contract, rows)
-    table_io.upsert(locations.quarantine(settings, source), waiting, ROW_KEYS, options=options, partition_by="arrival_date")
+    quarantined = _quarantine_entries(settings, contract, rows)
+    table_io.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
-def _waiting(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
-    """The quarantine's rows for those that wait or waited, with redacted fields empty."""
+def _quarantine_entries(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
+    """The quarantine's entries for those of the rows that are or were in it, with redacted fields empty."""
     source, options = contract.dataset, settings.storage_options
-    asked = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
-    known = table_io.read(locations.quarantine(settings, source), asked, None, options)
-    before = {tuple(row.values())[:2]: tuple(row.values())[2:] for row in ([] if known is None else known.to_pylist())}
-    wanted = {
-        (row.ingestion_id, row.line_number): row
+    schema = quarantine_schema(contract)
+    existing = _existing_reasons(settings, source)
+    quarantined = {
+        row.row_id: row
         for row in rows
-        if row.disposition is Disposition.QUARANTINED
-        or row.standing == Standing.QUARANTINED.value
-        or (row.ingestion_id, row.line_number) in before
+        if row.disposition is Disposition.QUARANTINED or row.admission is AdmissionStatus.QUARANTINED or row.row_id in existing
     }
-    schema = _quarantine_schema(contract)
-    if not wanted:
+    if not quarantined:
         return schema.empty_table()
     where: dict[str, Collection[Any]] = {
-        "arrival_date": {row.arrival_date for row in wanted.values()},
-        "ingestion_id": {row.ingestion_id for row in wanted.values()},
-        "line_number": {row.line_number for row in wanted.values()},
+        name: {getattr(row, name) for row in quarantined.values()} for name in ("arrival_date", "ingestion_id", "line_number")
     }
-    found = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
+    content = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
     decided = decisions.newest(settings, source)
-    hidden = redactions.keys_by_field(settings, source)
+    redacted = redactions.keys_by_field(settings, source)
     entries = []
-    for content in [] if found is None else found.to_pylist():
-        row_id = (content["ingestion_id"], content["line_number"])
-        if row_id not in wanted:
+    for columns in [] if content is None else content.to_pylist():
+        row_id = row_id_of(columns)
+        if row_id not in quarantined:
             continue
-        row, decision = wanted[row_id], decided.get(row_id)
-        for name, keys in hidden.items():
+        row = quarantined[row_id]
+        for name, keys in redacted.items():
             if row.record_key in keys:
-                content |= {name: None, "raw_payload": None}
-        why_then = before.get(row_id, (None, None))
-        status = "open" if row.disposition is Disposition.QUARANTINED else _STATUS[decision.verdict] if decision else "released"
-        entries.append(
-            content
-            | {
-                "quarantine_reason": row.reason or why_then[0],
-                "quarantine_detail": row.because if status == "open" else row.detail or why_then[1],
-                "quarantine_since": content["arrival_ts"],
-                "quarantine_review_by": content["arrival_ts"] + contract.lateness.review_within,
-                "quarantine_status": status,
-                "quarantine_decided_by": decision.by if decision else None,
-                "quarantine_decided_at": decision.decided_at if decision else None,
-                "quarantine_decision": decision.reason if decision else None,
-            }
-        )
+                columns |= {name: None, "raw_payload": None}
+        review = _review(row, decided.get(row_id), existing.get(row_id, (None, None)))
+        since = columns["arrival_ts"]
+        deadline = {"quarantine_since": since, "quarantine_review_by": since + contract.lateness.review_within}
+        entries.append(columns | review | deadline)
     return pa.Table.from_pylist(entries, schema=schema)
 
 
-def _quarantine_schema(contract: SourceContract) -> pa.Schema:
-    return pa.schema([*arrow_schema(bronze_columns(contract)), *(pa.field(name, kind) for name, kind in _WAITING)])
+def _existing_reasons(settings: Settings, source: str) -> dict[RowId, tuple[str | None, str | None]]:
+    """Reason and detail of each row that is in the quarantine's table already."""
+    columns = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
+    table = table_io.read(locations.quarantine(settings, source), columns, None, settings.storage_options)
+    entries = [] if table is None else table.to_pylist()
+    return {row_id_of(entry): (entry["quarantine_reason"], entry["quarantine_detail"]) for entry in entries}
+
+
+def _review(row: BronzeRow, decision: Decision | None, existing: tuple[str | None, str | None]) -> dict[str, Any]:
+    """Why a row is or was quarantined, and the state of its review.
+
+    :param existing: reason and detail in the table; they stay where the row is no longer quarantined for any.
+    """
+    is_open = row.disposition is Disposition.QUARANTINED
+    closed = decision.verdict.status if decision else QuarantineStatus.RELEASED
+    reason, detail = existing
+    return {
+        "quarantine_reason": row.reason or reason,
+        "quarantine_detail": row.because if is_open else row.detail or detail,
+        "quarantine_status": (QuarantineStatus.OPEN if is_open else closed).value,
+        "quarantine_decided_by": decision.by if decision else None,
+        "quarantine_decided_at": decision.decided_at if decision else None,
+        "quarantine_decision": decision.reason if decision else None,
+    }

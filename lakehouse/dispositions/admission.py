@@ -1,56 +1,80 @@
 """Whether a sound row may contend for its key: how late it is by its own clocks (R5), and which row rules it fails.
 
-The judgement is the contract's; what a steward says later about a single row outranks it (see ``ledger.decisions``).
+The judgement is the contract's; a steward's later decision about a single row outranks it (see ``ledger.decisions``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+from lakehouse.calendar.event_day import lateness
 from lakehouse.lateness.rules import is_late
+from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import timedelta
+    from datetime import date, datetime, timedelta
 
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import Lateness, RowRule
-
-
-class Standing(str, Enum):
-    """What a row may do by its contract."""
-
-    ADMITTED = "admitted"
-    QUARANTINED = "quarantined"
-    REJECTED = "rejected"
-    DROPPED = "dropped"
-
-
-class Reason(str, Enum):
-    """Why a row is not admitted, in a word that a query can ask for."""
-
-    BEYOND_WATERMARK = "beyond_watermark"
-    RULE_FAILED = "rule_failed"
-    SHRUNKEN_PARTITION = "shrunken_partition"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The standing of one row; ``detail`` says it to a person, ``beyond`` whether it came beyond the watermark."""
+    """The admission status of one row.
 
-    standing: Standing
-    reason: Reason | None = None
+    ``detail`` describes the reason for a person; ``beyond`` is whether the row came beyond the watermark.
+    """
+
+    status: AdmissionStatus
+    reason: QuarantineReason | None = None
     detail: str | None = None
     beyond: bool = False
 
 
-ADMITTED = Judgement(Standing.ADMITTED)
+ADMITTED = Judgement(AdmissionStatus.ADMITTED)
+
+
+class RowJudge:
+    """Judges the rows of a source, each by the bounds of its event type that held when it arrived."""
+
+    def __init__(self, contract: SourceContract) -> None:
+        self._rules = contract.quality.named_rules
+        self._zone = ZoneInfo(contract.clocks.timezone)
+        self._bounds_of = cache(contract.lateness.as_of)
+        lateness_rules = contract.lateness
+        #: Whether the contract has ever bounded the lateness of a row.
+        self.has_watermarks = (
+            lateness_rules.watermark is not None or lateness_rules.by is not None or bool(lateness_rules.changes)
+        )
+        #: The column that holds a row's event type.
+        self.type_column = lateness_rules.by.column if lateness_rules.by else "change_op"
+
+    def judge(
+        self,
+        event_ts: datetime | None,
+        event_date: date | None,
+        arrival_ts: datetime,
+        arrival_date: date,
+        event_type: Any,
+        *,
+        failed: Collection[str] = (),
+    ) -> Judgement:
+        """The admission status of a sound row.
+
+        :param event_type: the value of :attr:`type_column`.
+        :param failed: names of the row rules that it fails.
+        """
+        bounds = self._bounds_of(None if event_type is None else str(event_type), arrival_date)
+        return judge(lateness(event_ts, event_date, arrival_ts, self._zone), bounds, failed, self._rules)
 
 
 def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:
-    """The standing of a row.
+    """The admission status of a row, by its contract.
 
     :param late: its ``calendar.event_day.lateness``.
     :param bounds: those of its event type.
@@ -63,16 +87,16 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
     watermark = format_duration(bounds.watermark)
     too_late = f"{format_duration(late)} after the event; the watermark is {watermark}" if beyond else None
     if by_severity["reject"]:
-        return Judgement(Standing.REJECTED, Reason.RULE_FAILED, _fails(by_severity["reject"]), beyond)
+        return Judgement(AdmissionStatus.REJECTED, QuarantineReason.RULE_FAILED, _fails(by_severity["reject"]), beyond)
     if beyond and bounds.beyond == "drop":
-        return Judgement(Standing.DROPPED, Reason.BEYOND_WATERMARK, too_late, beyond)
+        return Judgement(AdmissionStatus.DROPPED, QuarantineReason.BEYOND_WATERMARK, too_late, beyond)
     if by_severity["quarantine"]:
         also = too_late if bounds.beyond == "quarantine" else None
         detail = "; ".join(filter(None, [_fails(by_severity["quarantine"]), also]))
-        return Judgement(Standing.QUARANTINED, Reason.RULE_FAILED, detail, beyond)
+        return Judgement(AdmissionStatus.QUARANTINED, QuarantineReason.RULE_FAILED, detail, beyond)
     if beyond and bounds.beyond == "quarantine":
-        return Judgement(Standing.QUARANTINED, Reason.BEYOND_WATERMARK, too_late, beyond)
-    return Judgement(Standing.ADMITTED, beyond=True) if beyond else ADMITTED
+        return Judgement(AdmissionStatus.QUARANTINED, QuarantineReason.BEYOND_WATERMARK, too_late, beyond)
+    return Judgement(AdmissionStatus.ADMITTED, beyond=True) if beyond else ADMITTED
 
 
 def _fails(names: list[str]) -> str:

@@ -1,4 +1,8 @@
-"""Checks on what became of the rows of an arrival day: dispositions, row rules, lateness, reviews. Read without a JVM."""
+"""The checks of what became of the rows of an arrival day: dispositions, row rules, lateness, reviews.
+
+They are part of the checks of Bronze (``bronze.checks``). Whether silver holds an event day's rows is checked in
+``silver.checks``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.lateness.rules import exceeds, late_share
 from lakehouse.ledger import applied_inputs, key_log
+from lakehouse.ledger.row_states import Disposition, QuarantineStatus
 from lakehouse.quality.check_result import Outcome
 
 if TYPE_CHECKING:
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def names(contract: SourceContract) -> dict[str, str]:
-    """The checks of a source's rows, each with what it says."""
+def row_check_names(contract: SourceContract) -> dict[str, str]:
+    """The checks of a source's rows, each with its description."""
     rules = {
         f"rule_{name}": rule.description or f"Rows meet {rule.sql} (else: {rule.severity})."
         for name, rule in contract.quality.named_rules.items()
@@ -42,11 +47,11 @@ def check_rows(
 
     :param in_bronze: how many rows Bronze holds, per arrival day.
     """
-    judged = _judged_outcomes(settings, contract, days)
-    return [*disposition_outcomes(settings, contract, in_bronze, days), *judged, *_review_outcomes(settings, contract, days)]
+    disposed = check_dispositions(settings, contract, in_bronze, days)
+    return [*disposed, *_check_judgements(settings, contract, days), *_check_reviews(settings, contract, days)]
 
 
-def _judged_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
     """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = locations.key_log(settings, contract.dataset)
@@ -81,54 +86,66 @@ _FATE = {
 }
 
 
-def _review_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
-    columns = ["arrival_date", "quarantine_review_by"]
-    where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": ["open"]}
-    path = locations.quarantine(settings, contract.dataset)
-    found = table_io.read(path, columns, where, settings.storage_options)
+def _check_reviews(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+    columns = ["arrival_date", "quarantine_status", "quarantine_review_by"]
+    where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": [QuarantineStatus.OPEN.value]}
+    table = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
-    for row in [] if found is None else found.to_pylist():
-        waiting[row["arrival_date"]] += 1
-        overdue[row["arrival_date"]] += row["quarantine_review_by"] < settings.clock()
+    for entry in [] if table is None else table.to_pylist():
+        waiting[entry["arrival_date"]] += 1
+        overdue[entry["arrival_date"]] += is_overdue(entry, settings.clock())
     outcomes = []
     for day in sorted(days):
         numbers = {"waiting": waiting[day], "overdue": overdue[day]}
-        why = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'" if overdue[day] else None
-        outcomes.append(Outcome("no_review_overdue", day, not overdue[day], numbers, why, warns=True))
+        advice = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'" if overdue[day] else None
+        outcomes.append(Outcome("no_review_overdue", day, not overdue[day], numbers, advice, warns=True))
     return outcomes
 
 
-def disposition_outcomes(
+def check_dispositions(
     settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
 ) -> list[Outcome]:
-    """Whether the dispositions of each arrival day add up, and say what silver says where nothing waits for it."""
+    """Whether the dispositions of each arrival day add up, and agree with silver where nothing waits for it.
+
+    :param in_bronze: how many rows Bronze holds, per arrival day.
+    """
     try:
         account = dispositions_account.rows(settings, contract, arrival_days=list(days))
     except key_log.IncompleteKeyLogError as problem:
         return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
     waiting = applied_inputs.pending(settings, contract.dataset).keys()
     # Also the days of rows that do not count: silver must not hold them there.
-    settled = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
-    due = {(row.event_date, row.record_key, row.ingestion_id, row.line_number): row.arrival_date for row in account if row.lives}
-    due = {place: day for place, day in due.items() if place[0] not in waiting}
-    columns = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
-    where = {"event_date": settled, "arrival_date": list(days)}
-    there = (
-        table_io.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if settled else None
-    )
-    found = {
-        tuple(row[name] for name in columns[:4]): row["arrival_date"] for row in ([] if there is None else there.to_pylist())
+    event_days = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
+    due = {
+        (row.event_date, row.record_key, *row.row_id): row.arrival_date
+        for row in account
+        if row.lives and row.event_date not in waiting
     }
-    differing = {(place[0], arrived) for place, arrived in due.items() ^ found.items()}
+    differing = {(place[0], arrived) for place, arrived in due.items() ^ _in_silver(settings, contract, event_days, days).items()}
     counts = dispositions_account.counts(account)
     outcomes = []
     for day in sorted(days):
-        kinds = counts.get(day, Counter())
+        of_day = counts.get(day, Counter())
         wrong = sorted(event_day for event_day, arrived in differing if arrived == day)
         waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
-        numbers = {one.value: kinds[one] for one in Disposition} | {"waiting_for_silver": waits, "event_days_off": len(wrong)}
+        numbers = {disposition.value: of_day[disposition] for disposition in Disposition}
+        numbers |= {"waiting_for_silver": waits, "event_days_off": len(wrong)}
         advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
-        passed = not wrong and kinds.total() == in_bronze.get(day, 0)
+        passed = not wrong and of_day.total() == in_bronze.get(day, 0)
         outcomes.append(Outcome("every_row_disposed", day, passed, numbers, None if passed else advice))
     return outcomes
+
+
+def _in_silver(
+    settings: Settings, contract: SourceContract, event_days: Collection[date], arrival_days: Collection[date]
+) -> dict[tuple[Any, ...], date]:
+    """The rows that silver holds of some event and arrival days: the arrival day by event day, key and row."""
+    if not event_days:
+        return {}
+    columns = ["event_date", "record_key", "ingestion_id", "line_number"]
+    where = {"event_date": event_days, "arrival_date": list(arrival_days)}
+    path = locations.silver(settings, contract.dataset)
+    table = table_io.read(path, [*columns, "arrival_date"], where, settings.storage_options)
+    rows = [] if table is None else table.to_pylist()
+    return {tuple(row[name] for name in columns): row["arrival_date"] for row in rows}

@@ -14,7 +14,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakehouse.dispositions.verdicts import Disposition, Verdict, verdicts
+from lakehouse.dispositions.verdicts import RowVerdict, verdicts
+from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -112,7 +113,7 @@ class ReprocessPolicy(ABC):
 
     def verdicts(
         self, claims_by_key: Mapping[str, Sequence[Claim]], content: Mapping[RowId, Any], chosen: Mapping[date, Choice]
-    ) -> dict[RowId, Verdict]:
+    ) -> dict[RowId, RowVerdict]:
         """What became of each admitted row.
 
         :param claims_by_key: all claims of admitted rows about some keys.
@@ -121,8 +122,8 @@ class ReprocessPolicy(ABC):
         """
         if not self.keys_contend:
             every = (claim for claims in claims_by_key.values() for claim in claims)
-            return {claim.row: Verdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
-        result: dict[RowId, Verdict] = {}
+            return {claim.row: RowVerdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
+        result: dict[RowId, RowVerdict] = {}
         for claims in claims_by_key.values():
             contests: dict[date | None, list[Claim]] = defaultdict(list)
             for claim in claims:
@@ -135,16 +136,16 @@ class ReprocessPolicy(ABC):
                 result |= verdicts(contest, content, by_sequence=self.by_sequence, one_event=self.one_event)
         return result
 
-    def _excluded(self, claim: Claim, chosen: Mapping[date, Choice]) -> Verdict | None:
+    def _excluded(self, claim: Claim, chosen: Mapping[date, Choice]) -> RowVerdict | None:
         """The verdict on a row whose arrival its day is not made of; None for a row that may contend."""
         if not self.chooses_arrivals:
             return None
         choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
         if claim.ingestion_id in choice.held:
             shrinks = f"would shrink {claim.event_date} by more than {self.max_shrink:.0%}"
-            return Verdict(Disposition.QUARANTINED, f"its file {shrinks}")
+            return RowVerdict(Disposition.QUARANTINED, f"its file {shrinks}")
         if claim.ingestion_id != choice.holder:
-            return Verdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
+            return RowVerdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
         return None
 
 

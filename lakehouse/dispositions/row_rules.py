@@ -6,19 +6,16 @@ What is judged is Bronze, so that a judgement can be made again. The rules thems
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.dispositions.admission import ADMITTED, Judgement, judge
+from lakehouse.dispositions.admission import ADMITTED, Judgement, RowJudge
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
 from lakehouse.spark import dataframes
@@ -40,46 +37,39 @@ class RuleError(LakehouseError):
 
 
 def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> pa.Table:
-    """Rows of Bronze, as the key log wants them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
+    """Rows of Bronze as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
     :param where: which rows: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
-    rules = contract.quality.named_rules
-    typed_by = contract.lateness.by.column if contract.lateness.by else "change_op"
-    columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", typed_by]))
+    row_judge = RowJudge(contract)
+    columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", row_judge.type_column]))
     rows = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
     if rows is None:
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
-    failed = failing(settings, contract, session(), where) if rules else {}
-    bound = contract.lateness
-    watermarks = bound.watermark is not None or bound.by is not None or bool(bound.changes)
-    bounds_of = cache(bound.as_of)
-    zone = ZoneInfo(contract.clocks.timezone)
-    verdicts: list[Judgement] = []
-    clocks = ("event_ts", "event_date", "arrival_ts", "arrival_date")
-    needed = ("ingestion_id", "line_number", *clocks, typed_by, "malformed_reason")
-    for ingestion_id, line, event_ts, event_date, arrival_ts, arrival_date, kind, malformed in zip(
-        *(rows[name].to_pylist() for name in needed)
+    failed = failing(settings, contract, session(), where) if contract.quality.named_rules else {}
+    row_ids = list(zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist()))
+    clocks = ("event_ts", "event_date", "arrival_ts", "arrival_date", row_judge.type_column)
+    nothing_to_judge = not (row_judge.has_watermarks or failed)
+    judgements: list[Judgement] = []
+    for row_id, malformed, *values in zip(
+        row_ids, rows["malformed_reason"].to_pylist(), *(rows[name].to_pylist() for name in clocks)
     ):
-        if malformed is not None or not (watermarks or failed):
-            verdicts.append(ADMITTED)
-            continue
-        late = lateness(event_ts, event_date, arrival_ts, zone)
-        bounds = bounds_of(None if kind is None else str(kind), arrival_date)
-        verdicts.append(judge(late, bounds, failed.get((ingestion_id, line), []), rules))
-    rules_failed = [failed.get(row, []) for row in zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())]
-    said = {
-        "standing": [one.standing.value for one in verdicts],
-        "reason": [one.reason.value if one.reason else None for one in verdicts],
-        "detail": [one.detail for one in verdicts],
-        "failed_rules": rules_failed,
-        "beyond": [one.beyond for one in verdicts],
+        if malformed is not None or nothing_to_judge:
+            judgements.append(ADMITTED)
+        else:
+            judgements.append(row_judge.judge(*values, failed=failed.get(row_id, [])))
+    judged_columns = {
+        "standing": [judgement.status.value for judgement in judgements],
+        "reason": [judgement.reason.value if judgement.reason else None for judgement in judgements],
+        "detail": [judgement.detail for judgement in judgements],
+        "failed_rules": [failed.get(row_id, []) for row_id in row_ids],
+        "beyond": [judgement.beyond for judgement in judgements],
     }
     rows = rows.select(key_log.BRONZE_COLUMNS)
     for name in key_log.JUDGED:
-        rows = rows.append_column(name, pa.array(said[name], key_log.SCHEMA.field(name).type))
+        rows = rows.append_column(name, pa.array(judged_columns[name], key_log.SCHEMA.field(name).type))
     return rows
 
 

@@ -1,32 +1,22 @@
 """What became of each record, and why (rule R4), key by key.
 
-Here is the judgement over the claims about one key, and over rows that may not contend for it. Where claims come from is
-told by ``ledger.key_log``; the same choice of a winner over millions of keys is made by Spark in ``silver.merge``.
+Here is the judgement over the claims about one key, and over rows that may not contend for it. Claims come from
+``ledger.key_log``; Spark chooses the same winners over millions of keys in ``silver.merge``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
     from lakehouse.ledger.row_ids import RowId
-
-
-class Disposition(str, Enum):
-    """Every row of Bronze has exactly one."""
-
-    APPLIED = "applied"
-    SUPERSEDED = "superseded"
-    DUPLICATE = "duplicate"
-    QUARANTINED = "quarantined"
-    REJECTED = "rejected"
-    MALFORMED = "malformed"
-    DROPPED = "dropped"
+    from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RowVerdict:
     """The disposition of a row, and the claim that outranks it; ``lives`` where silver holds the row."""
 
     disposition: Disposition
@@ -69,8 +59,8 @@ class Verdict:
 def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
     """The claim that counts among all about one key (R2).
 
-    :param by_sequence: whether the source numbers its changes. Where it does not, an insert behind the retirement of its key
-        is the original arriving late, and does not count.
+    :param by_sequence: whether the source numbers its changes. Where it does not, an insert that arrives after the retirement
+        of its key is the original arriving late, and does not count.
     """
     greatest = max(claims, key=lambda claim: claim.order)
     if by_sequence:
@@ -80,50 +70,49 @@ def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
     return newest_change if newest_change is not None and newest_change.kind == "retire" else greatest
 
 
-#: What a word of a steward that bars a row makes of it.
-_BARRED_BY_HAND = {"reject": Disposition.REJECTED, "duplicate": Disposition.DUPLICATE}
-
-
-def barred(standing: str, detail: str | None, decided: str | None) -> Verdict | None:
+def barred(status: AdmissionStatus, detail: str | None, decided: StewardVerdict | None) -> RowVerdict | None:
     """What became of a row that may not contend for its key; None for one that may.
 
-    :param standing: what the contract says of it (see ``dispositions.admission``), and ``detail`` why.
-    :param decided: what a steward decided last, if anything; it outranks the contract.
+    :param status: the contract's judgement (see ``admission``), and ``detail`` its reason.
+    :param decided: a steward's newest verdict, if there is one; it outranks the contract.
     """
-    if decided == "accept" or (decided is None and standing == "admitted"):
+    disposition = status.barred_as if decided is None else decided.barred_as
+    if disposition is None:
         return None
-    if decided is not None:
-        return Verdict(_BARRED_BY_HAND[decided], "a steward's decision")
-    return Verdict(Disposition(standing), detail or "the contract's rule")
+    return RowVerdict(disposition, "a steward's decision" if decided is not None else detail or "the contract's rule")
 
 
 def verdicts(
     claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequence: bool, one_event: bool = False
-) -> dict[RowId, Verdict]:
+) -> dict[RowId, RowVerdict]:
     """What became of each row whose own key this is.
 
     :param claims: every claim of an admitted row about the key.
-    :param one_event: whether several inserts of the key tell of one event, as a synthetic key has it.
-    :param content: what each row says, without when and where it came from; needed for keys with several rows.
+    :param content: what each row holds, without when and where it came from; needed for keys with several rows.
+    :param one_event: whether several inserts of the key are one event, as under a synthetic key.
     """
-    won = winner(claims, by_sequence=by_sequence)
-    own = sorted((claim for claim in claims if claim.kind != "retire"), key=lambda claim: claim.order, reverse=True)
-    found: dict[RowId, Verdict] = {}
-    for rank, claim in enumerate(own):
-        if claim == won:
-            what = "lives" if claim.lives else "ended its key"
-            found[claim.row] = Verdict(Disposition.APPLIED, what, lives=claim.lives)
+    winning = winner(claims, by_sequence=by_sequence)
+    newest_first = sorted((claim for claim in claims if claim.kind != "retire"), key=lambda claim: claim.order, reverse=True)
+    result: dict[RowId, RowVerdict] = {}
+    for rank, claim in enumerate(newest_first):
+        if claim == winning:
+            because = "lives" if claim.lives else "ended its key"
+            result[claim.row] = RowVerdict(Disposition.APPLIED, because, lives=claim.lives)
             continue
-        says = content.get(claim.row)
-        same = next((newer for newer in own[:rank] if says is not None and content.get(newer.row) == says), None)
-        if same is not None:
-            found[claim.row] = Verdict(Disposition.DUPLICATE, "a newer record says the same", same)
-        elif one_event and claim.kind == "insert" and won.lives:
-            found[claim.row] = Verdict(Disposition.DUPLICATE, "the same event, by its synthetic key", won)
-        elif won.kind == "retire":
-            found[claim.row] = Verdict(Disposition.SUPERSEDED, "its key was corrected under another one", won)
+        equal = _first_with_content(newest_first[:rank], content, content.get(claim.row))
+        if equal is not None:
+            result[claim.row] = RowVerdict(Disposition.DUPLICATE, "a newer record says the same", equal)
+        elif one_event and claim.kind == "insert" and winning.lives:
+            result[claim.row] = RowVerdict(Disposition.DUPLICATE, "the same event, by its synthetic key", winning)
+        elif winning.kind == "retire":
+            result[claim.row] = RowVerdict(Disposition.SUPERSEDED, "its key was corrected under another one", winning)
         else:
-            by = "a newer record" if won.lives else "a delete"
-            when = "" if won.arrival_ts >= claim.arrival_ts else ", which was here before it"
-            found[claim.row] = Verdict(Disposition.SUPERSEDED, f"{by} counts{when}", won)
-    return found
+            rival = "a newer record" if winning.lives else "a delete"
+            timing = "" if winning.arrival_ts >= claim.arrival_ts else ", which was here before it"
+            result[claim.row] = RowVerdict(Disposition.SUPERSEDED, f"{rival} counts{timing}", winning)
+    return result
+
+
+def _first_with_content(claims: Sequence[Claim], content: Mapping[RowId, Any], wanted: Any) -> Claim | None:
+    """The first claim whose row holds the content; None where the content is not known."""
+    return next((claim for claim in claims if wanted is not None and content.get(claim.row) == wanted), None)

@@ -135,7 +135,7 @@ def _of_content(
     if fingerprint.problem:
         notes = [f"it would be held, and change nothing: {fingerprint.problem}"]
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
-    content = preview.of(where, contract, file, fingerprint)
+    content = preview.preview_file(where, contract, file, fingerprint)
     days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
     notes = []
     if contract.quality.named_rules:

@@ -1,16 +1,17 @@
-"""``bronze/<source>_decisions``: what stewards decided about single rows of Bronze. The latest decision on a row holds.
+"""``bronze/<source>_decisions``: the decisions of stewards about single rows of Bronze. The newest one on a row holds.
 
-Decisions are input, as files are: they stand beside Bronze, are only ever added to, and a rebuild applies them again.
+Decisions are input, as files are: the log is append-only, and a rebuild applies them again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.ledger.row_states import StewardVerdict  # noqa: TC001 (LogTable reads the annotations)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
-Decided = Literal["accept", "reject", "duplicate"]
 PREFIX = "decision:"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one steward said about one row. ``number`` counts the decisions on that row, from 1.
+    """One steward's decision about one row. ``number`` counts the decisions on that row, from 1.
 
-    ``about_file`` says that the row waited because its file would shrink its day, so that the word is about the file;
+    ``about_file`` is set where the row waited because its file would shrink its day, so that the decision is about the file;
     ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the row's
     key may live.
     """
@@ -37,7 +37,7 @@ class Decision:
     ingestion_id: str
     line_number: int
     record_key: str
-    verdict: Decided
+    verdict: StewardVerdict
     by: str
     reason: str
     decided_at: datetime
@@ -52,7 +52,7 @@ class Decision:
     @property
     def admits(self) -> bool:
         """Whether the row may contend for its key."""
-        return self.verdict == "accept"
+        return self.verdict.barred_as is None
 
 
 def log(settings: Settings, source: str) -> LogTable[Decision]:
@@ -65,7 +65,7 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
 
     :returns: the id that they share.
     """
-    text = "\n".join(sorted(f"{one.row}|{one.number}|{one.verdict}|{one.by!r}|{one.reason!r}" for one in decided))
+    text = "\n".join(sorted(f"{entry.row}|{entry.number}|{entry.verdict}|{entry.by!r}|{entry.reason!r}" for entry in decided))
     decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     log(settings, source).append([replace(entry, decision_id=decision_id) for entry in decided], app_id=decision_id)
     return decision_id
@@ -79,9 +79,9 @@ def all_of(settings: Settings, source: str) -> list[Decision]:
 def newest(settings: Settings, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:
     """The decision that holds, per row that was decided on.
 
-    :param ids: only what these said, so that any earlier state can be made again (R10).
+    :param ids: counts these decisions only, so that any earlier state can be computed again (R10).
     """
-    return {one.row: one for one in all_of(settings, source) if ids is None or one.decision_id in ids}
+    return {decision.row: decision for decision in all_of(settings, source) if ids is None or decision.decision_id in ids}
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:

@@ -105,8 +105,8 @@ def days(settings: Settings, source: str) -> set[date]:
     return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
 
 
-def spoken_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
-    """The keys that these ingestions speak of, and the event days of their own rows."""
+def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
+    """The keys about which these ingestions make claims, and the event days of their claims."""
     wanted = {"ingestion_id": ingestion_ids}
     found = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
     if found is None:

@@ -6,9 +6,10 @@ Stands below everything that refers to rows: the key log, the decisions, the dis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date, datetime
 
 #: A row of Bronze: the id of its ingestion, and its line number there.
@@ -27,3 +28,25 @@ class Delivery:
     ingestion_id: str
     arrival_date: date
     received_at: datetime
+
+
+def row_id_of(row: Mapping[str, Any]) -> RowId:
+    """The id of a row that is given by its columns."""
+    return row["ingestion_id"], row["line_number"]
+
+
+def format_row_id(row: RowId) -> str:
+    """A row's id as commands and pages write it: ``<ingestion>:<line>``."""
+    return f"{row[0]}:{row[1]}"
+
+
+def parse_row_id(text: str) -> RowId:
+    """The id that :func:`format_row_id` has written.
+
+    :raises ValueError: for anything else.
+    """
+    ingestion_id, _, line = text.strip().partition(":")
+    if not ingestion_id or not line.isascii() or not line.isdigit():
+        msg = f"{text.strip()!r} is no row; write it as 'lakehouse quarantine list' shows it, <ingestion>:<line>"
+        raise ValueError(msg)
+    return ingestion_id, int(line)

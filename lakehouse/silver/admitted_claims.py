@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.dispositions import judgement_history
-from lakehouse.dispositions.admission import Standing
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import key_log
+from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
     :param decided: per row the decision that holds.
     """
     if not decided:
-        return log.where(F.col("standing") == Standing.ADMITTED.value)
+        return log.where(F.col("standing") == AdmissionStatus.ADMITTED.value)
     rows = [{"ingestion_id": row[0], "line_number": row[1], "_admits": decision.admits} for row, decision in decided.items()]
     overlay = dataframes.local(spark, pa.Table.from_pylist(rows, schema=_DECISIONS))
     joined = log.join(F.broadcast(overlay), ["ingestion_id", "line_number"], "left")
-    return joined.where(F.coalesce("_admits", F.col("standing") == Standing.ADMITTED.value)).drop("_admits")
+    return joined.where(F.coalesce("_admits", F.col("standing") == AdmissionStatus.ADMITTED.value)).drop("_admits")
 
 
 def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataFrame:

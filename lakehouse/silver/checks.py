@@ -17,8 +17,8 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
+from lakehouse.ledger.row_states import Disposition
 from lakehouse.quality import source_checks
 from lakehouse.quality.check_result import Outcome
 

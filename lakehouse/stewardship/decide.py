@@ -1,12 +1,13 @@
 """A steward's decision about rows of Bronze: to accept, to reject, or to mark as a duplicate.
 
 A decision is a single append to the log of decisions. The disposition tables are updated here, silver with its next run
-(see ``apply``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to date.
-Hiding fields of a key is in ``redact``.
+(see ``silver.update``). Repeating a command that was stopped adds no second decision and brings the disposition tables up to
+date. Hiding fields of a key is in ``redact``.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
-from lakehouse.dispositions.admission import Reason
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.row_ids import format_row_id, row_id_of
+from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.decisions import Decided
     from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.row_states import StewardVerdict
     from lakehouse.settings import Settings
 
 
@@ -37,8 +39,8 @@ class StewardError(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Taken:
-    """How many rows a decision was new for, how many had it already, and the event days that wait for silver with it."""
+class DecisionResult:
+    """How many rows a decision was new for, how many had it already, and the event days that silver has to rebuild."""
 
     rows: int
     repeated: int
@@ -46,39 +48,40 @@ class Taken:
 
 
 def decide(
-    settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: Decided, *, by: str, reason: str
-) -> Taken:
-    """Decide on rows of Bronze; the latest decision on a row holds.
+    settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: StewardVerdict, *, by: str, reason: str
+) -> DecisionResult:
+    """Decide on rows of Bronze; the newest decision on a row holds.
 
     :raises StewardError: for a row that Bronze does not hold, and for a decision without a name or a reason.
     """
     require_signature(by, reason)
     source = contract.dataset
-    said = _claims_of_rows(settings, contract, rows)
-    missing = sorted(set(rows) - said.keys())
+    claims = _claims_of_rows(settings, contract, rows)
+    missing = sorted(set(rows) - claims.keys())
     if missing:
-        msg = f"{_named(missing[0])} is no sound row of bronze/{source}; 'lakehouse quarantine list {source}' shows the rows"
+        row = format_row_id(missing[0])
+        msg = f"{row} is no sound row of bronze/{source}; 'lakehouse quarantine list {source}' shows the rows"
         raise StewardError(msg)
-    before = decisions.newest(settings, source)
+    existing = decisions.newest(settings, source)
     repeated = {
         row
         for row in rows
-        if row in before and (before[row].verdict, before[row].by, before[row].reason) == (verdict, by, reason)
+        if row in existing and (existing[row].verdict, existing[row].by, existing[row].reason) == (verdict, by, reason)
     }
-    held = quarantine.entries(settings, contract, Wanted(cause=Reason.SHRUNKEN_PARTITION.value, rows=rows), quarantine.PLACE)
-    held_files = {quarantine.row_id(entry) for entry in held}
-    days = _touched_days(settings, contract, said)
+    held = QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION, rows=rows)
+    of_held_files = {row_id_of(entry) for entry in quarantine.entries(settings, contract, held, quarantine.KEY_COLUMNS)}
+    days = _touched_days(settings, contract, claims)
     decided = [
         Decision(
             ingestion_id=row[0],
             line_number=row[1],
-            record_key=said[row][0]["record_key"],
+            record_key=claims[row][0]["record_key"],
             verdict=verdict,
             by=by,
             reason=reason,
             decided_at=settings.clock(),
-            number=before[row].number + 1 if row in before else 1,
-            about_file=row in held_files,
+            number=existing[row].number + 1 if row in existing else 1,
+            about_file=row in of_held_files,
             touched_days=sorted(days[row]),
         )
         for row in sorted(rows)
@@ -86,10 +89,10 @@ def decide(
     ]
     if decided:
         decisions.record(settings, source, decided)
-    keys = {claim["record_key"] for claims_ in said.values() for claim in claims_}
+    keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
     account_tables.after_decision(settings, contract, keys, set().union(*days.values()))
-    touched = set().union(*(one.touched_days for one in decided)) if decided else set()
-    return Taken(len(decided), len(repeated), sorted(touched))
+    waiting = {day for decision in decided for day in decision.touched_days}
+    return DecisionResult(len(decided), len(repeated), sorted(waiting))
 
 
 def require_signature(by: str, reason: str) -> None:
@@ -103,21 +106,20 @@ def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collecti
     """Per row the claims that it makes (key and event day), the one about its own key first."""
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
-    found = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
-    claims_of: dict[RowId, list[dict[str, Any]]] = {}
-    wanted = set(rows)
-    for claim in sorted([] if found is None else found.to_pylist(), key=lambda claim: claim["kind"] == "retire"):
-        row = (claim["ingestion_id"], claim["line_number"])
-        if row in wanted:
-            claims_of.setdefault(row, []).append(claim)
-    return claims_of
+    log = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    selected = set(rows)
+    claims: dict[RowId, list[dict[str, Any]]] = defaultdict(list)
+    for claim in sorted([] if log is None else log.to_pylist(), key=lambda claim: claim["kind"] == "retire"):
+        if row_id_of(claim) in selected:
+            claims[row_id_of(claim)].append(claim)
+    return dict(claims)
 
 
 def _touched_days(
-    settings: Settings, contract: SourceContract, claims_of: dict[RowId, list[dict[str, Any]]]
+    settings: Settings, contract: SourceContract, claims: dict[RowId, list[dict[str, Any]]]
 ) -> dict[RowId, set[date]]:
     """Per row the event days whose content a decision about it may change, under the source's policy."""
-    keys = {claim["record_key"] for claims in claims_of.values() for claim in claims}
+    keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
 
     @cache
     def days_by_key() -> dict[str, set[date]]:
@@ -129,16 +131,12 @@ def _touched_days(
 
     policy = policy_of(contract)
     touched = {}
-    for row, claims in claims_of.items():
-        row_days = {claim["event_date"] for claim in claims if claim["event_date"]}
-        row_keys = [claim["record_key"] for claim in claims]
+    for row, of_row in claims.items():
+        row_days = {claim["event_date"] for claim in of_row if claim["event_date"]}
+        row_keys = [claim["record_key"] for claim in of_row]
         touched[row] = policy.affected_days(row_days, partial(_days_of_keys, days_by_key, row_keys), all_days)
     return touched
 
 
 def _days_of_keys(days_by_key: Callable[[], dict[str, set[date]]], keys: Collection[str]) -> set[date]:
     return set().union(*(days_by_key()[key] for key in keys))
-
-
-def _named(row: RowId) -> str:
-    return f"{row[0]}:{row[1]}"

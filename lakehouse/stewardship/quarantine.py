@@ -1,6 +1,6 @@
-"""The rows that wait for a steward, as people ask for them; read through delta-rs, without a JVM.
+"""The rows in the quarantine, filtered as commands, API and pages ask for them.
 
-The table itself is written by ``books``, decisions are taken by ``stewardship``.
+The table itself is written by ``dispositions.account_tables``; decisions are taken by ``decide``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.admission import Reason
+from lakehouse.dispositions.account_tables import is_overdue
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import QuarantineStatus, Word
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,22 +20,42 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.row_states import QuarantineReason
     from lakehouse.settings import Settings
 
-STATUSES = ("open", "accepted", "rejected", "duplicate", "released")
-CAUSES = tuple(reason.value for reason in Reason)
+#: The columns by which entries are identified, filtered and sorted.
+KEY_COLUMNS = (
+    "arrival_date",
+    "source_file",
+    "ingestion_id",
+    "line_number",
+    "quarantine_status",
+    "quarantine_review_by",
+)
 
 
-#: What an entry is found and sorted by.
-PLACE = ("arrival_date", "source_file", "ingestion_id", "line_number", "quarantine_review_by")
+class StatusFilter(Word):
+    """A status of rows in the quarantine, or any."""
+
+    OPEN = QuarantineStatus.OPEN.value
+    ACCEPTED = QuarantineStatus.ACCEPTED.value
+    REJECTED = QuarantineStatus.REJECTED.value
+    DUPLICATE = QuarantineStatus.DUPLICATE.value
+    RELEASED = QuarantineStatus.RELEASED.value
+    ANY = "any"
+
+    @property
+    def status(self) -> QuarantineStatus | None:
+        """The status that rows have to have; None for any."""
+        return None if self is StatusFilter.ANY else QuarantineStatus(self.value)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which rows are meant; what is left out does not narrow. ``cause`` is one of :data:`CAUSES`."""
+class QuarantineFilter:
+    """Which rows are selected; a field that is None selects rows of any value."""
 
-    status: str | None = "open"
-    cause: str | None = None
+    status: QuarantineStatus | None = QuarantineStatus.OPEN
+    cause: QuarantineReason | None = None
     arrival_date: date | None = None
     event_date: date | None = None
     key: str | None = None
@@ -47,52 +69,29 @@ class Wanted:
 
 
 def entries(
-    settings: Settings, contract: SourceContract, wanted: Wanted, columns: Sequence[str] | None = None
+    settings: Settings, contract: SourceContract, selected: QuarantineFilter, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the quarantine that are meant, by arrival day, file and line.
+    """The selected rows of the quarantine, by arrival day, file and line.
 
-    :param columns: those asked for, :data:`PLACE` among them; by default all, which takes its time where many rows wait.
+    :param columns: :data:`KEY_COLUMNS` and others; by default all, which takes time where many rows are quarantined.
     """
-    where: dict[str, Collection[Any]] = {}
-    named = {
-        "quarantine_status": wanted.status,
-        "quarantine_reason": wanted.cause,
-        "arrival_date": wanted.arrival_date,
-        "event_date": wanted.event_date,
-        "record_key": wanted.key,
+    values = {
+        "quarantine_status": None if selected.status is None else str(selected.status),
+        "quarantine_reason": None if selected.cause is None else str(selected.cause),
+        "arrival_date": selected.arrival_date,
+        "event_date": selected.event_date,
+        "record_key": selected.key,
     }
-    where |= {column: [value] for column, value in named.items() if value is not None}
-    if wanted.rows is not None:
-        where["ingestion_id"] = {row[0] for row in wanted.rows}
-    found = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
-    now, rows = settings.clock(), None if wanted.rows is None else set(wanted.rows)
-    return sorted(
-        (
-            entry
-            for entry in ([] if found is None else found.to_pylist())
-            if (rows is None or row_id(entry) in rows) and not (wanted.overdue and entry["quarantine_review_by"] >= now)
-        ),
-        key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]),
-    )
-
-
-def row_id(entry: dict[str, Any]) -> RowId:
-    """What identifies the row of Bronze."""
-    return entry["ingestion_id"], entry["line_number"]
-
-
-def written(row: RowId) -> str:
-    """A row's id as people write it: ``<ingestion>:<line>``."""
-    return f"{row[0]}:{row[1]}"
-
-
-def parsed(text: str) -> RowId:
-    """The id that :func:`written` wrote.
-
-    :raises ValueError: for anything else.
-    """
-    ingestion_id, _, line = text.strip().partition(":")
-    if not ingestion_id or not line.isascii() or not line.isdigit():
-        msg = f"{text.strip()!r} is no row; write it as 'lakehouse quarantine list' shows it, <ingestion>:<line>"
-        raise ValueError(msg)
-    return ingestion_id, int(line)
+    where: dict[str, Collection[Any]] = {column: [value] for column, value in values.items() if value is not None}
+    if selected.rows is not None:
+        where["ingestion_id"] = {row[0] for row in selected.rows}
+    path = locations.quarantine(settings, contract.dataset)
+    table = table_io.read(path, columns, where, settings.storage_options)
+    found = [] if table is None else table.to_pylist()
+    if selected.rows is not None:
+        rows = set(selected.rows)
+        found = [entry for entry in found if row_id_of(entry) in rows]
+    if selected.overdue:
+        now = settings.clock()
+        found = [entry for entry in found if is_overdue(entry, now)]
+    return sorted(found, key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import table_io
-from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.ledger.row_states import Disposition
 from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:

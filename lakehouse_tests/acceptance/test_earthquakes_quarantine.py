@@ -17,9 +17,10 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.settings import Settings
 from lakehouse.stewardship import decide, quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes, silver_digest, true_digests
 from lakehouse_tests.support.lake import Lake
 
@@ -56,7 +57,7 @@ def check_books(lake: Lake) -> Counter[str]:
     assert applied == set(held)
     assert len(applied) == len(held)
     counted = Counter(row[2] for row in disposed)
-    assert len(quarantine.entries(lake.settings, lake.contract, Wanted())) == counted["quarantined"]
+    assert len(quarantine.entries(lake.settings, lake.contract, QuarantineFilter())) == counted["quarantined"]
     return counted
 
 
@@ -82,7 +83,7 @@ def take(lake: Lake, day: date) -> None:
 
 def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
     """Accept what waits, row by row in random order, in so many commands."""
-    rows = [quarantine.row_id(entry) for entry in quarantine.entries(lake.settings, lake.contract, Wanted())]
+    rows = [row_id_of(entry) for entry in quarantine.entries(lake.settings, lake.contract, QuarantineFilter())]
     chance.shuffle(rows)
     size = -(-len(rows) // portions)
     for start in range(0, len(rows), size):

@@ -99,7 +99,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
         }
         for number, (since, status) in enumerate(rows)
     ]
-    whole = account_tables._quarantine_schema(contract())
+    whole = account_tables.quarantine_schema(contract())
     table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
     table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 

@@ -16,10 +16,11 @@ from lakehouse.contracts import load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import merge as silver_merge
 from lakehouse.stewardship import decide, quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.contract_texts import LAKELOGIC
 from lakehouse_tests.support.lake import Lake, contract
 from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
@@ -96,9 +97,9 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
     send(lake, 0, A, B, D, C)
     assert send(lake, 1, "a,9,2024-01-01T12:00:00Z") == set()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
-    (entry,) = quarantine.entries(settings, lake.contract, Wanted(cause="shrunken_partition"))
+    (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(cause="shrunken_partition"))
     assert entry["quarantine_detail"] == "its file would shrink 2024-01-01 by more than 50%"
-    taken = decide.decide(settings, lake.contract, [quarantine.row_id(entry)], "accept", by="anna", reason="the shop was closed")
+    taken = decide.decide(settings, lake.contract, [row_id_of(entry)], "accept", by="anna", reason="the shop was closed")
     assert taken.days == [FIRST]
     lake.update()
     assert content(lake) == [("a", 1, 9), ("c", 2, 3)]
@@ -110,13 +111,13 @@ def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settin
     lake = lake_under(settings, spark, "overwrite_partition_safe", lateness={"watermark": "P32D", "beyond": "quarantine"})
     send(lake, 0, A, B, D)
     send(lake, 2, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
-    entry = quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]
+    entry = quarantine.entries(settings, lake.contract, QuarantineFilter(key="a"))[0]
     assert entry["quarantine_reason"] == "beyond_watermark"
-    row = [quarantine.row_id(entry)]
+    row = [row_id_of(entry)]
     decide.decide(settings, lake.contract, row, "accept", by="anna", reason="it is true")
     lake.update()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)], "one row of three: now its file would shrink the day"
-    assert quarantine.entries(settings, lake.contract, Wanted(key="a"))[0]["quarantine_reason"] == "shrunken_partition"
+    assert quarantine.entries(settings, lake.contract, QuarantineFilter(key="a"))[0]["quarantine_reason"] == "shrunken_partition"
     decide.decide(settings, lake.contract, row, "accept", by="anna", reason="the others were never sold")
     lake.update()
     assert content(lake) == [("a", 1, 7)]

@@ -9,7 +9,8 @@ import pytest
 
 from lakehouse.contracts.source_rules import ReprocessPolicyName
 from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, POLICIES, Choice, ReprocessPolicy, Share
-from lakehouse.dispositions.verdicts import Claim, Disposition
+from lakehouse.dispositions.verdicts import Claim
+from lakehouse.ledger.row_states import Disposition
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2024, 1, day) for day in (1, 2, 3))
 

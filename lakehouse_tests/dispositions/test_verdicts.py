@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dispositions.verdicts import Claim, Disposition, verdicts, winner
+from lakehouse.dispositions.verdicts import Claim, verdicts, winner
+from lakehouse.ledger.row_states import Disposition
 from lakehouse_tests.support.reference_model import Record, live_rows
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)

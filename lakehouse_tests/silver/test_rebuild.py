@@ -12,7 +12,7 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.lake import Lake, contract
 from lakehouse_tests.support.quarantine_lake import (
     DAY,
@@ -56,9 +56,9 @@ def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None
     assert plan(lake).rows_judged_otherwise == 2
     assert set(lake.update().changes) == {DAY}
     assert silver_amounts(lake) == {("b", 2), ("c", 3), ("d", 4)}
-    assert {entry["quarantine_status"] for entry in quarantine.entries(settings, lake.contract, Wanted(status=None))} == {
-        "released"
-    }
+    assert {
+        entry["quarantine_status"] for entry in quarantine.entries(settings, lake.contract, QuarantineFilter(status=None))
+    } == {"released"}
     dispositions_by_key(lake)
     entry = rebuild_requests.all_of(settings, "events")[-1]
     assert entry.contract_before != entry.contract_after

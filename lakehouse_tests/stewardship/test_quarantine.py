@@ -9,13 +9,13 @@ import pytest
 
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.row_rules import RuleError
-from lakehouse.dispositions.verdicts import Disposition
 from lakehouse.ledger import decisions
+from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import audit_log
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.decide import StewardError
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 from lakehouse_tests.support.quarantine_lake import (
@@ -46,7 +46,7 @@ def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -
         "c": Disposition.QUARANTINED,
         "d": Disposition.APPLIED,
     }
-    (entry,) = quarantine.entries(settings, lake.contract, Wanted(key="b"))
+    (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(key="b"))
     assert entry["quarantine_reason"] == "beyond_watermark"
     assert entry["quarantine_detail"] == "19 d 6 h after the event; the watermark is 7 d"
     assert entry["quarantine_review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
@@ -134,7 +134,7 @@ def test_row_rules_bar_or_count_as_severe_as_they_are(settings, spark) -> None:
         "c": Disposition.APPLIED,
         "d": Disposition.REJECTED,
     }
-    (entry,) = quarantine.entries(settings, lake.contract, Wanted(cause="rule_failed"))
+    (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(cause="rule_failed"))
     assert (entry["record_key"], entry["quarantine_detail"]) == ("b", "fails odd")
 
 
@@ -191,7 +191,7 @@ def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> 
     assert set(lake.update().changes) == {DAY}
     assert silver_amounts(lake) == {("a", None), ("d", 4)}
     assert lake.rebuilt([DAY, LATE]) == lake.silver()
-    (entry,) = quarantine.entries(settings, lake.contract, Wanted(key="b"))
+    (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(key="b"))
     assert (entry["amount"], entry["raw_payload"]) == (None, None)
     assert [row["amount"] for row in lake.bronze("amount")] == [1, 2, 3, 4]
     decide(lake, "accept", "b")

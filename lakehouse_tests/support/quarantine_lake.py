@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 if TYPE_CHECKING:
-    from lakehouse.dispositions.verdicts import Disposition
+    from lakehouse.ledger.row_states import Disposition
     from lakehouse.settings import Settings
 
 
@@ -45,7 +46,7 @@ def silver_amounts(lake: Lake) -> set[tuple[str, int]]:
 
 def quarantine_statuses(lake: Lake, **wanted: Any) -> dict[str, str]:
     """Status by key."""
-    found = quarantine.entries(lake.settings, lake.contract, Wanted(**{"status": None, **wanted}))
+    found = quarantine.entries(lake.settings, lake.contract, QuarantineFilter(**{"status": None, **wanted}))
     return {entry["record_key"]: entry["quarantine_status"] for entry in found}
 
 
@@ -65,8 +66,10 @@ def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
     return {str(row.record_key): row.disposition for row in rows}
 
 
-def decide(lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it") -> stewardship_decide.Taken:
-    entries = quarantine.entries(lake.settings, lake.contract, Wanted(status=None))
-    rows = [quarantine.row_id(entry) for entry in entries if entry["record_key"] in keys]
+def decide(
+    lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it"
+) -> stewardship_decide.DecisionResult:
+    entries = quarantine.entries(lake.settings, lake.contract, QuarantineFilter(status=None))
+    rows = [row_id_of(entry) for entry in entries if entry["record_key"] in keys]
     assert len(rows) == len(keys)
     return stewardship_decide.decide(lake.settings, lake.contract, rows, verdict, by=by, reason=reason)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli.console import catalog_with, counted, data_table, fits, number_column, out
-from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, counted, errors, out
+from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
+from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from lakehouse.ledger.decisions import Decided
     from lakehouse.ledger.row_ids import RowId
-    from lakehouse.stewardship.quarantine import Wanted
+    from lakehouse.stewardship.quarantine import QuarantineFilter
 
 app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
 
-_LISTED = [f"quarantine_{name}" for name in ("reason", "detail", "status", "decided_by", "decision")]
+_LISTED = [f"quarantine_{name}" for name in ("reason", "detail", "decided_by", "decision")]
 _LISTED += ["record_key", "event_date"]
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
@@ -52,14 +53,18 @@ def list_(
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
-    if status not in {"any", *quarantine.STATUSES}:
-        msg = f"--status is one of {', '.join(quarantine.STATUSES)}, any"
+    statuses = [word.value for word in quarantine.StatusFilter]
+    if status not in statuses:
+        msg = f"--status is one of {', '.join(statuses)}"
         raise typer.BadParameter(msg)
-    wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=None if status == "any" else status)
-    found = quarantine.entries(settings, catalog.sources[source], wanted, None if as_json else [*quarantine.PLACE, *_LISTED])
+    selected = quarantine.StatusFilter(status).status
+    wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=selected)
+    found = quarantine.entries(
+        settings, catalog.sources[source], wanted, None if as_json else [*quarantine.KEY_COLUMNS, *_LISTED]
+    )
     if as_json:
         for entry in found:
-            out.print(json.dumps({"row": quarantine.written(quarantine.row_id(entry)), **entry}, default=str), soft_wrap=True)
+            out.print(json.dumps({"row": format_row_id(row_id_of(entry)), **entry}, default=str), soft_wrap=True)
         return
     for entry in found[:limit]:
         _print_line(entry)
@@ -73,7 +78,7 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
-    wanted = quarantine.Wanted(status=None, rows=_parsed([row], None))
+    wanted = quarantine.QuarantineFilter(status=None, rows=_parsed([row], None))
     found = quarantine.entries(settings, catalog.sources[source], wanted)
     if not found:
         errors.print(f"{row} neither waits nor has waited; see 'lakehouse quarantine list {source}'.", style="yellow")
@@ -83,10 +88,10 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
             out.print(f"{name:>18}  {value}", soft_wrap=True)
 
 
-def _register(verdict: Decided, says: str) -> None:
-    """The three words take the same options."""
+def _register(verdict: StewardVerdict, description: str) -> None:
+    """Add the command of a verdict; all three take the same options."""
 
-    @app.command(verdict, help=says)
+    @app.command(verdict.value, help=description)
     def decide(
         source: Source,
         rows: Rows = None,
@@ -107,16 +112,16 @@ def _register(verdict: Decided, says: str) -> None:
         _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate, yes=yes)
 
 
-_register("accept", "Let rows into silver, and restate exactly their days.")
-_register("reject", "Keep rows out of silver, with the reason; one that was accepted before leaves it.")
-_register("duplicate", "Keep rows out of silver because they tell of an event that is there already.")
+_register(StewardVerdict.ACCEPT, "Let rows into silver, and restate exactly their days.")
+_register(StewardVerdict.REJECT, "Keep rows out of silver, with the reason; one that was accepted before leaves it.")
+_register(StewardVerdict.DUPLICATE, "Keep rows out of silver because they tell of an event that is there already.")
 
 
 def _decide(
     source: str,
-    verdict: Decided,
+    verdict: StewardVerdict,
     named: list[RowId] | None,
-    wanted: Wanted,
+    wanted: QuarantineFilter,
     *,
     by: str,
     reason: str,
@@ -137,16 +142,15 @@ def _decide(
     if named is None and not wanted.narrows and not everything:
         raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
     rows = (
-        [quarantine.row_id(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.PLACE)]
+        [row_id_of(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.KEY_COLUMNS)]
         if named is None
         else named
     )
     confirmed(contract, yes=yes)
     if rows:
         taken = stewardship_decide.decide(settings, contract, rows, verdict, by=by, reason=reason)
-        done = {"accept": "accepted", "reject": "rejected", "duplicate": "called a duplicate"}[verdict]
         again = f" {taken.repeated:,} had been already." if taken.repeated else ""
-        out.print(f"{counted(taken.rows)} {done} by {by}.{again}")
+        out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
     else:
         out.print("No row waits that is meant; nothing was decided.")
     # Also what an earlier command decided, and was stopped before silver or gold followed.
@@ -157,13 +161,11 @@ def _decide(
 
 
 def _print_line(entry: dict[str, Any]) -> None:
-    from lakehouse.stewardship import quarantine  # noqa: PLC0415
-
-    out.print(quarantine.written(quarantine.row_id(entry)), style="bold")
+    out.print(format_row_id(row_id_of(entry)), style="bold")
     what = f"{entry['record_key']} for {entry['event_date']}" if entry["event_date"] else f"{entry['record_key']}"
     out.print(f"  {what}, {entry['source_file']}:{entry['line_number']}, arrived {entry['arrival_date']}", soft_wrap=True)
     fate = f"review by {entry['quarantine_review_by']:%Y-%m-%d}"
-    if entry["quarantine_status"] != "open":
+    if entry["quarantine_status"] != QuarantineStatus.OPEN.value:
         fate = (
             f"{entry['quarantine_status']} by {entry['quarantine_decided_by']}: {entry['quarantine_decision']}"
             if entry["quarantine_decided_by"]
@@ -179,16 +181,17 @@ def _wanted(
     key: str | None,
     *,
     overdue: bool,
-    status: str | None = "open",
-) -> Wanted:
-    from lakehouse.stewardship.quarantine import CAUSES, Wanted  # noqa: PLC0415
+    status: QuarantineStatus | None = QuarantineStatus.OPEN,
+) -> QuarantineFilter:
+    from lakehouse.stewardship.quarantine import QuarantineFilter  # noqa: PLC0415
 
-    if cause is not None and cause not in CAUSES:
-        msg = f"--cause is one of {', '.join(CAUSES)}"
+    reasons = [reason.value for reason in QuarantineReason]
+    if cause is not None and cause not in reasons:
+        msg = f"--cause is one of {', '.join(reasons)}"
         raise typer.BadParameter(msg)
-    return Wanted(
+    return QuarantineFilter(
         status,
-        cause,
+        None if cause is None else QuarantineReason(cause),
         arrival_date.date() if arrival_date else None,
         event_date.date() if event_date else None,
         key,
@@ -202,12 +205,10 @@ def _named(rows: list[str] | None, ids: Path | None) -> list[RowId] | None:
 
 
 def _parsed(rows: list[str], ids: Path | None) -> list[RowId]:
-    from lakehouse.stewardship.quarantine import parsed  # noqa: PLC0415
-
     texts = list(rows)
     try:
         if ids is not None:
             texts += [line.split()[0] for line in ids.read_text().splitlines() if line.strip()]
-        return [parsed(text) for text in texts]
+        return [parse_row_id(text) for text in texts]
     except (OSError, UnicodeDecodeError, ValueError) as problem:
         raise typer.BadParameter(f"{problem}") from None

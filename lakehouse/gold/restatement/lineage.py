@@ -15,6 +15,7 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.restatement import input_sets
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
+from lakehouse.ledger.row_states import QuarantineStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -126,7 +127,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
 
 def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
     """How many rows of each event day wait for a steward's decision."""
-    where: dict[str, Collection[Any]] = {"quarantine_status": ["open"], "event_date": list(days)}
+    where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value], "event_date": list(days)}
     found = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
     if found is None:
         return {}

@@ -64,7 +64,7 @@ def current_files(
             elif fingerprint.ingestion_id in rows_of:
                 planned.append(_planned(file, rows_of[fingerprint.ingestion_id], fingerprint.content_hash, known=True))
             else:
-                content = previews[file.name] = preview.of(settings, contract, file, fingerprint)
+                content = previews[file.name] = preview.preview_file(settings, contract, file, fingerprint)
                 rows = rows_of[fingerprint.ingestion_id] = sum(content.rows.values()) + sum(content.out.values())
                 planned.append(_planned(file, rows, fingerprint.content_hash, known=False))
         progress(number, len(ready_files))

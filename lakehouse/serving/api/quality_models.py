@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, Literal
+from enum import Enum
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, StewardVerdict
 from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, WindowModel, schema_name
+
+
+def inline_schema(words: type[Enum]) -> WithJsonSchema:
+    """The schema of a vocabulary, written where it is used and not as a component of its own."""
+    return WithJsonSchema({"enum": [word.value for word in words], "type": "string"})
+
+
+StatusName = Annotated[QuarantineStatus, inline_schema(QuarantineStatus)]
+ReasonName = Annotated[QuarantineReason, inline_schema(QuarantineReason)]
+VerdictName = Annotated[StewardVerdict, inline_schema(StewardVerdict)]
 
 
 class QuantilesModel(Shape):
@@ -152,7 +164,7 @@ class QuarantinedModel(Shape):
     line_number: int
     reason: str | None
     detail: str | None
-    status: Literal["open", "accepted", "rejected", "duplicate", "released"]
+    status: StatusName
     since: datetime
     review_by: datetime
     overdue: bool
@@ -173,7 +185,7 @@ class DecidedModel(Shape):
     """What was decided. Silver and gold follow with Dagster's daemon, or with `lakehouse quarantine` and no row."""
 
     id: str
-    decision: Literal["accept", "reject", "duplicate"]
+    decision: VerdictName
     by: str
     repeated: bool = Field(description="Whether the same had been decided already.")
     waiting_days: list[date] = Field(description="The event days that are made anew.")

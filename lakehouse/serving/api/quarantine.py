@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.dispositions.account_tables import is_overdue
+from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.models import schema_name
 from lakehouse.serving.http import parameters, responses
@@ -21,13 +23,14 @@ from lakehouse.serving.http.parameters import Limit, NoParameters, Offset, Param
 from lakehouse.serving.http.problems import Problem
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter, StatusFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from lakehouse.ledger.row_ids import RowId
+    from lakehouse.ledger.row_states import QuarantineStatus
     from lakehouse.serving.http.published_cache import Lake
 
 _LOG = logging.getLogger(__name__)
@@ -38,17 +41,16 @@ _ONE_AT_A_TIME = Lock()
 ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
 #: What lists read of each row.
-_READ = [*quarantine.PLACE, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS if name != "review_by")]
-Status = Literal["open", "accepted", "rejected", "duplicate", "released", "any"]
-Cause = Literal["beyond_watermark", "rule_failed", "shrunken_partition"]
+_READ = list(dict.fromkeys([*quarantine.KEY_COLUMNS, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS)]))
+Status = Annotated[StatusFilter, quality_models.inline_schema(StatusFilter)]
 
 
 class ForQuarantine(Parameters):
     """Which rows."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME, description="One source; default: all.")] = None
-    status: Status = "open"
-    cause: Cause | None = None
+    status: Status = StatusFilter.OPEN
+    cause: quality_models.ReasonName | None = None
     limit: Limit = 100
     offset: Offset = 0
 
@@ -62,7 +64,7 @@ class DecisionModel(BaseModel):
         model_title_generator=schema_name,
     )
 
-    decision: Literal["accept", "reject", "duplicate"]
+    decision: quality_models.VerdictName
     reason: str = Field(min_length=1, max_length=500, pattern=r"[^\s]")
 
 
@@ -85,15 +87,15 @@ def reading(lake: Lake) -> APIRouter:
     return router
 
 
-def listed(lake: Lake, source: str, status: Status) -> list[dict[str, Any]]:
+def listed(lake: Lake, source: str, status: StatusFilter) -> list[dict[str, Any]]:
     """The rows of a source's quarantine that are in a state, for the API and for the pages."""
     version = table_io.version(locations.quarantine(lake.settings, source), lake.settings.storage_options)
-    return _listed(lake, source, None if status == "any" else status, version)
+    return _listed(lake, source, status.status, version)
 
 
 @lru_cache(_LISTS)
-def _listed(lake: Lake, source: str, status: str | None, _version: int) -> list[dict[str, Any]]:
-    return quarantine.entries(lake.settings, lake.source(source), Wanted(status), _READ)
+def _listed(lake: Lake, source: str, status: QuarantineStatus | None, _version: int) -> list[dict[str, Any]]:
+    return quarantine.entries(lake.settings, lake.source(source), QuarantineFilter(status), _READ)
 
 
 def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
@@ -117,7 +119,7 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     ) -> Response:
         """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
         source, _colon, rest = row_id.partition(":")
-        row, token = quarantine.parsed(rest), holder(request)
+        row, token = parse_row_id(rest), holder(request)
         taken = await run_in_threadpool(decide, lake, source, row, decision, token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
         body = {"id": row_id, "decision": decision.decision, "by": token.name}
@@ -128,21 +130,21 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
 
 def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {
-        "id": f"{source}:{quarantine.written(quarantine.row_id(entry))}",
+        "id": f"{source}:{format_row_id(row_id_of(entry))}",
         "source": source,
         **{name: entry[name] for name in ("record_key", "event_date", "arrival_date", "source_file", "line_number")},
         **{name: entry[f"quarantine_{name}"] for name in _COLUMNS},
-        "overdue": entry["quarantine_status"] == "open" and entry["quarantine_review_by"] < now,
+        "overdue": is_overdue(entry, now),
     }
 
 
-def decide(lake: Lake, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.Taken:
+def decide(lake: Lake, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
     """Record a decision on a row that waits or has waited; one at a time.
 
     :raises Problem: where there is no such row, or it cannot be decided on.
     """
     contract = lake.source(source)
-    if not quarantine.entries(lake.settings, contract, Wanted(None, rows=[row]), [*quarantine.PLACE]):
+    if not quarantine.entries(lake.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
         raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
     with _ONE_AT_A_TIME:
         try:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web import charts, number_views
 from lakehouse.serving.web.page import respond
+from lakehouse.stewardship.quarantine import StatusFilter
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -64,8 +66,8 @@ def _waiting(lake: Lake) -> list[tuple[str, int, int]]:
     found = []
     for name in sorted(lake.catalog.sources):
         with suppress(Problem):
-            rows = quarantine.listed(lake, name, "open")
+            rows = quarantine.listed(lake, name, StatusFilter.OPEN)
             if rows:
                 now = lake.settings.clock()
-                found.append((name, len(rows), sum(row["quarantine_review_by"] < now for row in rows)))
+                found.append((name, len(rows), sum(is_overdue(row, now) for row in rows)))
     return found

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta.table_cache import TableCache
 from lakehouse.ledger import decisions
+from lakehouse.ledger.row_ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.api.quarantine import ID, DecisionModel, Status, decide, listed
 from lakehouse.serving.http import parameters, pending_changes
 from lakehouse.serving.http.parameters import NoParameters, Offset, Parameters
@@ -20,7 +21,7 @@ from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web import number_views, sessions
 from lakehouse.serving.web.page import PREFIX, goto, respond
 from lakehouse.stewardship import quarantine
-from lakehouse.stewardship.quarantine import STATUSES, Wanted
+from lakehouse.stewardship.quarantine import QuarantineFilter, StatusFilter
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -40,7 +41,7 @@ class ForQuarantine(Parameters):
     """Which rows."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
-    status: Status = "open"
+    status: Status = StatusFilter.OPEN
     offset: Offset = 0
 
 
@@ -54,7 +55,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         page = [_line(name, row) for name, row in found[wanted.offset : wanted.offset + _SHOWN]]
         more = wanted.offset + len(page)
         around = {"older": max(wanted.offset - _SHOWN, 0) if wanted.offset else None, "next": more if more < len(found) else None}
-        about: dict[str, Any] = {"wanted": wanted, "statuses": [*STATUSES, "any"], "sources": sorted(lake.catalog.sources)}
+        about: dict[str, Any] = {"wanted": wanted, "statuses": [*StatusFilter], "sources": sorted(lake.catalog.sources)}
         values = {"rows": page, "total": len(found), "now": lake.settings.clock()}
         return respond(request, "quarantine", "quarantine", values | around | about)
 
@@ -80,7 +81,7 @@ def add(router: APIRouter, lake: Lake) -> None:
 async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | None = None, status: int = 200) -> Response:
     source, given = _parsed(row_id)
     contract = lake.source(source)
-    entries = await run_in_threadpool(quarantine.entries, lake.settings, contract, Wanted(None, rows=[given]))
+    entries = await run_in_threadpool(quarantine.entries, lake.settings, contract, QuarantineFilter(None, rows=[given]))
     if not entries:
         raise Problem(404, "unknown-row", "no row of that name waits or has waited")
     entry, who = entries[0], sessions.session(request)
@@ -103,15 +104,15 @@ async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Decis
         if waits.concerns(shown.series.name, starts):
             behind.append(metric.name)
         found += [(metric.name, one) for one in await run_in_threadpool(number_views.glances, shown, starts[:_NUMBERS])]
-    command = ["lakehouse", "quarantine", said.verdict, source, quarantine.written(row), "--by", said.by, "--reason", said.reason]
+    command = ["lakehouse", "quarantine", said.verdict, source, format_row_id(row), "--by", said.by, "--reason", said.reason]
     told = {"days": sorted(days), "command": shlex.join(command)}
     return told | {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS]}
 
 
 def _parsed(row_id: str) -> tuple[str, RowId]:
     source, _, rest = row_id.partition(":")
-    return source, quarantine.parsed(rest)
+    return source, parse_row_id(rest)
 
 
 def _line(source: str, entry: dict[str, Any]) -> dict[str, Any]:
-    return {"id": f"{source}:{quarantine.written(quarantine.row_id(entry))}", "source": source, **entry}
+    return {"id": f"{source}:{format_row_id(row_id_of(entry))}", "source": source, **entry}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.dispositions.admission import Standing, judge
+from lakehouse.dispositions.admission import judge
 from lakehouse.lateness import watermark_log
+from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.settings import Settings
 from lakehouse_tests.support.api_client import tell
 from lakehouse_tests.support.cli import lakehouse_command
@@ -70,7 +71,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     bounds = load_catalog(folder / "contracts").sources["events"].lateness
     five_days = timedelta(days=5)
     before, after = (judge(five_days, bounds.as_of("insert", date(2024, 2, day)), [], {}) for day in (5, 6))
-    assert (before.standing, after.standing) == (Standing.ADMITTED, Standing.QUARANTINED)
+    assert (before.status, after.status) == (AdmissionStatus.ADMITTED, AdmissionStatus.QUARANTINED)
     (moved,) = watermark_log.of(Settings(root=str(folder / "lake")), "events")
     assert (moved.seconds_before, moved.seconds, moved.since, moved.by) == (7 * 86_400, 99 * 3600, date(2024, 2, 6), "anna")
     assert json.loads(moved.evidence)[0] == {"watermark": 3600, "share": 0.01}

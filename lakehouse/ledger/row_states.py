@@ -1,0 +1,105 @@
+"""The states of a row of Bronze: each vocabulary once, as tables, commands and the API spell it.
+
+A row's state is made of the contract's judgement (:class:`AdmissionStatus`, with a :class:`QuarantineReason`), of what a
+steward decides (:class:`StewardVerdict`), and of what becomes of it (:class:`Disposition`); :class:`QuarantineStatus` is the
+state of its review. How one follows from the others is in ``dispositions``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Word(str, Enum):
+    """An enum that is formatted as its value."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class QuarantineReason(Word):
+    """Why a row is not admitted."""
+
+    BEYOND_WATERMARK = "beyond_watermark"
+    RULE_FAILED = "rule_failed"
+    SHRUNKEN_PARTITION = "shrunken_partition"
+
+
+class Disposition(Word):
+    """What became of a row; every row of Bronze has exactly one."""
+
+    APPLIED = "applied"
+    SUPERSEDED = "superseded"
+    DUPLICATE = "duplicate"
+    QUARANTINED = "quarantined"
+    REJECTED = "rejected"
+    MALFORMED = "malformed"
+    DROPPED = "dropped"
+
+
+class AdmissionStatus(Word):
+    """What a row may do by its contract; only an admitted one contends for its key."""
+
+    ADMITTED = "admitted"
+    QUARANTINED = "quarantined"
+    REJECTED = "rejected"
+    DROPPED = "dropped"
+
+    @property
+    def barred_as(self) -> Disposition | None:
+        """What becomes of the row; None for one that may contend for its key."""
+        return _BARRED_BY_CONTRACT.get(self)
+
+
+class QuarantineStatus(Word):
+    """The state of a row's review; a row is released where the cause is gone without a decision."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DUPLICATE = "duplicate"
+    RELEASED = "released"
+
+
+class StewardVerdict(Word):
+    """What a steward decides about a row."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    DUPLICATE = "duplicate"
+
+    @property
+    def barred_as(self) -> Disposition | None:
+        """What becomes of the row; None for one that may contend for its key."""
+        return _BARRED_BY_STEWARD.get(self)
+
+    @property
+    def participle(self) -> str:
+        """What the row is by this verdict, in a sentence."""
+        return _PARTICIPLES[self]
+
+    @property
+    def status(self) -> QuarantineStatus:
+        """The state of the row's review after this verdict."""
+        return _STATUSES[self]
+
+
+_PARTICIPLES = {
+    StewardVerdict.ACCEPT: "accepted",
+    StewardVerdict.REJECT: "rejected",
+    StewardVerdict.DUPLICATE: "called a duplicate",
+}
+_STATUSES = {
+    StewardVerdict.ACCEPT: QuarantineStatus.ACCEPTED,
+    StewardVerdict.REJECT: QuarantineStatus.REJECTED,
+    StewardVerdict.DUPLICATE: QuarantineStatus.DUPLICATE,
+}
+_BARRED_BY_CONTRACT = {
+    AdmissionStatus.QUARANTINED: Disposition.QUARANTINED,
+    AdmissionStatus.REJECTED: Disposition.REJECTED,
+    AdmissionStatus.DROPPED: Disposition.DROPPED,
+}
+_BARRED_BY_STEWARD = {
+    StewardVerdict.REJECT: Disposition.REJECTED,
+    StewardVerdict.DUPLICATE: Disposition.DUPLICATE,
+}
