@@ -23,7 +23,7 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
 
-    if applied_inputs.pending_by_hand(settings, source):
+    if applied_inputs.pending_manual_inputs(settings, source):
         return True
     metrics = catalog.metrics_of(source)
     return any(find_pending(settings, served_version.daily(settings, catalog, metric)).starts for metric in metrics)

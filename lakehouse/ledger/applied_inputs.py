@@ -1,6 +1,6 @@
-"""``ops/applications``: which ingestions, decisions, redactions and operations silver has applied, to which event days.
+"""``ops/applications``: which ingestions, decisions, redactions and rebuild requests silver contains, for which event days.
 
-Losing this table loses nothing: what is applied again changes nothing, because silver is a function of Bronze.
+Losing this table loses nothing: applying an input again changes nothing, because silver is a function of Bronze.
 """
 
 from __future__ import annotations
@@ -54,61 +54,56 @@ def record(
     silver_version: int,
     now: datetime,
 ) -> None:
-    """State that silver's ``days`` now contain what these ingestions, decisions and redactions say about them."""
+    """Record that silver's ``days`` contain these inputs."""
     entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, silver_version, now)
     log(settings).append([entry])
 
 
 def pending(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver, each with the ids of what it waits for: see :func:`is_by_hand`."""
+    """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``input_ids``)."""
     waiting: dict[date, set[str]] = defaultdict(set)
     for day, entries in pending_entries(settings, source).items():
         waiting[day] |= {entry.ingestion_id for entry in entries}
-    for day, ids in pending_by_hand(settings, source).items():
+    for day, ids in pending_manual_inputs(settings, source).items():
         waiting[day] |= ids
     return dict(waiting)
 
 
-def is_by_hand(one: str) -> bool:
-    """Whether an id is that of a decision, a redaction or an operation, and not of an ingestion."""
-    return one.startswith((decisions.PREFIX, redactions.PREFIX, rebuild_requests.PREFIX))
-
-
-def pending_by_hand(settings: Settings, source: str) -> dict[date, set[str]]:
-    """The event days that wait for silver because a person decided, redacted or wants them made again."""
+def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str]]:
+    """The event days that wait for silver because of decisions, redactions or rebuild requests, each with their ids."""
     touched = (
         decisions.touched(settings, source) | redactions.touched(settings, source) | rebuild_requests.touched(settings, source)
     )
-    done = _applied(settings, source) if touched else {}
+    applied = _applied_days(settings, source) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
-    for one, days in touched.items():
-        for day in days.difference(*done.get(one, ())):
-            waiting[day].add(one)
+    for input_id, days in touched.items():
+        for day in days.difference(*applied.get(input_id, ())):
+            waiting[day].add(input_id)
     return dict(waiting)
 
 
 def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the ingestions that wait for it."""
-    known = ingestions.ingested(ingestions.all_of(settings, source))
-    done = _applied(settings, source)
+    ingested = ingestions.ingested(ingestions.all_of(settings, source))
+    applied = _applied_days(settings, source)
     waiting: dict[date, list[Ingestion]] = defaultdict(list)
-    for ingestion_id, entry in known.items():
-        for day in set(entry.touched_days).difference(*done.get(ingestion_id, ())):
+    for ingestion_id, entry in ingested.items():
+        for day in set(entry.touched_days).difference(*applied.get(ingestion_id, ())):
             waiting[day].append(entry)
     return dict(waiting)
 
 
 def has_any(settings: Settings, source: str) -> bool:
-    """Whether anything is known to be applied."""
-    return bool(_applied(settings, source))
+    """Whether any input is recorded as applied."""
+    return bool(_applied_days(settings, source))
 
 
-def _applied(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
-    """Per id the event days of silver that contain what it says, application by application."""
-    applied = log(settings).select(["days", "ingestion_ids"], {"source": [source]})
-    done: dict[str, list[frozenset[date]]] = defaultdict(list)
-    for row in applied.to_pylist():
-        days = frozenset(row["days"])  # one for all: a run about many files is about many days
-        for one in row["ingestion_ids"]:
-            done[one].append(days)
-    return dict(done)
+def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
+    """Per input id the event days for which silver contains the input, commit by commit."""
+    commits = log(settings).select(["days", "ingestion_ids"], {"source": [source]})
+    applied: dict[str, list[frozenset[date]]] = defaultdict(list)
+    for commit in commits.to_pylist():
+        days = frozenset(commit["days"])  # shared: a run about many files is about many days
+        for input_id in commit["ingestion_ids"]:
+            applied[input_id].append(days)
+    return dict(applied)

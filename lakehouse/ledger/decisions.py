@@ -5,11 +5,11 @@ Decisions are input, as files are: the log is append-only, and a rebuild applies
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.ledger.input_ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.ledger.row_states import StewardVerdict  # noqa: TC001 (LogTable reads the annotations)
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
-
-PREFIX = "decision:"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
     :returns: the id that they share.
     """
     text = "\n".join(sorted(f"{entry.row}|{entry.number}|{entry.verdict}|{entry.by!r}|{entry.reason!r}" for entry in decided))
-    decision_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    decision_id = InputKind.DECISION.id_of(text)
     log(settings, source).append([replace(entry, decision_id=decision_id) for entry in decided], app_id=decision_id)
     return decision_id
 

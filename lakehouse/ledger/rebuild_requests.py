@@ -5,11 +5,11 @@ An operation waits, as a decision does, until silver has been made again on all 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.ledger.input_ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-PREFIX = "operation:"
 BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
 
 
@@ -61,7 +60,7 @@ def record(settings: Settings, entry: Operation) -> str:
     :returns: its id.
     """
     text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}{entry.attempt}"
-    operation_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    operation_id = InputKind.REBUILD_REQUEST.id_of(text)
     log(settings).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
     return operation_id
 

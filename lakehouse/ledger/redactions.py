@@ -6,20 +6,18 @@ no hash of one is kept here.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
+from lakehouse.ledger.input_ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
-
-PREFIX = "redaction:"
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def record(settings: Settings, source: str, entry: Redaction) -> str:
     :returns: its id.
     """
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
-    redaction_id = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
+    redaction_id = InputKind.REDACTION.id_of(text)
     log(settings, source).append([replace(entry, redaction_id=redaction_id)], app_id=redaction_id)
     return redaction_id
 

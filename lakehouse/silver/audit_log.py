@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.ledger import applied_inputs, decisions, rebuild_requests
+from lakehouse.ledger import decisions, rebuild_requests
+from lakehouse.ledger.input_ids import InputKind, is_manual_input
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -110,10 +111,10 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
     :param redacted: all redactions of the source.
     """
     ids = set(why.get("ingestions", ()))
-    ingestions = frozenset(one for one in ids if not applied_inputs.is_by_hand(one))
+    ingestions = frozenset(one for one in ids if not is_manual_input(one))
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
-    if any(one.startswith(decisions.PREFIX) for one in ids):
+    if any(map(InputKind.DECISION.is_kind_of, ids)):
         by_row = {one.row: one for one in decisions.all_of(settings, source) if one.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]

@@ -100,7 +100,7 @@ def plan(
 
 def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:
     """The records of the same wish that still wait for some of their days, and cover these."""
-    waiting = applied_inputs.pending_by_hand(settings, entry.source)
+    waiting = applied_inputs.pending_manual_inputs(settings, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [
         one

@@ -13,6 +13,7 @@ from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
+from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.silver import audit
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -67,7 +68,7 @@ def update(
     waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
     # Not where a person said something: that may end what a merge's guard would keep.
     may_merge = policy_of(contract).merges_pending
-    merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(applied_inputs.is_by_hand, ids)))
+    merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
     rebuilt = frozenset(days) - merged
     silver_merge.ensure_table(session(), settings, contract)
     before = table_io.version(target, settings.storage_options)
@@ -147,7 +148,8 @@ def _check_key_log(settings: Settings, source: str) -> None:
     table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
     log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     known = ingestions.ingested(ingestions.all_of(settings, source))
-    read, malformed = (sum(getattr(entry, name) for entry in known.values()) for name in ("rows", "malformed"))
+    read = sum(entry.rows for entry in known.values())
+    malformed = sum(entry.malformed for entry in known.values())
     claims = 0 if log is None else table_io.rows_at_most(log, {})
     if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # as Delta's own logs count: a rebuild of a day must not read all of Bronze

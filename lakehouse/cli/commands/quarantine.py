@@ -155,7 +155,7 @@ def _decide(
         out.print("No row waits that is meant; nothing was decided.")
     # Also what an earlier command decided, and was stopped before silver or gold followed.
     if not restate:
-        say_waiting(source, sorted(applied_inputs.pending_by_hand(settings, source)), settings.sensor_seconds)
+        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)), settings.sensor_seconds)
     elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)
 

@@ -15,6 +15,7 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.restatement import input_sets
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
+from lakehouse.ledger.input_ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
         return Trigger()
     history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
     ids = {input_id for commit in history for input_id in commit_log.why(commit).get("ingestions", ())}
-    by_hand = sorted(filter(applied_inputs.is_by_hand, ids))
+    by_hand = sorted(filter(is_manual_input, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
     requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []

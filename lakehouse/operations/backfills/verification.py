@@ -22,6 +22,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, publications
+from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
 
@@ -163,7 +164,7 @@ def _check_quarantine(settings: Settings, contract: SourceContract, plan: Backfi
     rows = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
     ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
     rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)
-    where = {"quarantine_status": ["open"]}
+    where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     quarantine = table_io.read(
         locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options
     )

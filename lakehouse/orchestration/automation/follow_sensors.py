@@ -49,7 +49,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     source = contract.dataset
 
     def look(settings: Settings) -> _Waiting:
-        waiting = applied_inputs.pending_by_hand(settings, source)
+        waiting = applied_inputs.pending_manual_inputs(settings, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
     read = [locations.decisions(settings, source), locations.redactions(settings, source)]

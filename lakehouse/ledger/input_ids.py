@@ -1,0 +1,39 @@
+"""The ids of what silver is computed from besides files: decisions, redactions and rebuild requests.
+
+An id is the kind of the input, a colon and a hash of its content, so that writing the same input again gives the same id. The
+id of an ingestion has no kind (see ``ingestions``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+
+
+class InputKind(str, Enum):
+    """What a person adds to a source; the values are part of stored ids."""
+
+    DECISION = "decision"
+    REDACTION = "redaction"
+    REBUILD_REQUEST = "operation"
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of this kind begin with."""
+        return f"{self.value}:"
+
+    def id_of(self, content: str) -> str:
+        """The id of an input of this kind.
+
+        :param content: text that two inputs share only if they are the same one.
+        """
+        return self.prefix + hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def is_kind_of(self, input_id: str) -> bool:
+        """Whether an id is one of this kind."""
+        return input_id.startswith(self.prefix)
+
+
+def is_manual_input(input_id: str) -> bool:
+    """Whether an id is that of a decision, a redaction or a rebuild request, and not of an ingestion."""
+    return any(kind.is_kind_of(input_id) for kind in InputKind)
