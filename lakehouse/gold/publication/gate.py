@@ -7,6 +7,7 @@ contract adds belong to ``quality.rules``; checks of published tables belong to 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from lakehouse.quality.check_result import Outcome
     from lakehouse.quality.statistics import Result
 
-__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "names"]
+__all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "deprecated_names", "names", "with_deprecated_names"]
 
 ALWAYS = {
     "keys_unique": "The new number has one row per value of the grain.",
-    "second_engine_reads_the_same": "delta-rs reads from storage exactly the rows that were computed.",
+    "read_back_matches": "delta-rs reads from storage exactly the rows that were computed.",
     "totals_equal_silver": "The row counts add up to the rows that silver holds, counted on their own.",
 }
 NAMES = ALWAYS | {
@@ -34,6 +35,11 @@ NAMES = ALWAYS | {
     "drift": "Measures are distributed as in the published revision, or as on the days before.",
     "change": "The restatement moves no measure further from the published revision than the contract tolerates.",
 }
+
+#: The earlier name of a check, and of one of its numbers. For one release Dagster evaluates the check under both names; results
+#: that were stored under the earlier one are shown as they were stored.
+_DEPRECATED_CHECKS = {"second_engine_reads_the_same": "read_back_matches"}
+_DEPRECATED_NUMBERS = {"rows_unexpected": "rows_alien"}
 
 #: Engines differ in how they hold text in memory, not in what it says.
 _PLAIN = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
@@ -46,11 +52,30 @@ def names(checks: GoldChecks) -> dict[str, str]:
     return {name: text for name, text in NAMES.items() if name in ALWAYS or getattr(checks, name)}
 
 
+def deprecated_names() -> dict[str, str]:
+    """The earlier names under which Dagster still evaluates checks, each with a description."""
+    return {old: f"Deprecated until the next release: now {new}." for old, new in _DEPRECATED_CHECKS.items()}
+
+
+def with_deprecated_names(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes of any checks, and those of renamed checks a second time under their earlier names."""
+    current = list(outcomes)
+    repeated = [
+        replace(
+            outcome, check=old, numbers={_DEPRECATED_NUMBERS.get(name, name): value for name, value in outcome.numbers.items()}
+        )
+        for outcome in current
+        for old, new in _DEPRECATED_CHECKS.items()
+        if outcome.check == new
+    ]
+    return current + repeated
+
+
 def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
     """Run every check of a metric on a candidate, once each; ``totals_equal_silver`` only where Silver's rows were counted."""
     findings_by_check = {
         "keys_unique": [_keys_unique(candidate)],
-        "second_engine_reads_the_same": [_reads_the_same(candidate)],
+        "read_back_matches": [_read_back_matches(candidate)],
         "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
         "row_count": list(quality_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
         "nulls": [quality_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
@@ -72,7 +97,7 @@ def _keys_unique(candidate: Candidate) -> Finding:
     return Finding({"rows": rows, "groups": groups}, why)
 
 
-def _reads_the_same(candidate: Candidate) -> Finding:
+def _read_back_matches(candidate: Candidate) -> Finding:
     made, read = candidate.rows, candidate.read_back
     numbers: dict[str, Result] = {"rows": len(made), "rows_read_back": len(read)}
     ours, theirs = ({(item.name, _PLAIN.get(item.type, item.type)) for item in table.schema} for table in (made, read))
@@ -80,10 +105,10 @@ def _reads_the_same(candidate: Candidate) -> Finding:
         odd = ", ".join(sorted({name for name, _ in ours ^ theirs}))
         return Finding(numbers, f"delta-rs reads other columns or types than were computed: {odd}; {_AGAIN}")
     wanted, found = _multiset(made, made.column_names), _multiset(read, made.column_names)
-    lost, alien = (wanted - found).total(), (found - wanted).total()
-    numbers |= {"rows_lost": lost, "rows_alien": alien}
-    why = f"delta-rs does not find {lost} of the rows that were computed, and finds {alien} others; {_AGAIN}"
-    return Finding(numbers, why if lost or alien else None)
+    lost, unexpected = (wanted - found).total(), (found - wanted).total()
+    numbers |= {"rows_lost": lost, "rows_unexpected": unexpected}
+    why = f"delta-rs does not find {lost} of the rows that were computed, and finds {unexpected} others; {_AGAIN}"
+    return Finding(numbers, why if lost or unexpected else None)
 
 
 def _equals_silver(candidate: Candidate, silver_rows: int) -> Finding:

@@ -35,7 +35,7 @@ PUBLISHED = {
 
 def gold_check_names(series: Series) -> dict[str, str]:
     """The checks of a metric's days, each with its description."""
-    return gate.names(series.checks) | PUBLISHED
+    return gate.names(series.checks) | PUBLISHED | gate.deprecated_names()
 
 
 def check_gold(settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.gold.publication.gate import with_deprecated_names
 from lakehouse.orchestration.common.dagster_internals import AssetCheckEvaluationTargetMaterializationData
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 
@@ -32,7 +33,7 @@ def report(
     if scattered:
         materialized(context, key, days)
     if scattered or context.run.asset_check_selection == frozenset():
-        checked(context, key, outcomes)
+        checked(context, key, with_deprecated_names(outcomes))
     if not scattered:
         for day, metadata in sorted(days.items()):
             context.add_asset_metadata(dict(metadata), asset_key=key, partition_key=day.isoformat())

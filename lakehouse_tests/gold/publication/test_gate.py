@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.gold.publication.gate import ALWAYS, NAMES, audit, names
+from lakehouse.gold.publication.gate import ALWAYS, NAMES, audit, deprecated_names, names, with_deprecated_names
 from lakehouse_tests.support.candidates import DIGITS, MONEY, NEXT, candidate, found, held, history, table
 
 ALL = {
@@ -83,20 +83,20 @@ def test_keys_are_unique() -> None:
     ],
 )
 def test_another_engine_reads_something_else(made: pa.Table, read: pa.Table) -> None:
-    assert held(candidate(made, read_back=read), "second_engine_reads_the_same")
-    assert held(candidate(read, read_back=made), "second_engine_reads_the_same")
+    assert held(candidate(made, read_back=read), "read_back_matches")
+    assert held(candidate(read, read_back=made), "read_back_matches")
 
 
 @pytest.mark.parametrize("made", [table([DIGITS, None]), table([math.nan, math.inf, None, 0.1], pa.float64()), table([])])
 def test_another_engine_reads_the_same(made: pa.Table) -> None:
     read = made.take(pa.array(reversed(range(len(made))), pa.int64())).select(["row_count", "store", "revenue"])
     read = read.set_column(1, "store", read["store"].cast(pa.string_view()))
-    assert not held(candidate(made, read_back=read), "second_engine_reads_the_same")
+    assert not held(candidate(made, read_back=read), "read_back_matches")
 
 
 def test_what_another_engine_lost_and_found_is_counted() -> None:
-    outcome = found(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "second_engine_reads_the_same")
-    assert outcome.numbers == {"rows": 3, "rows_read_back": 4, "rows_lost": 1, "rows_alien": 2}
+    outcome = found(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
+    assert outcome.numbers == {"rows": 3, "rows_read_back": 4, "rows_lost": 1, "rows_unexpected": 2}
 
 
 def test_totals_equal_silver() -> None:
@@ -151,3 +151,12 @@ def test_the_order_of_rows_says_nothing(sample: tuple[pa.DataType, list[Any]], d
 def test_a_move_is_held_from_its_bound_on(before: Decimal, move: Decimal, bound: Decimal) -> None:
     one = candidate(table([before + move]), published=table([before]))
     assert held(one, "change", change=[{"measure": "revenue", "absolute": bound}]) == (abs(move) > bound)
+
+
+def test_a_renamed_check_is_reported_under_its_earlier_name_as_well() -> None:
+    outcome = found(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
+    current, earlier = with_deprecated_names([outcome])
+    assert current is outcome
+    assert (earlier.check, earlier.passed) == ("second_engine_reads_the_same", False)
+    assert earlier.numbers == {"rows": 3, "rows_read_back": 4, "rows_lost": 1, "rows_alien": 2}
+    assert deprecated_names().keys() == {"second_engine_reads_the_same"}
