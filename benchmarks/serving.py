@@ -108,7 +108,9 @@ class Table:
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
-        partition_writer.replace(table_io.pinned(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days)
+        partition_writer.replace(
+            table_io.open_snapshot(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days
+        )
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:

@@ -268,7 +268,7 @@ class Built:
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, PublishAction.REVISION, RevisionReason.LATE_DATA) for start in starts]
-            table = table_io.pinned(locations.gold(self.settings, one))
+            table = table_io.open_snapshot(locations.gold(self.settings, one))
             existing = None if table is None else table_io.read_version(table)
             revisions.publish(self.settings, one, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
 

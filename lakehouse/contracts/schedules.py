@@ -31,20 +31,20 @@ def _cron(text: str) -> str:
 
 def _values(field: str, lowest: int, highest: int) -> set[int]:
     """The values that a field of a cron expression names."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in field.split(","):
-        said = _PART.fullmatch(part)
-        if said is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             msg = f"{part!r} is neither *, a number, a range such as 1-5, nor one of these with a step such as */15"
             raise ValueError(msg)
-        first = lowest if said[1] is None else int(said[1])
-        last = int(said[2]) if said[2] else highest if said[1] is None or said[3] else first
-        step = int(said[3] or 1)
+        first = lowest if match[1] is None else int(match[1])
+        last = int(match[2]) if match[2] else highest if match[1] is None or match[3] else first
+        step = int(match[3] or 1)
         if not lowest <= first <= last <= highest or not step:
             msg = f"{part!r} is out of range; this field goes from {lowest} to {highest}"
             raise ValueError(msg)
-        found |= set(range(first, last + 1, step))
-    return found
+        values |= set(range(first, last + 1, step))
+    return values
 
 
 Cron = Annotated[str, AfterValidator(_cron)]

@@ -1,4 +1,4 @@
 """Delta tables through delta-rs: reading, appending, replacing partitions, commit metadata, change feed, storage.
 
-Nothing here knows what a table means; no Spark. Spark's side of Delta is in ``spark``.
+Code that knows what a table holds does not belong here; reading and writing with Spark is in ``lakehouse.spark``.
 """

@@ -1,6 +1,6 @@
-"""What a commit to silver or gold changed, from the table's own change feed; no JVM.
+"""What commits to silver or gold changed, from the table's change data feed.
 
-The feed of a replaced day names unchanged rows too: what was taken away and put back the same is no change (rule R6).
+The feed of a replaced day contains unchanged rows too: a row that was deleted and inserted with equal content is no change (R6).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: What delta-rs says of a file that is not there; it has no class of its own for it.
+#: The message of delta-rs for a missing file; it has no exception class for that.
 _GONE = re.compile("not found|no such file", re.IGNORECASE)
-#: The feed's words for a row as a commit left it; the others tell of it as it was.
+#: The change types for a row after the commit; the others are for the row before.
 AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
-#: Columns of the feed that are no content of a row.
+#: Columns of the feed that do not belong to the content of a row.
 NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
 
 
@@ -40,7 +40,7 @@ def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
 
 
 class ForgottenFeedError(Exception):
-    """The log, or the files that it names, do not reach back to the versions that were asked for."""
+    """The log, or the files that it lists, do not reach back to the requested versions."""
 
 
 def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
@@ -50,34 +50,34 @@ def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = No
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
     if 0 <= first <= min(last, table.version()) and len(commit_log.history(table, first - 1)) <= table.version() - first:
-        msg = f"the log of {table.table_uri} tells of version {first} no more"  # delta-rs would answer that nothing was changed
+        msg = f"the log of {table.table_uri} no longer contains version {first}"  # delta-rs would return an empty feed
         raise ForgottenFeedError(msg)
     return _feed(table, first, last, predicate)
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
-    """As much of the change feed from a version on as is there still, and the version with which that begins.
+    """The change feed from a version on, as far as it still exists, and the version with which it begins.
 
     :param predicate: which rows, in SQL.
     """
-    behind = table.version() + 1
-    feed = _feed(table, behind, behind, predicate)
+    oldest = table.version() + 1
+    feed = _feed(table, oldest, oldest, predicate)
     low, middle = first, first
-    while low < behind:  # from a version on all is there, or not: then it is not from an earlier one either
+    while low < oldest:  # a binary search: a feed that is incomplete from one version on is so from every earlier one
         try:
-            feed, behind = _feed(table, middle, table.version(), predicate), middle
+            feed, oldest = _feed(table, middle, table.version(), predicate), middle
         except ForgottenFeedError:
             low = middle + 1
-        middle = (low + behind) // 2
-    return feed, behind
+        middle = (low + oldest) // 2
+    return feed, oldest
 
 
 def _feed(
     table: DeltaTable, first: int, last: int, predicate: str | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    asked: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": columns}
+    options: dict[str, Any] = {"starting_version": first, "ending_version": last, "predicate": predicate, "columns": columns}
     try:
-        feed = pa.table(table.load_cdf(**asked, allow_out_of_range=True).read_all())
+        feed = pa.table(table.load_cdf(**options, allow_out_of_range=True).read_all())
     except Exception as error:
         if _GONE.search(f"{error}") is None:
             raise
@@ -86,7 +86,7 @@ def _feed(
     return _plain(feed)
 
 
-class Move(NamedTuple):
+class KeyChange(NamedTuple):
     """What happened to a key on one event day: inserted, corrected, moved_in, moved_out, deleted."""
 
     day: date
@@ -97,58 +97,58 @@ class Move(NamedTuple):
 def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
     """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed, in keys."""
     days: dict[date, Counter[str]] = defaultdict(Counter)
-    for move in moves(table, first, last):
-        days[move.day][move.what] += 1
+    for change in key_changes(table, first, last):
+        days[change.day][change.what] += 1
     return dict(days)
 
 
-def moves(table: DeltaTable, first: int, last: int) -> list[Move]:
+def key_changes(table: DeltaTable, first: int, last: int) -> list[KeyChange]:
     """What versions ``first`` through ``last`` of a silver table did to each key.
 
     The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count.
     """
-    return [] if first > last else _moves(net_changes(table, first, last))
+    return [] if first > last else _key_changes(net_changes(table, first, last))
 
 
-def moves_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[list[Move], pa.Table]:
-    """As :func:`moves`, of some event days, and the rows of the feed that tell of them.
+def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[list[KeyChange], pa.Table]:
+    """The same as :func:`key_changes` for some event days, and the rows of the feed for these days.
 
-    Of other days only the keys are read, and only where one came or went: it may have moved.
+    Of other days only the keys are read, and only if a key was added or removed: it may have moved.
 
     :raises ForgottenFeedError: see :func:`feed_of`.
     """
-    named = ", ".join(f"DATE '{day}'" for day in sorted(days))
-    these = f"event_date IN ({named})"
+    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
+    these = f"event_date IN ({listed})"
     feed = feed_of(table, first, last, these)
     net, strays = _content(feed).select([*_PLACE, "_net"]), _presence(feed)["record_key"].unique()
     if len(strays):
         elsewhere = _presence(_feed(table, first, last, f"NOT ({these})", [*_PLACE, "_change_type"]))
         net = pa.concat_tables([net, elsewhere.filter(pc.is_in(elsewhere["record_key"], strays))])
-    return [move for move in _moves(net) if move.day in days], feed
+    return [change for change in _key_changes(net) if change.day in days], feed
 
 
-def _moves(net: pa.Table) -> list[Move]:
+def _key_changes(net: pa.Table) -> list[KeyChange]:
     net = net.select([*_PLACE, "_net"])
     before: dict[str, set[date]] = defaultdict(set)  # a key is on two days where only one day of a move was updated
     after: dict[str, set[date]] = defaultdict(set)
     for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
         (after if count > 0 else before)[key].add(day)
-    found = []
+    changes = []
     for key in before.keys() | after.keys():
         gone, new = before[key] - after[key], after[key] - before[key]
-        found += [Move(day, "corrected", key) for day in before[key] & after[key]]
-        found += [Move(day, "moved_out" if new else "deleted", key) for day in gone]
-        found += [Move(day, "moved_in" if gone else "inserted", key) for day in new]
-    return sorted(found)
+        changes += [KeyChange(day, "corrected", key) for day in before[key] & after[key]]
+        changes += [KeyChange(day, "moved_out" if new else "deleted", key) for day in gone]
+        changes += [KeyChange(day, "moved_in" if gone else "inserted", key) for day in new]
+    return sorted(changes)
 
 
 def _content(feed: pa.Table) -> pa.Table:
-    """The rows that are others, see :func:`net_changes`."""
+    """The rows whose content changed, see :func:`net_changes`."""
     return _net(feed, [name for name in feed.column_names if name not in NO_CONTENT])
 
 
 def _presence(feed: pa.Table) -> pa.Table:
-    """The keys that came to a day or went, whatever they said."""
+    """The keys that were added to a day or removed from it, whatever their content."""
     return _net(feed, _PLACE)
 
 
@@ -160,6 +160,6 @@ def _net(feed: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _plain(feed: pa.Table) -> pa.Table:
-    """delta-rs answers with string views, for which Arrow has no kernels to group or filter by."""
+    """delta-rs returns string views, for which Arrow has no kernels to group or filter by."""
     types = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return feed.cast(pa.schema([(field.name, types.get(field.type, field.type)) for field in feed.schema]))

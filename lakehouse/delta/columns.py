@@ -9,7 +9,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
-#: Where a row comes from and what it was meant to do; two rows that differ only here say the same (rule R6).
+#: The origin of a row and the operation that it carried; rows that differ only here have the same content (rule R6).
 PROVENANCE = (
     ("arrival_ts", "timestamp"),
     ("arrival_date", "date"),
@@ -42,18 +42,18 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def content_columns(contract: SourceContract) -> Columns:
-    """What a silver row says, as (name, Spark type)."""
+    """The content of a silver row, as (name, Spark type)."""
     typed = tuple((field.name, field.type) for field in contract.typed_fields)
     return (("record_key", "string"), *typed, ("event_ts", "timestamp"), ("event_date", "date"), ("source_system", "string"))
 
 
 def silver_columns(contract: SourceContract) -> Columns:
-    """What a silver row says and where it comes from."""
+    """The content of a silver row and its provenance."""
     return (*content_columns(contract), *PROVENANCE)
 
 
 def bronze_columns(contract: SourceContract) -> Columns:
-    """A silver row's columns, and the record as it was read."""
+    """The columns of a silver row, the record as it was read, and why it is malformed, if it is."""
     return (*silver_columns(contract), *_AS_READ)
 
 

@@ -1,4 +1,4 @@
-"""What the commits of a table say of themselves, and copying that into a table of the ledger, each commit once."""
+"""The metadata of a table's commits, and copying it into a log, each commit once."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
     _Row = dict[str, Any]
 
 
-def why(commit: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a commit was made, as its writer said in its metadata; what is no JSON object was written by somebody else."""
+def commit_metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata that the product wrote into a commit; empty for a commit of another writer (no JSON object)."""
     try:
-        said = json.loads(commit.get("userMetadata") or "{}")
+        metadata = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
-    """The commits behind version ``after`` up to the table's own, newest first; older ones that the log has forgotten lack.
+    """The commits after version ``after`` up to the table's version, newest first, as far as the log still has them.
 
-    delta-rs itself begins with the newest commit of the log, and counts down from the version at which the table was opened:
-    where others have committed since, each commit would get the number of an older one.
+    delta-rs begins with the newest commit of the log but counts down from the version at which the table was opened: if
+    others have committed since, each commit would get the number of an older one.
     """
-    own, before = table.version(), -1
+    opened, before = table.version(), -1
     while before != (newest := newest_version(table)):
         before = newest
-        found = table.history(newest - after) if newest > after else []
-    told = [commit | {"version": newest - place} for place, commit in enumerate(found)]
-    return [commit for commit in told if after < commit["version"] <= own]
+        commits = table.history(newest - after) if newest > after else []
+    numbered = [commit | {"version": newest - place} for place, commit in enumerate(commits)]
+    return [commit for commit in numbered if after < commit["version"] <= opened]
 
 
-def copy(
-    settings: Settings, followed: str, ledger: str, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
+def copy_from_log(
+    settings: Settings, followed: str, target: str, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
 ) -> int:
-    """Write a row for each commit that has none in the ledger yet; also where several processes do so at once.
+    """Write a row for each commit that has none in the target yet; several processes may do so at once.
 
-    :param followed: the address of the table whose commits are told of.
-    :param app_id: the Delta transaction of the ledger table whose number is the version that was come to.
-    :param row_of: the row of a commit and what it says of itself; None where it says nothing of the kind.
+    :param followed: the address of the table whose commits are copied.
+    :param target: the address of the log.
+    :param app_id: the Delta transaction of the target whose version is the last version that was copied.
+    :param row_of: the row for a commit and its metadata; None if the commit belongs to another log.
     :returns: how many rows were written.
     """
     options, written = settings.storage_options, 0
@@ -59,14 +60,14 @@ def copy(
         return 0
     (partition, *_) = schema.names
     while True:
-        own = table_io.open_table(ledger, options)
-        done = (own.transaction_version(app_id) if own is not None else None) or 0
-        made = [row_of(commit, why(commit)) for commit in history(table, done)]
-        rows = sorted((row for row in made if row is not None), key=lambda row: row["gold_version"])
+        log = table_io.open_table(target, options)
+        done = (log.transaction_version(app_id) if log is not None else None) or 0
+        candidates = [row_of(commit, commit_metadata(commit)) for commit in history(table, done)]
+        rows = sorted((row for row in candidates if row is not None), key=lambda row: row["gold_version"])
         if not rows:
             return written
-        found, version = pa.Table.from_pylist(rows, schema=schema), table.version()
+        new, version = pa.Table.from_pylist(rows, schema=schema), table.version()
         if table_io.append(
-            ledger, found, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
+            target, new, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
         ):
-            written += len(rows)  # else another process has told of some of them meanwhile
+            written += len(rows)  # else another process has copied some of them meanwhile

@@ -1,6 +1,6 @@
-"""Tables whose partitions are replaced as a whole, each time in one commit that says why. Through delta-rs.
+"""Creates tables and replaces whole partitions through delta-rs, in one commit with metadata about its reason.
 
-Rows that are added or put in the place of others are written by ``store``.
+Appends and upserts of rows are in ``table_io``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date
 
-#: Of every table with data, whoever makes it.
+#: The properties of every table with data, whether Spark or delta-rs creates it.
 PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.checkpointPolicy": "classic",
     "delta.enableDeletionVectors": "false",
-    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, behind whoever follows them
+    "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, after all readers of the change feed
 }
-#: Of every column: what is due is found by them, however many measures come before.
+#: Statistics of all columns: due periods are found by them, however many measures come first.
 _STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
 
 
 def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str, str] | None = None) -> DeltaTable:
-    """Make an empty table where there is none.
+    """Create an empty table unless it exists.
 
     :returns: the table, at its newest version.
     """
@@ -52,28 +52,28 @@ def replace(
     """Make ``rows`` the whole content of some partitions, in one commit; new columns are added, missing ones are left empty.
 
     :param partitions: values of the column that the table is partitioned by; all rows lie in them.
-    :param transaction: the Delta transaction, by id and number, that the commit moves on.
+    :param transaction: the Delta transaction, by id and version, that the commit records.
     :returns: whether there was anything to commit.
-    :raises CommitFailedError: when somebody else has written into one of the partitions since ``table`` was opened.
+    :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened.
     """
     (column,) = table.metadata().partition_columns
-    predicate = f"{column} IN ({', '.join(repr(one.isoformat()) for one in sorted(partitions))})"
+    predicate = f"{column} IN ({', '.join(repr(day.isoformat()) for day in sorted(partitions))})"
     properties = _properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
-    there = {item.name for item in table.schema().fields}
-    mode: dict[str, Any] = {} if set(rows.column_names) == there else {"schema_mode": "merge"}
+    existing = {item.name for item in table.schema().fields}
+    mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
     return True
 
 
-def remark(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
-    """Say something in a commit without rows, and move a transaction on with it: see :func:`replace`."""
+def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
+    """Commit metadata and the version of a transaction without changing any row; see :func:`replace`."""
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
     write_deltalake(table, nothing, mode="append", commit_properties=_properties(why, transaction))
 
 
 def _properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None) -> CommitProperties:
-    said = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
-    moved = None if transaction is None else [Transaction(*transaction)]
-    return CommitProperties(custom_metadata=said, app_transactions=moved)
+    metadata = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
+    transactions = None if transaction is None else [Transaction(*transaction)]
+    return CommitProperties(custom_metadata=metadata, app_transactions=transactions)

@@ -1,4 +1,4 @@
-"""Which code and which contract wrote a commit: part of why a number is what it is (rule R7)."""
+"""The code and the contract that a commit was written with: part of the lineage of every number (rule R7)."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of all that a contract says but what it only tells people, and when they are told."""
-    said = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts"})
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    """A hash of a contract without the keys that change no number: descriptions, owners, tags and alerts."""
+    content = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts"})
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def stamp(contract: SourceContract) -> dict[str, str]:
-    """Both, as commits carry them."""
+    """The versions of the code and of the contract, as commit metadata."""
     return {"code": code(), "contract": of_contract(contract)}
 
 
 def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
-    """The code and the contract that made silver's newest commit; None where no commit tells."""
+    """The code and the contract that wrote the newest commit to silver that records them; None if no recent commit does."""
     table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
-        why = commit_log.why(commit)
-        if "code" in why:
-            return {"code": why["code"], "contract": why.get("contract")}
+        recorded = commit_log.commit_metadata(commit)
+        if "code" in recorded:
+            return {"code": recorded["code"], "contract": recorded.get("contract")}
     return {"code": None, "contract": None}

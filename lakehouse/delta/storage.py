@@ -1,4 +1,4 @@
-"""The files that lie below a table's address, whether Delta knows of them or not."""
+"""The files in a table's folder, whether the Delta log references them or not: for maintenance."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Storage:
-    """What lay below a table's address when it was asked for first.
+    """The files in a table's folder as they were when first listed.
 
-    :param options: delta-rs's, for an object store.
+    :param options: delta-rs options, for an object store.
     """
 
     address: str
@@ -43,7 +43,7 @@ class Storage:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Every file by its path below the address, with its bytes."""
+        """The size in bytes of every file, by its path relative to the address."""
         return {info.path: info.size for info in self._files}
 
     @cached_property
@@ -64,44 +64,44 @@ class Storage:
 
     @cached_property
     def _files(self) -> list[fs.FileInfo]:
-        found = self._system.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
-        return [info for info in found if info.type == fs.FileType.File]
+        infos = self._system.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+        return [info for info in infos if info.type == fs.FileType.File]
 
     def with_int96(self, table: DeltaTable, partitions: Collection[Any]) -> set[Any]:
-        """Those of some partitions with a file in which Spark wrote times as INT96, read from the files' footers.
+        """The partitions among the given ones with a file in which Spark wrote times as INT96, from the files' footers.
 
-        delta-rs reads these as nanoseconds: beyond 1677 and 2262 it would write other times (measured: 2084 for 1500).
+        delta-rs reads INT96 as nanoseconds: times before 1677 and after 2262 would be written wrong (measured: 2084 for 1500).
         """
         if not partitions:
             return set()
         columns = table.metadata().partition_columns
         wanted = ds.field(columns[0]).isin(list(partitions)) if columns else None
-        found = set()
+        with_int96 = set()
         for file in table.to_pyarrow_dataset(filesystem=self._local).get_fragments(wanted):
             schema = file.metadata.schema
             if any(schema.column(place).physical_type == "INT96" for place in range(len(schema))):
-                found.add(ds.get_partition_keys(file.partition_expression)[columns[0]] if columns else None)
-        return found
+                with_int96.add(ds.get_partition_keys(file.partition_expression)[columns[0]] if columns else None)
+        return with_int96
 
     def with_checksums(self, paths: Iterable[str]) -> list[str]:
-        """Those of some files that are there, without hidden ones, but with the checksums that Spark keeps of files.
+        """The existing files among ``paths``, without hidden files, but with the checksum files that Spark wrote for them.
 
-        A checksum of a file that stays, stays.
+        The checksum of a file that is not deleted is kept.
         """
         hidden = {path for path in self.sizes if PurePosixPath(path).name.startswith(".")}
         wanted = set(paths) & self.sizes.keys()
-        going = wanted - hidden
-        checksums = {path for path in wanted & hidden if _told_of(path) in going or _told_of(path) not in self.sizes}
-        return sorted(going | checksums)
+        deleted = wanted - hidden
+        checksums = {path for path in wanted & hidden if _checked_by(path) in deleted or _checked_by(path) not in self.sizes}
+        return sorted(deleted | checksums)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; one that is gone already is none the worse."""
+        """Delete files; a file that does not exist is ignored."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._system.delete_file(path)
 
 
-def _told_of(checksum: str) -> str:
-    """The file that ``.<name>.crc`` is about."""
+def _checked_by(checksum: str) -> str:
+    """The file whose checksum is in ``.<name>.crc``."""
     path = PurePosixPath(checksum)
     return f"{path.with_name(path.name[1:].removesuffix('.crc'))}"

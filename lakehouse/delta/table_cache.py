@@ -1,11 +1,11 @@
-"""Delta tables that are kept open between reads, with the rows that were read of them.
+"""Delta tables that are kept open between reads, with the rows that were read from them.
 
 Opening a table reads its log; a table that is open already reads only the commits since. A caller with many reads to make owns
 a :class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read goes through a cache if and only
 if it was handed such settings: they carry it in their ``storage_options``, which every read takes. Nothing is global, and two
 callers that share no settings share no cache.
 
-Reading itself is in ``store``; no other module looks into a cache.
+Reading is in ``table_io``; no other module accesses a cache.
 """
 
 from __future__ import annotations

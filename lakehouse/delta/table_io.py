@@ -1,6 +1,6 @@
-"""Reading Delta tables through delta-rs, and adding rows to them. Other modules say what is in them.
+"""Reads Delta tables through delta-rs, appends rows and upserts them. What a table holds is defined by its writer.
 
-Whole partitions are replaced in ``partitions``.
+Replacing whole partitions is in ``partition_writer``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Where = Mapping[str, Collection[Any]]
 _COMPACT_ABOVE_FILES = 64
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-#: Commits again where other writers were quicker, eight times.
+#: Retries a commit that conflicts with other writers, eight times in all.
 _against_others = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(8),
@@ -45,7 +45,7 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
     :param options: delta-rs options; where they carry a table cache, the table is kept open in it and shared with later reads.
     """
     cache = cache_of(options)
-    return pinned(path, options) if cache is None else cache.table(path, partial(pinned, path, options))
+    return open_snapshot(path, options) if cache is None else cache.table(path, partial(open_snapshot, path, options))
 
 
 def version(path: str, options: Mapping[str, str] | None = None) -> int:
@@ -54,9 +54,10 @@ def version(path: str, options: Mapping[str, str] | None = None) -> int:
     return -1 if table is None else table.version()
 
 
-def pinned(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
-    """As :func:`open_table`, but an object of one's own that stays at its version: what is written through it conflicts with
-    everything that was committed since.
+def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
+    """The table at its newest version, as an object that no cache updates; None where there is none.
+
+    It stays at its version: a write through it conflicts with every commit since.
     """
     try:
         return DeltaTable(path, storage_options=dict(options or {}))
@@ -79,21 +80,21 @@ def read(
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
-    """As :func:`read`, of a table that is open already."""
+    """The same as :func:`read` for an open table."""
     rows = table.to_pyarrow_dataset(
         filesystem=local_files(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
     )
     if columns is not None and (new := [name for name in columns if name not in rows.schema.names]):
         # A table that was written before the contract named these columns: they are empty in it.
-        found = read_version(table, [name for name in columns if name not in new], where)
+        existing = read_version(table, [name for name in columns if name not in new], where)
         for name in new:
-            found = found.append_column(name, pa.nulls(len(found)))
-        return found.select(list(columns))
+            existing = existing.append_column(name, pa.nulls(len(existing)))
+        return existing.select(list(columns))
     wanted, condition = None if columns is None else list(columns), _condition(where, rows.schema)
     try:
         return rows.to_table(columns=wanted, filter=condition)
     except pa.ArrowNotImplementedError:
-        # delta-rs's own MERGE writes string views, which Arrow cannot hold against a file's statistics: filter behind it.
+        # delta-rs's own MERGE writes string views, which Arrow cannot compare with a file's statistics: filter after reading.
         pruning = _condition(
             {column: values for column, values in (where or {}).items() if column in _partitions(table)}, rows.schema
         )
@@ -102,14 +103,16 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
 
 
 def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
-    """The rows of each value of a column, in the order in which they were."""
+    """The rows of each value of a column, in their order."""
     values = rows[column].to_pylist()
     places: dict[Any, list[int]] = {}
     for position, value in enumerate(values):
         places.setdefault(value, []).append(position)
-    ordered = rows.combine_chunks().take(pa.array([position for own in places.values() for position in own], pa.int64()))
-    ends = list(accumulate(len(own) for own in places.values()))
-    return {value: ordered.slice(end - len(own), len(own)) for (value, own), end in zip(places.items(), ends)}
+    ordered = rows.combine_chunks().take(
+        pa.array([position for positions in places.values() for position in positions], pa.int64())
+    )
+    ends = list(accumulate(len(positions) for positions in places.values()))
+    return {value: ordered.slice(end - len(rows_of), len(rows_of)) for (value, rows_of), end in zip(places.items(), ends)}
 
 
 def local_files(table: DeltaTable) -> fs.FileSystem | None:
@@ -141,9 +144,9 @@ def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
 
 
 def _pruning(table: DeltaTable, where: Where | None) -> list[tuple[str, str, list[str]]] | None:
-    """The part of a condition that tells files apart by partition.
+    """The part of a condition that selects files by partition.
 
-    Without it Arrow makes an object of every file of the table before it looks at one: 0.7 s in one of 750 days.
+    Without it Arrow creates an object for every file of the table first: 0.7 s in a table of 750 days.
     """
     partitioned = _partitions(table)
     wanted = [
@@ -165,9 +168,9 @@ def append(
 ) -> bool:
     """Append rows in one commit.
 
-    :param app_id: makes the append idempotent: where this id has been committed before, nothing is written.
-    :param app_version: for an id that goes on: nothing is written where it has come this far.
-    :param since: how far that id had come when the rows were made; where it is further by now, nothing is written either.
+    :param app_id: makes the append idempotent: nothing is written if this id has been committed before.
+    :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
+    :param since: the version of the id that the rows were made from; nothing is written if a later one has been committed.
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
@@ -180,11 +183,11 @@ def append(
         if table is None:
             write_deltalake(path, rows.slice(0, 0), **{**arguments, "mode": "ignore"})
             table = DeltaTable(path, storage_options=dict(options or {}))
-        reached = table.transaction_version(app_id)
-        if reached is not None and (reached >= app_version or (since is not None and reached > since)):
+        committed = table.transaction_version(app_id)
+        if committed is not None and (committed >= app_version or (since is not None and committed > since)):
             return False
         arguments["commit_properties"] = CommitProperties(app_transactions=[Transaction(app_id, app_version)])
-    write_deltalake(path if table is None else table, rows, **arguments)  # the same id written since we looked is a conflict
+    write_deltalake(path if table is None else table, rows, **arguments)  # the same id committed since then is a conflict
     _compact(path, options)
     return True
 
@@ -193,10 +196,10 @@ def append(
 def upsert(
     path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
 ) -> bool:
-    """Put rows in the place of those with the same ``keys``, or beside the others, in one commit; new columns are added.
+    """Update the rows with the same ``keys`` and insert the others, in one commit; new columns are added.
 
     :param partition_by: one of the keys; files of other partitions are neither read nor written.
-    :returns: whether any row was new or another.
+    :returns: whether any row was inserted or changed.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
     if not len(rows):
@@ -207,21 +210,21 @@ def upsert(
         table = DeltaTable(path, storage_options=dict(options or {}))
     same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
     if partition_by:
-        partitions = ", ".join(f"'{value}'" for value in sorted({str(one) for one in rows[partition_by].to_pylist()}))
+        partitions = ", ".join(f"'{value}'" for value in sorted({str(value) for value in rows[partition_by].to_pylist()}))
         same = f"t.{partition_by} IN ({partitions}) AND {same}"
-    there = {item.name for item in table.schema().fields}
-    told = [name for name in rows.column_names if name not in keys]
+    existing = {item.name for item in table.schema().fields}
+    values = [name for name in rows.column_names if name not in keys]
     differs = " OR ".join(
-        f"(t.{name} IS DISTINCT FROM s.{name})" if name in there else f"(s.{name} IS NOT NULL)" for name in told
+        f"(t.{name} IS DISTINCT FROM s.{name})" if name in existing else f"(s.{name} IS NOT NULL)" for name in values
     )
     merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
-    did = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
-    return bool(did["num_target_rows_inserted"] + did["num_target_rows_updated"])
+    metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+    return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
-    """Put small files together now and then: every append adds one, and every look-up opens them all."""
+    """Compact the table when it has many small files: every append adds one, and every read opens them all."""
     table = open_table(path, options)
     if table is not None and len(table.file_uris()) > _COMPACT_ABOVE_FILES:
-        with suppress(CommitFailedError):  # another writer did, or will
+        with suppress(CommitFailedError):  # another writer compacts it
             table.optimize.compact()

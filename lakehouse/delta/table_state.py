@@ -1,4 +1,4 @@
-"""Which state a table is in, from the end of its log: what a cursor may remember instead of what was read."""
+"""A fingerprint of the state of tables, from the end of their logs: for cursors, which store it instead of what was read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def digest(settings: Settings, tables: Iterable[str], *said: str) -> str:
-    """A digest that is another one when any of the tables was written to, deleted, made again or put back.
+def digest(settings: Settings, tables: Iterable[str], *more: str) -> str:
+    """A digest that changes when any of the tables is written to, deleted, created again or restored.
 
     :param tables: their addresses.
-    :param said: what else makes it another one.
+    :param more: other texts that the digest depends on.
     """
     states = [f"{path} {_state(settings, path)}" for path in tables]
-    return hashlib.sha256("\n".join([*states, *said]).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join([*states, *more]).encode()).hexdigest()[:32]
 
 
 def _state(settings: Settings, path: str) -> str:
-    """The table's identity, its version, and when that was committed: a table that was put back may have come to it again."""
+    """The table's id, version and time of commit: a restored table may reach the same version again."""
     table = table_io.open_table(path, settings.storage_options)
     if table is None:
         return "none"
-    told = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit
-    return f"{table.metadata().id} {table.version()} {told}"
+    committed = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit
+    return f"{table.metadata().id} {table.version()} {committed}"

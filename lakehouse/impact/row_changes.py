@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.change_feed import Move
+    from lakehouse.delta.change_feed import KeyChange
     from lakehouse.settings import Settings
 
     #: A table: which one, where, and how it is reached.
@@ -89,12 +89,12 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
 
 
 @lru_cache(_KEPT)
-def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[Move], pa.Table, int]:
+def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[KeyChange], pa.Table, int]:
     """The first moves, what the feed says of their keys, and how many moves there are: what was committed stays as it is."""
     _, path, options = place
     table = table_io.open_table(path, dict(options))
     assert table is not None  # noqa: S101 (the caller has opened it)
-    moved, feed = change_feed.moves_on(table, days, first, last)
+    moved, feed = change_feed.key_changes_on(table, days, first, last)
     shown = moved[:most]
     keys = pa.array({move.key for move in shown}, pa.string())
     return shown, feed.filter(pc.is_in(feed["record_key"], keys)), len(moved)
@@ -120,7 +120,7 @@ def _sides(
 
 
 def _told(
-    move: change_feed.Move,
+    move: change_feed.KeyChange,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
     names: list[str],

@@ -68,7 +68,7 @@ def follow(settings: Settings, series: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_publication(series, commit, why)) if "published" in why else None
 
-    return commit_log.copy(settings, gold, table.path, f"publications:{series}", table.schema, row_of)
+    return commit_log.copy_from_log(settings, gold, table.path, f"publications:{series}", table.schema, row_of)
 
 
 def of(settings: Settings, series: str) -> list[Publication]:
@@ -76,8 +76,8 @@ def of(settings: Settings, series: str) -> list[Publication]:
     return _read(settings, {"series": [series]})
 
 
-def one(settings: Settings, series: str, publication_id: str) -> Publication | None:
-    """One publication of a series; None where the ledger does not tell of it (yet)."""
+def find(settings: Settings, series: str, publication_id: str) -> Publication | None:
+    """One publication of a series; None where it has not been copied (yet)."""
     found = _read(settings, {"series": [series], "publication_id": [publication_id]})
     return found[0] if found else None
 

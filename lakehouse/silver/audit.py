@@ -86,7 +86,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         if changed is None:
             lost += 1
             continue
-        cause = audit_log.cause(settings, source, commit_log.why(commit), known)
+        cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
         parts = [audit_log.table(part, known) for part in _Rows(settings, contract, metrics, changed, cause).parts(version)]
         if parts:

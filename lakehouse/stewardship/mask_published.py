@@ -61,7 +61,7 @@ def _mask_series(
     periods = {period.start: period for period in map(one.period, days)}
     masked = 0
     for path in (locations.gold(settings, one), locations.candidates(settings, one)):
-        table = table_io.pinned(path, settings.storage_options)
+        table = table_io.open_snapshot(path, settings.storage_options)
         rows = None if table is None else table_io.read_version(table, None, {one.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue

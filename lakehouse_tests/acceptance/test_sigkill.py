@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.acceptance, pytest.mark.slow]
 #: Runs the command line with every function that commits followed by a kill of this very process.
 KILLED_AFTER_A_COMMIT = """
 import json, os, pathlib, signal, sys
-from lakehouse.ledger import partitions, store
-from lakehouse.tables import delta
+from lakehouse.delta import partition_writer, table_io
+from lakehouse.spark import commits as spark_commits
 
 def changed_rows(commit):
     # A MERGE of which no clause fires copies the files it matched and commits that: killed after it, it would do so for ever.
@@ -49,7 +49,8 @@ def deadly(commit):
     return wrapped
 
 spark_writes = ("create", "append_once", "merge", "replace_days")
-for module, names in ((delta, spark_writes), (store, ("append", "upsert")), (partitions, ("create", "replace", "remark"))):
+partition_writes = ("create", "replace", "commit_without_rows")
+for module, names in ((spark_commits, spark_writes), (table_io, ("append", "upsert")), (partition_writer, partition_writes)):
     for name in names:
         setattr(module, name, deadly(getattr(module, name)))
 

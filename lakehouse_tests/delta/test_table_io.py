@@ -56,7 +56,7 @@ def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> No
     assert with_table_cache(cached) is cached, "a callee goes on with its caller's"
     other = with_table_cache(cached, TableCache())
     assert table_io.open_table(path, other.storage_options) is not table_io.open_table(path, cached.storage_options)
-    assert table_io.pinned(path, cached.storage_options) is not table_io.open_table(path, cached.storage_options)
+    assert table_io.open_snapshot(path, cached.storage_options) is not table_io.open_table(path, cached.storage_options)
 
 
 def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
     path = str(tmp_path / "table")
     for number in range(3):
         table_io.append(path, rows(number))
-    early = table_io.pinned(path)
+    early = table_io.open_snapshot(path)
     assert early is not None
     times = {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)}
     assert list(times) == [2, 1, 0]

@@ -158,8 +158,8 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
             if offset is not None:
                 write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
         silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in asked}
-        found, feed = change_feed.moves_on(silver_table, days, 1, silver_table.version())
-        assert found == [one for one in change_feed.moves(silver_table, 1, silver_table.version()) if one.day in days]
+        found, feed = change_feed.key_changes_on(silver_table, days, 1, silver_table.version())
+        assert found == [one for one in change_feed.key_changes(silver_table, 1, silver_table.version()) if one.day in days]
         assert set(feed["event_date"].to_pylist()) <= days
 
 

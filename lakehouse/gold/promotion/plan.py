@@ -172,7 +172,7 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
     to = served_version.version(catalog, metric, to_version)
     shown = served_version.version(catalog, metric, shown_version(settings, metric))
     beside, before = Series(to.metric), write_audit_publish.read(settings, to)
-    table = table_io.pinned(locations.gold(settings, beside), settings.storage_options)
+    table = table_io.open_snapshot(locations.gold(settings, beside), settings.storage_options)
     new = version_numbers.current_numbers(None if table is None else table_io.read_version(table), beside)
     return _Both(shown, to, beside, before, table, version_numbers.current_numbers(before.existing, shown), new)
 

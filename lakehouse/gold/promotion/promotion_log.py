@@ -75,7 +75,7 @@ def follow(settings: Settings, metric: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_promotion(metric, commit["version"], why)) if COMMIT_KEY in why else None
 
-    return commit_log.copy(settings, gold, table.path, f"moves:{metric}", table.schema, row_of)
+    return commit_log.copy_from_log(settings, gold, table.path, f"moves:{metric}", table.schema, row_of)
 
 
 def of(settings: Settings, metric: str) -> list[PromotionEntry]:

@@ -109,7 +109,7 @@ def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
 
     :raises CommitFailedError: when another run writes to the table at the same time.
     """
-    table = table_io.pinned(locations.candidates(settings, series), settings.storage_options)
+    table = table_io.open_snapshot(locations.candidates(settings, series), settings.storage_options)
     if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
         partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
 

@@ -96,7 +96,7 @@ def publish(
         **signed.why,
     }
     if table is not None and not drafts:
-        partition_writer.remark(table, why=why, transaction=transaction)
+        partition_writer.commit_without_rows(table, why=why, transaction=transaction)
         return []
     wanted = pa.concat_tables(rows, promote_options="default")
     if table is None:

@@ -115,7 +115,7 @@ def read(settings: Settings, series: Series, starts: Sequence[date] | None = Non
 
     :param starts: the first days of the periods; by default all that the table has.
     """
-    table = table_io.pinned(locations.gold(settings, series), settings.storage_options)
+    table = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))

@@ -82,7 +82,7 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
     if lacking and table is not None:
         # A run that was stopped behind its commit has not recorded what silver took in with it.
-        metadata = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
+        metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
         why = next((one for one in metadata if "days" in one), {})  # a compaction behind it tells of none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
@@ -112,7 +112,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     if table is None or first > last:
         return Trigger()
     history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
-    ids = {input_id for commit in history for input_id in commit_log.why(commit).get("ingestions", ())}
+    ids = {input_id for commit in history for input_id in commit_log.commit_metadata(commit).get("ingestions", ())}
     by_hand = sorted(filter(is_manual_input, ids))
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}

@@ -159,7 +159,7 @@ def _upstream(settings: Settings, series: Series) -> str:
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, window = table.version(), series.metric.window
     try:
-        key_changes = change_feed.moves(table, since, version)
+        key_changes = change_feed.key_changes(table, since, version)
     except change_feed.ForgottenFeedError:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
         days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
@@ -179,7 +179,7 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
     if len(history) <= version - since:
         days = published_table.partitions(settings, locations.gold(settings, daily), daily.by)
     else:
-        metadata = [commit_log.why(commit) for commit in history]
+        metadata = [commit_log.commit_metadata(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))
         days = {date.fromisoformat(text) for text in named}
     return PendingRestatement(frozenset(period.start for period in series.periods(days)), version, since)

@@ -106,7 +106,7 @@ def _maintained(
     for lake_table in wanted:
         before = 0
         try:
-            table = table_io.pinned(lake_table.path(settings), settings.storage_options)
+            table = table_io.open_snapshot(lake_table.path(settings), settings.storage_options)
             if table is None:
                 continue
             before = len(table.file_uris())
@@ -239,7 +239,7 @@ class _Work:
         return readers.needs(self._settings, self._catalog, self._lake_table, table)
 
     def _opened(self) -> DeltaTable:
-        table = table_io.pinned(self._path, self._options)
+        table = table_io.open_snapshot(self._path, self._options)
         assert table is not None  # noqa: S101 (it existed when the work began)
         return table
 

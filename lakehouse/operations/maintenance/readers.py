@@ -86,7 +86,7 @@ def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool
     waiting = applied_inputs.pending(settings, source)
     if not waiting:
         return False
-    metadata = (commit_log.why(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
+    metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
     newest = next((entry for entry in metadata if "days" in entry), {})
     ids = set(newest.get("ingestions", ()))
     return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get("days", ()))

@@ -53,7 +53,7 @@ def routes(lake: Lake) -> APIRouter:
 
 
 def _publication(settings: Settings, series: str, publication_id: str) -> dict[str, Any] | None:
-    found = publications.one(settings, series, publication_id)
+    found = publications.find(settings, series, publication_id)
     if found is None:
         return None
     return {name: getattr(found, name) for name in _COMMIT} | {"downstream": found.downstream}

@@ -119,7 +119,7 @@ def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snap
     """
     known = known or Snapshot()
     if known.table is None or time.monotonic() - known.opened > _REOPEN:
-        table, opened = table_io.pinned(path, settings.storage_options), time.monotonic()
+        table, opened = table_io.open_snapshot(path, settings.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
         if known.table is not None and table.metadata().id != known.table.metadata().id:

@@ -77,7 +77,7 @@ def add(router: APIRouter, lake: Lake) -> None:
         at = kept.heads.index(head)
         step = await run_in_threadpool(_one, lake, shown, period, at)
         told = await run_in_threadpool(
-            publications.one, lake.settings, shown.series.name, step.version.row["publication_id"] or ""
+            publications.find, lake.settings, shown.series.name, step.version.row["publication_id"] or ""
         )
         about: dict[str, Any] = {
             "step": step,

@@ -84,9 +84,9 @@ def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, sp
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
     deliver(lake, 4, ("c", 2, 7))
-    version = table_io.pinned(locations.gold(settings, before)).version()
+    version = table_io.open_snapshot(locations.gold(settings, before)).version()
     with pytest.raises(served_version.MovedError, match="gold/total shows v2 by now"):
         follow(lake, before)
-    assert table_io.pinned(locations.gold(settings, before)).version() == version
+    assert table_io.open_snapshot(locations.gold(settings, before)).version() == version
     assert follow(lake, served_version.daily(settings, KNOWN, metric(1))) == {2}
     assert seen(settings) == {1: 20, 2: 14}

@@ -186,7 +186,7 @@ def test_a_version_goes_on_following_silver_where_it_stood() -> None:
 
 
 def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
-    table = table_io.pinned(locations.gold(filled, V1))
+    table = table_io.open_snapshot(locations.gold(filled, V1))
     assert served_version.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served_version.transaction(V2, table) is None
     with pytest.raises(served_version.MovedError, match="gold/total shows v1 by now, and these numbers were made with v2"):

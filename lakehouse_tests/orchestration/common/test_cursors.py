@@ -139,7 +139,7 @@ class Deployment:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = table_io.pinned(locations.gold(self.lake, self.daily))
+        table = table_io.open_snapshot(locations.gold(self.lake, self.daily))
         existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
