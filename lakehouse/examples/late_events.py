@@ -65,7 +65,7 @@ publication:
 
 @dataclass(frozen=True)
 class Options:
-    """What a simulation is made of: the same options make the same events.
+    """The options of a simulation: the same options make the same events.
 
     ``late_share`` is of all events, to the nearest whole one; ``late_hours`` are the least and the most that they are late.
     """
@@ -76,8 +76,8 @@ class Options:
     late_hours: tuple[int, int] = (24, 72)
     seed: int = 7
 
-    def told(self) -> dict[str, object]:
-        """The options, to a person."""
+    def summary(self) -> dict[str, object]:
+        """The options for people."""
         least, most = self.late_hours
         return {
             "days": self.days,

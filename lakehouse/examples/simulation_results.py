@@ -56,26 +56,26 @@ def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersio
 
 def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[SimulatedDay]:
     """One day, measure by measure."""
-    said = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
-    preliminary = next((numbers for one, numbers in zip(versions, said) if one.state is State.PRELIMINARY), {})
-    counts = [sum(row["row_count"] for row in one.rows) for one in versions]
+    totals = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
+    preliminary = next((numbers for version, numbers in zip(versions, totals) if version.state is State.PRELIMINARY), {})
+    counts = [sum(row["row_count"] for row in version.rows) for version in versions]
     return [
         SimulatedDay(
             period=versions[0].period,
             measure=measure,
-            provisional=said[0][measure],
-            final=said[-1][measure],
-            revisions=tuple(numbers[measure] for numbers in said),
+            provisional=totals[0][measure],
+            final=totals[-1][measure],
+            revisions=tuple(numbers[measure] for numbers in totals),
             on_time=counts[0],
             late=counts[-1] - counts[0],
             preliminary=preliminary.get(measure),
         )
-        for measure in said[0]
+        for measure in totals[0]
     ]
 
 
-def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:
-    versions = {version.name: version for found in known for version in found}
+def _promotions(settings: Settings, series: Series, histories: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:
+    versions = {version.name: version for history in histories for version in history}
     return [
         SimulatedPromotion(
             period=versions[name].period,
@@ -84,17 +84,17 @@ def _promotions(settings: Settings, one: Series, known: Iterable[Sequence[Publis
             reason=versions[name].reason.value,
             published_at=versions[name].published_at,
             inputs=_inputs(publication),
-            output=f"gold/{one.name}@{publication.gold_version}",
+            output=f"gold/{series.name}@{publication.gold_version}",
         )
-        for publication in publications.of(settings, one.name)
+        for publication in publications.of(settings, series.name)
         for name in publication.published.values()
     ]
 
 
 def _inputs(publication: Publication) -> str:
-    """The tables that a publication was made from, each at its version; behind silver's the arrivals that it had taken in."""
-    told = []
-    for table, said in publication.input_versions.items():
-        arrivals = f", arrivals to {said['arrivals_through']}" if said.get("arrivals_through") else ""
-        told.append(f"{table}@{said['version']}{arrivals}")
-    return "; ".join(told)
+    """The tables that a publication was made from, each at its version; silver's with the arrivals that it contains."""
+    inputs = []
+    for table, version in publication.input_versions.items():
+        arrivals = f", arrivals to {version['arrivals_through']}" if version.get("arrivals_through") else ""
+        inputs.append(f"{table}@{version['version']}{arrivals}")
+    return "; ".join(inputs)

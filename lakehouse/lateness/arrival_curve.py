@@ -1,6 +1,6 @@
-"""How the rows of a source came in, by event day and age: what ``lateness.completeness`` estimates from. No JVM.
+"""The arrival curve of a source, by event day and age, from which ``completeness`` estimates.
 
-Read from the key log. A row counts when its key was first heard of on its day: a correction makes a day no more complete.
+It is read from the key log. A row counts at the first arrival of its key on its day: a correction makes a day no more complete.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: So many event days are kept in mind; older ones say little about how a source behaves now.
+#: So many event days are read; older ones say little about how a source behaves now.
 _DAYS = 400
 _HOUR = 3600
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
 
 
 def version(settings: Settings, source: str) -> int:
-    """The version of the key log: what is read from an equal one is equal."""
+    """The version of the key log; equal versions give equal curves."""
     return table_io.version(locations.key_log(settings, source), settings.storage_options)
 
 
 def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
-    """How the rows of the newest event days came in; None where nothing has arrived."""
-    found = table_io.read(locations.key_log(settings, contract.dataset), _COLUMNS, None, settings.storage_options)
-    if found is None or not len(found):
+    """The arrival curve of the newest event days; None where nothing has arrived."""
+    claims = table_io.read(locations.key_log(settings, contract.dataset), _COLUMNS, None, settings.storage_options)
+    if claims is None or not len(claims):
         return None
-    first, newest = pc.min(found["arrival_date"]).as_py(), pc.max(found["arrival_ts"]).as_py()
+    first, newest = pc.min(claims["arrival_date"]).as_py(), pc.max(claims["arrival_ts"]).as_py()
     oldest = max(first, newest.date() - timedelta(days=_DAYS))
-    lives = pc.and_(pc.is_in(found["kind"], pa.array(["insert", "correct"])), pc.equal(found["standing"], "admitted"))
-    recent = pc.greater_equal(found["event_date"], pa.scalar(oldest, pa.date32()))
-    rows = found.filter(pc.fill_null(pc.and_kleene(lives, recent), False))
-    heard = rows.group_by(["record_key", "event_date"]).aggregate([("arrival_ts", "min")])
-    return Arrivals(oldest, newest, _ages(heard, ZoneInfo(contract.clocks.timezone)))
+    lives = pc.and_(pc.is_in(claims["kind"], pa.array(["insert", "correct"])), pc.equal(claims["standing"], "admitted"))
+    recent = pc.greater_equal(claims["event_date"], pa.scalar(oldest, pa.date32()))
+    rows = claims.filter(pc.fill_null(pc.and_kleene(lives, recent), False))
+    first_arrivals = rows.group_by(["record_key", "event_date"]).aggregate([("arrival_ts", "min")])
+    return Arrivals(oldest, newest, _ages(first_arrivals, ZoneInfo(contract.clocks.timezone)))
 
 
-def _ages(heard: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:
+def _ages(first_arrivals: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:
     """Per event day how many rows came at which age."""
-    days = pc.unique(heard["event_date"])
+    days = pc.unique(first_arrivals["event_date"])
     ends = pa.array([end_of_day(day, zone) for day in days.to_pylist()], pa.timestamp("us", "UTC"))
-    end = ends.cast(pa.int64()).take(pc.index_in(heard["event_date"], days))
-    behind = pc.subtract(heard["arrival_ts_min"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), end)
-    hours = pc.ceil(pc.divide(behind.cast(pa.float64()), float(_HOUR * 1_000_000))).cast(pa.int64())
-    counted = pa.table({"day": heard["event_date"], "hour": hours}).group_by(["day", "hour"]).aggregate([([], "count_all")])
+    end = ends.cast(pa.int64()).take(pc.index_in(first_arrivals["event_date"], days))
+    age = pc.subtract(first_arrivals["arrival_ts_min"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), end)
+    hours = pc.ceil(pc.divide(age.cast(pa.float64()), float(_HOUR * 1_000_000))).cast(pa.int64())
+    by_age = pa.table({"day": first_arrivals["event_date"], "hour": hours}).group_by(["day", "hour"])
     ages: dict[date, dict[int, int]] = defaultdict(dict)
-    for row in counted.to_pylist():
+    for row in by_age.aggregate([([], "count_all")]).to_pylist():
         ages[row["day"]][row["hour"]] = row["count_all"]
     return {day: Ages.counted(rows) for day, rows in ages.items()}

@@ -1,8 +1,8 @@
-"""How much of a period's rows has come by now, judged by how the source's earlier periods came in.
+"""The completeness of a period: the estimated share of its rows that has arrived, judged by the source's earlier periods.
 
-The estimate is the share that earlier periods of the same length had at the same age. It claims no more than they support:
-it speaks of the rows that come within ``horizon`` only, its interval is that of order statistics, with the coverage that so
-many periods give, and where they are fewer than :data:`FEWEST` there is none.
+The estimate is the share that earlier periods of the same length had at the same age. It covers only rows that arrive within
+``horizon``. The interval is taken from order statistics; its coverage depends on the number of earlier periods. With fewer
+than :data:`FEWEST` periods no estimate is given. The arrivals are read by ``arrival_curve``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
-#: Fewer earlier periods say nothing.
+#: With fewer earlier periods no estimate is given.
 FEWEST = 5
-#: So many of the newest earlier periods are asked, so that the estimate follows the source.
+#: So many of the newest earlier periods are used, so that the estimate follows the source.
 MOST = 90
 _COVERAGE = 0.9
 _HOURS = 24
@@ -33,7 +33,7 @@ _PLACES = 10_000
 
 @dataclass(frozen=True)
 class Ages:
-    """How many rows of a day had come by which age: hours behind the end of the day, sorted, each with the rows until then."""
+    """How many rows of a day had come by which age: hours after the end of the day, sorted, each with the rows until then."""
 
     hours: tuple[int, ...]
     until: tuple[int, ...]
@@ -57,9 +57,9 @@ NO_ROWS = Ages((), ())
 class Arrivals:
     """How the rows of a source came in, by event day.
 
-    ``first`` is the first event day that is told of: what came before the first arrival day came as a backlog, which tells
-    nothing about ages, and what is long past is kept in mind no more. ``newest`` is the newest arrival: beyond it nothing is
-    known, whatever the wall clock says.
+    ``first`` is the first event day that is included: rows of days before the first arrival day came as a backlog, which says
+    nothing about ages, and days long past are left out. ``newest`` is the newest arrival: nothing is known after it, whatever
+    the wall clock says.
     """
 
     first: date
@@ -82,13 +82,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Why nothing can be said."""
+    """The reason why there is no estimate."""
 
     because: str
 
 
 def age_of(arrival: datetime, end: datetime) -> int:
-    """The age at which a row came: begun hours behind the end of its day, negative before it."""
+    """The age at which a row came: begun hours after the end of its day, negative before it."""
     return ceil((arrival - end).total_seconds() / 3600)
 
 
@@ -96,7 +96,7 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
     """How much of the rows of some days in a row had come by a time.
 
     :param days: the days of a period, in order.
-    :param follow_days: for how long behind the age earlier periods must have been watched.
+    :param follow_days: for how long after the age earlier periods must have been observed.
     """
     length, end = len(days), end_of_day(days[-1], zone)
     age = floor((min(cutoff, arrivals.newest) - end).total_seconds() / 3600)
@@ -127,17 +127,17 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
 
 def _earlier(before: date, length: int, horizon: int, arrivals: Arrivals, zone: ZoneInfo) -> list[list[date]]:
     """The periods of so many days before a day, newest first, that were watched from their first day to the horizon."""
-    found: list[list[date]] = []
+    periods: list[list[date]] = []
     last = before - timedelta(days=1)
-    while len(found) < MOST:
+    while len(periods) < MOST:
         start = last - timedelta(days=length - 1)
         if start < arrivals.first:
             break
         watched = (arrivals.newest - end_of_day(last, zone)).total_seconds() / 3600
         if watched >= horizon:
-            found.append([start + timedelta(days=offset) for offset in range(length)])
+            periods.append([start + timedelta(days=offset) for offset in range(length)])
         last = start - timedelta(days=1)
-    return found
+    return periods
 
 
 def _shares(periods: Sequence[Sequence[date]], age: int, horizon: int, arrivals: Arrivals) -> list[float]:

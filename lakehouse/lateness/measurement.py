@@ -1,6 +1,7 @@
-"""How late the rows of a source came, measured on Bronze, by event type, and what became of them. No JVM.
+"""The lateness of a source's rows, measured on Bronze by event type, with their dispositions.
 
-Arrival days are asked for: what came on one never changes. The figures are read by ``lateness.rules``.
+Ranges are of arrival days, whose rows never change. This is the Arrow side of ``rules``, which defines what is late, and of
+``calendar.event_day``, which defines the lateness of a row.
 """
 
 from __future__ import annotations
@@ -88,17 +89,17 @@ class LatenessMeasurement:
 
     @property
     def next_day(self) -> date:
-        """The arrival day behind those measured: the watermark of that day is called the one in force."""
+        """The arrival day after those measured; the watermark in force is that of this day."""
         return self.last + timedelta(days=1)
 
 
 def typed_by(contract: SourceContract) -> str:
-    """The column that tells a row's event type."""
+    """The column that holds a row's event type."""
     return contract.lateness.by.column if contract.lateness.by else "change_op"
 
 
 def newest_arrival(settings: Settings, source: str) -> date | None:
-    """The newest arrival day of which Bronze has rows, as the log of the account names it."""
+    """The newest arrival day with rows in Bronze, by the partitions of the dispositions."""
     table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
     return None if table is None else max(data_files.by_partition(table, "arrival_date"), default=None)
 
@@ -108,31 +109,31 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = typed_by(contract), settings.storage_options
     columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
-    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
-    said = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
+    bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
+    disposed = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)
     dispositions: Counter[str] = Counter()
-    for row in [] if said is None else said.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
+    for row in [] if disposed is None else disposed.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
         dispositions[row["disposition"]] = row["count_all"]
-    if found is None:
+    if bronze is None:
         return LatenessMeasurement(contract.dataset, first, last, dispositions=dispositions)
-    rows = found.filter(pc.is_null(found["malformed_reason"]))
-    known = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
-    clocked = known.filter(pc.is_valid(known["lag"]))
-    types = [_of_type(contract, kind, own["lag"]) for kind, own in sorted(table_io.split(clocked, "type").items())]
-    return LatenessMeasurement(contract.dataset, first, last, types, len(known) - len(clocked), dispositions)
+    rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
+    by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
+    clocked = by_type.filter(pc.is_valid(by_type["lag"]))
+    types = [_of_type(contract, kind, part["lag"]) for kind, part in sorted(table_io.split(clocked, "type").items())]
+    return LatenessMeasurement(contract.dataset, first, last, types, len(by_type) - len(clocked), dispositions)
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
-    """How late the rows of each arrival day were in begun seconds, sorted; days of which nothing came are left out."""
+    """How late the rows of each arrival day were in begun seconds, sorted; days without rows are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    found = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
-    if found is None:
+    bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
+    if bronze is None:
         return {}
-    rows = found.filter(pc.is_null(found["malformed_reason"]))
-    known = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
-    parts = table_io.split(known.filter(pc.is_valid(known["seconds"])), "day")
-    return {day: own["seconds"].combine_chunks().sort().to_numpy() for day, own in sorted(parts.items())}
+    rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
+    lags_by_day = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
+    parts = table_io.split(lags_by_day.filter(pc.is_valid(lags_by_day["seconds"])), "day")
+    return {day: part["seconds"].combine_chunks().sort().to_numpy() for day, part in sorted(parts.items())}
 
 
 def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> EventTypeLateness:
@@ -187,7 +188,7 @@ def pools(contract: SourceContract, measured: LatenessMeasurement) -> dict[str |
 def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date | None = None) -> dict[str | None, Proposal]:
     """The watermarks that the rows of each of the :func:`pools` ask for.
 
-    :param on: the arrival day whose watermark they are held against; default: the one behind those measured.
+    :param on: the arrival day whose watermark they are held against; default: the one after those measured.
     """
     terms, day = contract.lateness, on or measured.next_day
     return {

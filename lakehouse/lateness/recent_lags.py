@@ -1,9 +1,9 @@
-"""How late the newest arrivals of a source came, from Bronze, by the data's own clocks (R5). No JVM.
+"""The lags of a source's newest arrivals, from Bronze, by the data's own clocks (rule R5).
 
-Only facts are read here; what they mean is in ``operations.alerts.rules``. Read are the arrival days whose files hold arrivals
-of the
-time that is asked for, as the log tells, and of these a few narrow columns. Rows are judged by the watermark that the contract
-names now: the key log records the judgement of the day on which a row came, and neither the second of its arrival nor its lag.
+Only facts are read here; the alerts that follow from them are in ``operations.alerts.rules``. Only arrival days with arrivals
+of the requested time are read, by the statistics of their files, and of these a few narrow columns. Rows are judged by the
+watermark that the contract names now: the key log records the judgement of the day on which a row came, and neither the
+second of its arrival nor its lag.
 """
 
 from __future__ import annotations

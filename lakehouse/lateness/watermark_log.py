@@ -1,6 +1,7 @@
-"""``ops/watermarks``: who moved a source's watermark, when, why, and what the data said then.
+"""``ops/watermarks``: the decisions that changed a source's watermark: who, when, why, and the proposal at that time.
 
-What holds is what the contract says; this is the record of how it came to say so.
+The contract decides which watermark is in force; this log records how it came to. Proposals are made in ``rules``, the
+contract's text is edited by ``contract_edit``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WatermarkDecision:
-    """One decision.
+    """A decision that changed a watermark.
 
     ``seconds`` is the watermark for rows that arrive on ``since`` or later, of one ``event_type``, or of all that have none
-    of their own; ``because`` and ``evidence`` (JSON) are what the proposal said.
+    of their own; ``because`` and ``evidence`` (JSON) are those of the proposal.
     """
 
     source: str
@@ -48,8 +49,8 @@ def record(settings: Settings, entry: WatermarkDecision) -> bool:
 
     :returns: whether it was written.
     """
-    said = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
-    app_id = "watermark:" + hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    decision = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
+    app_id = "watermark:" + hashlib.sha256(repr(decision).encode()).hexdigest()[:16]
     return log(settings).append([entry], app_id=app_id)
 
 

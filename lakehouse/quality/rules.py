@@ -140,7 +140,7 @@ def _against_median(candidate: Counted, rule: Trailing, severity: Severity) -> F
     # Multiplied, not divided: a median of 0 expects 0 rows.
     fits = rows >= Fraction(rule.at_least) * middle and (rule.at_most is None or rows <= Fraction(rule.at_most) * middle)
     times = f"at least {rule.at_least}" if rule.at_most is None else f"{rule.at_least} to {rule.at_most}"
-    why = f"expected {times} times the median of {len(counts)} days before, {said(middle)} rows; found {rows}"
+    why = f"expected {times} times the median of {len(counts)} days before, {format_value(middle)} rows; found {rows}"
     return Finding(numbers, None if fits else why, severity)
 
 
@@ -173,7 +173,8 @@ def changed(candidate: Candidate, rule: ChangeLimit) -> Finding:
         broken.append(f"{rule.percent}%")
     if rule.absolute is not None and _beyond(move, Fraction(rule.absolute)):
         broken.append(f"{rule.absolute}")
-    why = f"{name} moves from {said(before)} to {said(now)}; a restatement may move it by {' and by '.join(broken)} at most"
+    both = f"{format_value(before)} to {format_value(now)}"
+    why = f"{name} moves from {both}; a restatement may move it by {' and by '.join(broken)} at most"
     return Finding(numbers, why if broken else None, rule.severity)
 
 
@@ -226,9 +227,9 @@ def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
     if len(before) < rule.needs:
         return Finding({f"{name}_days": len(before)}, severity=rule.severity)
     score = statistics.modified_z_score(statistics.total(values) if values else math.nan, before)
-    found = f"{name} is {said(statistics.total(values))}" if values else f"{name} has no value"
+    measured = f"{name} is {format_value(statistics.total(values))}" if values else f"{name} has no value"
     why = (
-        f"{found}, where the median of {len(before)} days before is {said(median(before))}: "
+        f"{measured}, where the median of {len(before)} days before is {format_value(median(before))}: "
         f"modified z-score {as_float(score):.4g}, expected at most {bound} either way"
     )
     numbers: dict[str, Result] = {f"{name}_days": len(before), f"{name}_score_{rule.days}d": score}
@@ -258,7 +259,7 @@ def as_float(value: Result) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def said(value: Result) -> str:
+def format_value(value: Result) -> str:
     """A number for people: exact where it has a short decimal form, as decimals and integers have."""
     if isinstance(value, Fraction):
         try:

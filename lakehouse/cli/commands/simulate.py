@@ -170,7 +170,7 @@ def _found(lake: Settings, one: Series, options: Options, made_at: datetime) -> 
 
     days = f"{options.days:,} {'day' if options.days == 1 else 'days'}"
     title = f"{days} of events, {100 * options.late_share:g} % of them late"
-    return simulation_results.simulation(lake, one, title, options.told(), made_at)
+    return simulation_results.simulation(lake, one, title, options.summary(), made_at)
 
 
 def _reports(found: Simulation) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _say(found: Simulation, options: Options, lake: Settings, reports: Path) -> 
     from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
     from lakehouse.serving.reports.simulation_report import summary  # noqa: PLC0415
 
-    told = ", ".join(f"{name} {value}" for name, value in options.told().items())
+    told = ", ".join(f"{name} {value}" for name, value in options.summary().items())
     out.print(f"Simulated: {told}.", soft_wrap=True)
     out.print(summary(found, "->"), soft_wrap=True)
     out.print(f"{len(found.promotions):,} promotions, each with what it was made from; the reports:", soft_wrap=True)

@@ -1,7 +1,8 @@
-"""What people are told of: rules over plain facts, each giving an alert or none. docs/alerts.md says them to people.
+"""The rules of alerting: each takes facts and returns an alert or None. They are described in docs/alerts.md.
 
-How late rows are is known by their own clocks (R5), and so is "for an hour": it is an hour of arrivals. Times of numbers
-are those of their publication. No rule asks what time it is; where that counts it is given.
+Lateness is measured by the data's own clocks (rule R5), and so is "for an hour": it is an hour of arrivals. Times of numbers
+are those of their publication. No rule reads the clock; where the time matters it is a parameter. Facts are read in
+``signals``.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEK = timedelta(days=7)
-#: How long a candidate without a failed check is taken for one that is being checked at this moment.
+#: For so long a candidate without a failed check is assumed to be in the middle of its checks.
 BEING_CHECKED = timedelta(hours=1)
-#: How long a final number is looked at.
-LOOKED_AT = timedelta(days=7)
+#: For so long a final number is judged.
+JUDGED_FOR = timedelta(days=7)
 _SHOWN = 5
 #: Holds a bound and its share without rounding.
 _EXACT = Context(prec=200)
@@ -93,13 +94,13 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
             break
         run.append(window.popleft())
         rows, late = rows - newest.rows, late - newest.late
-    rows, late = sum(one.rows for one in run), sum(one.late for one in run)
+    rows, late = sum(count.rows for count in run), sum(count.late for count in run)
     if not run or run[0].at - run[-1].at < terms.lasting or rows < terms.needs_rows:
         return None
     since, through, share = run[-1].at, run[0].at, lateness_rules.late_share(late, rows)
     text = (
         f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {_at(since)} through {_at(through)} "
-        f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' tells what "
+        f"came beyond the watermark; the contract tolerates {float(bound):.2%}. 'lakehouse account {about.subject}' lists what "
         "became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
@@ -136,8 +137,8 @@ def restatements(
     if first is None or first > now - _WEEK * (terms.weeks + 1):
         return None
     counts = [0] * (terms.weeks + 1)
-    for one in restated:
-        week = (now - one.at) // _WEEK
+    for restatement in restated:
+        week = (now - restatement.at) // _WEEK
         if 0 <= week < len(counts):
             counts[week] += 1
     newest, before = counts[0], [Fraction(count) for count in counts[1:]]
@@ -145,13 +146,14 @@ def restatements(
     above = newest - usual
     if newest < terms.needs or above <= 0 or above**2 <= Fraction(terms.sigma) ** 2 * spread:
         return None
-    week_of = sorted((one for one in restated if timedelta(0) <= now - one.at < _WEEK), key=lambda one: one.at)
+    recent = [restatement for restatement in restated if timedelta(0) <= now - restatement.at < _WEEK]
+    week_of = sorted(recent, key=lambda restatement: restatement.at)
     bound = float(usual) + float(terms.sigma) * sqrt(spread)
     crossing = week_of[min(int(bound), newest - 1)].at
     text = (
         f"{about.subject} was restated {newest} times in the week before {_at(now)}: {_periods(week_of)}. "
         f"Usual are {float(usual):.1f}, and up to {bound:.1f} (mean + {terms.sigma} sigma of the {terms.weeks} weeks before). "
-        f"'lakehouse gold history {about.contract} PERIOD' tells why."
+        f"'lakehouse gold history {about.contract} PERIOD' gives the reasons."
     )
     numbers = {"restatements": newest, "weeks_before": counts[1:], "mean": round(float(usual), 3), "bound": round(bound, 3)}
     return about.alert(AlertKind.RESTATEMENTS, crossing, text, numbers)
@@ -201,7 +203,7 @@ def value(
     A final number is looked at for a week from its publication on.
     """
     final = number.state is State.FINAL
-    if final and now - number.published_at > LOOKED_AT:
+    if final and now - number.published_at > JUDGED_FOR:
         return None
     tolerance = Decimal(0) if final else live_tolerance
     measured = [(exact(measure), grain) for grain, measure in number.values if measure is not None]
@@ -250,7 +252,7 @@ def _margin(limit: Decimal, tolerance: Decimal) -> Decimal:
 
 
 def _periods(restated: Sequence[PeriodRestatement]) -> str:
-    return join_limited(sorted({one.period for one in restated}), _SHOWN)
+    return join_limited(sorted({restatement.period for restatement in restated}), _SHOWN)
 
 
 def _microseconds(span: timedelta) -> int:

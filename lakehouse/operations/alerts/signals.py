@@ -1,6 +1,7 @@
-"""What the tables say that people should be told of: facts are read here, and judged in ``operations.alerts.rules``. No JVM.
+"""The facts that alerts are about, read from tables; ``rules`` judges them.
 
-Read are the columns that a rule needs, of the files that the log does not rule out.
+Only the columns that a rule needs are read, of the files that the statistics in the log do not rule out. What is done with
+an alert is in ``dispatch``.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ _WEEK = timedelta(days=7)
 
 
 def state_of(settings: Settings, catalog: Catalog) -> str:
-    """A name of all that alerts depend on: the tables as they are, the contracts, and the hour.
+    """A fingerprint of all that alerts depend on: the tables as they are, the contracts, and the hour.
 
     As long as it is the same, so are the alerts; what the clock alone brings about is found within the hour.
     """
     paths = [locations.bronze(settings, source) for source in catalog.sources]
     for metric in catalog.metrics.values():
         daily = Series(metric)
-        for one in (daily, *daily.rollups):
-            paths += [locations.gold(settings, one), locations.candidates(settings, one)]
+        for series in (daily, *daily.rollups):
+            paths += [locations.gold(settings, series), locations.candidates(settings, series)]
         if metric.publication.start_delay:
             paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
@@ -58,7 +59,7 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """What is wrong with the arrivals of a source, as of its newest one."""
+    """The alerts about the arrivals of a source, as of the newest series."""
     terms = contract.alerts
     bound = _late_bound(contract)
     if terms.lag is None and bound is None:
@@ -78,15 +79,15 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
 
 
 def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
-    """What is wrong with the published numbers of a metric, as its readers see them.
+    """The alerts about the published numbers of a metric, as its readers see them.
 
     :raises UnservedVersionError: where the contract of the version that readers see is gone.
     """
     daily = served_version.daily(settings, catalog, metric)
-    for one in (daily, *daily.rollups):
-        about = _about(catalog, metric, one)
-        yield from _held(settings, one, about)
-        yield from _overdue(settings, one, about)
+    for series in (daily, *daily.rollups):
+        about = _about(catalog, metric, series)
+        yield from _held(settings, series, about)
+        yield from _overdue(settings, series, about)
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
 
 
@@ -95,32 +96,32 @@ def _late_bound(contract: SourceContract) -> Decimal | None:
     share, lateness = contract.alerts.late_share, contract.lateness
     if share is None or (lateness.watermark is None and lateness.by is None):
         return None
-    said = share.above if share.above is not None else lateness.alert_above
-    return None if said is None else Decimal(f"{said}")
+    bound = share.above if share.above is not None else lateness.alert_above
+    return None if bound is None else Decimal(f"{bound}")
 
 
-def _about(catalog: Catalog, metric: MetricContract, one: Series) -> AlertSubject:
+def _about(catalog: Catalog, metric: MetricContract, series: Series) -> AlertSubject:
     source = catalog.sources.get(metric.source)
-    return AlertSubject(metric.name, one.name, addressees(source.owner if source else None, metric.owner))
+    return AlertSubject(metric.name, series.name, addressees(source.owner if source else None, metric.owner))
 
 
-def _held(settings: Settings, one: Series, about: AlertSubject) -> Iterator[Alert]:
-    for waiting in candidates.held(settings, one):
-        name = one.period(waiting.start).name
-        alert = alert_rules.held(about, name, waiting.revision, waiting.proposed_at, waiting.failed, settings.clock())
+def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    for candidate in candidates.held(settings, series):
+        name = series.period(candidate.start).name
+        alert = alert_rules.held(about, name, candidate.revision, candidate.proposed_at, candidate.failed, settings.clock())
         yield from filter(None, [alert])
 
 
-def _overdue(settings: Settings, one: Series, about: AlertSubject) -> Iterator[Alert]:
-    """What was due some days ago already: asked as of then, of the tables as they are."""
-    terms, now = one.metric.publication, settings.clock()
-    starts = find_due(settings, one, now - (one.metric.alerts.overdue_after + 1) * _DAY)
+def _overdue(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    """The periods that were due some days ago already, by the tables as they are now."""
+    terms, now = series.metric.publication, settings.clock()
+    starts = find_due(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
     if not starts:
         return
-    due_on = _due_on(settings, one)
+    due_on = _due_on(settings, series)
     today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
     for start in starts:
-        period = one.period(start)
+        period = series.period(start)
         state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
         day = due_on.get(start, period.last + terms.start_delay * _DAY)
         yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state)
@@ -138,8 +139,8 @@ def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator
         first = pc.min(files["min.published_at"]).as_py()
         yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
     if terms.values:
-        looked_at = {*_since(files, "published_at", now - alert_rules.LOOKED_AT, daily), *_due_on(settings, daily)}
-        for rows in _newest(settings, daily, looked_at):
+        judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, daily), *_due_on(settings, daily)}
+        for rows in _newest(settings, daily, judged):
             for bound in terms.values:
                 number = _number(rows, daily.metric.grain, bound)
                 yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
@@ -150,50 +151,52 @@ def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list
     measures = dict.fromkeys(bound.measure for bound in daily.metric.alerts.values)
     columns = [daily.by, "period", "revision", "state", "published_at", *daily.metric.grain, *measures]
     where = {daily.by: days, "is_latest": [True]}
-    found = table_io.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
-    for rows in {} if found is None else table_io.split(found, daily.by).values():
+    numbers = table_io.read(locations.gold(settings, daily), columns, where, settings.storage_options) if days else None
+    for rows in {} if numbers is None else table_io.split(numbers, daily.by).values():
         yield rows.to_pylist()
 
 
 def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> PublishedValues:
     """A number's values of one measure, of the rows of the grain that the contract asks for."""
-    wanted = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
-    values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in wanted]
+    selected = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
+    values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in selected]
     head = rows[0]
     return PublishedValues(head["period"], head["revision"], State(head["state"]), head["published_at"], values)
 
 
 def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
-    """The revisions and adjustments since a time that say something else than what was published before them."""
+    """The revisions and adjustments since a time whose content differs from the number before them."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
-    found = table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
-    if found is None:
+    published = (
+        table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
+    )
+    if published is None:
         return []
-    anew = pc.equal(found["restated_on"], found["published_at"])  # a change of state keeps the time of its content
-    found = found.filter(pc.and_(anew, pc.greater_equal(found["published_at"], pa.scalar(begin, TIME))))
-    told = found.group_by(columns).aggregate([]).to_pylist()
-    return [PeriodRestatement(row["published_at"], row["period"]) for row in told]
+    is_restated = pc.equal(published["restated_on"], published["published_at"])  # a change of state keeps the time of its content
+    recent = pc.greater_equal(published["published_at"], pa.scalar(begin, TIME))
+    versions = published.filter(pc.and_(is_restated, recent)).group_by(columns).aggregate([]).to_pylist()
+    return [PeriodRestatement(version["published_at"], version["period"]) for version in versions]
 
 
-def _files(settings: Settings, one: Series) -> pa.Table | None:
+def _files(settings: Settings, series: Series) -> pa.Table | None:
     """The files of a table of numbers with their statistics."""
-    table = table_io.open_table(locations.gold(settings, one), settings.storage_options)
+    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
     files = None if table is None else pa.table(table.get_add_actions(flatten=True))
     return files if files is not None and len(files) and "max.published_at" in files.column_names else None
 
 
-def _since(files: pa.Table, column: str, begin: datetime, one: Series) -> set[date]:
+def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set[date]:
     """The periods with a row whose time in a column is this or later."""
     if f"max.{column}" not in files.column_names:
         return set()
     newest = pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME))
-    return set(files.filter(newest)[f"partition.{one.by}"].to_pylist())
+    return set(files.filter(newest)[f"partition.{series.by}"].to_pylist())
 
 
-def _due_on(settings: Settings, one: Series) -> dict[date, date]:
+def _due_on(settings: Settings, series: Series) -> dict[date, date]:
     """When the numbers that are not final are to change their state, by period."""
-    files = _files(settings, one)
+    files = _files(settings, series)
     if files is None or "min.due_on" not in files.column_names:
         return {}
-    open_ones = files.filter(pc.is_valid(files["min.due_on"]))
-    return dict(zip(open_ones[f"partition.{one.by}"].to_pylist(), open_ones["min.due_on"].to_pylist()))
+    open_periods = files.filter(pc.is_valid(files["min.due_on"]))
+    return dict(zip(open_periods[f"partition.{series.by}"].to_pylist(), open_periods["min.due_on"].to_pylist()))
