@@ -7,13 +7,12 @@ reader needs no import of the writer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import Series
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -29,14 +28,6 @@ _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "tokens"),
 )
-
-
-class Named(Protocol):
-    """A published series; its name is the name of its table."""
-
-    @property
-    def name(self) -> str:
-        """The name of the series' table."""
 
 
 def bronze(settings: Settings, source: str) -> str:
@@ -64,12 +55,12 @@ def quarantine(settings: Settings, source: str) -> str:
     return settings.table("silver", f"{source}_quarantine")
 
 
-def gold(settings: Settings, series: Named) -> str:
+def gold(settings: Settings, series: Series) -> str:
     """The published numbers of a series, with all their revisions."""
     return settings.table("gold", series.name)
 
 
-def candidates(settings: Settings, series: Named) -> str:
+def candidates(settings: Settings, series: Series) -> str:
     """The numbers of a series that are not published because a check failed or a sign-off is missing."""
     return settings.table("gold", f"{series.name}_candidates")
 
@@ -174,14 +165,13 @@ class LakeTable:
     """A table that the contracts describe, whether it exists yet or not.
 
     :param silver_of: the source, of a source's silver table only.
-    :param metric: the metric, of a table of published numbers only; ``kind`` is the kind of its periods.
+    :param series: the series, of a table of published numbers only.
     """
 
     layer: str
     name: str
     silver_of: SourceContract | None = None
-    metric: MetricContract | None = None
-    kind: Kind = Kind.DAY
+    series: Series | None = None
 
     def __str__(self) -> str:
         return f"{self.layer}/{self.name}"
@@ -195,9 +185,8 @@ def tables(catalog: Catalog) -> list[LakeTable]:
     """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
     listed = [LakeTable("silver", source, silver_of=contract) for source, contract in catalog.sources.items()]
     listed += [LakeTable(layer, f"{source}{suffix}") for source in catalog.sources for layer, suffix in _SOURCE_TABLES]
-    for metric in catalog.metrics.values():
-        for kind in (Kind.DAY, *map(Kind, metric.publication.rollups)):
-            name = f"{metric.name}{kind.suffix}"
-            listed += [LakeTable("gold", name, metric=metric, kind=kind), LakeTable("gold", f"{name}_candidates")]
+    for daily in map(Series, catalog.metrics.values()):
+        for series in (daily, *daily.rollups):
+            listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
     return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))

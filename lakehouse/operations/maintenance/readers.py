@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import promotion_log
@@ -75,10 +73,10 @@ def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: Sourc
 
 def copy_log(settings: Settings, table: LakeTable) -> None:
     """Copy the commits of published numbers that the ledger does not have yet."""
-    if table.metric is not None:
-        publications.follow(settings, table.name, locations.gold(settings, table))
-        if table.kind is Kind.DAY:
-            promotion_log.follow(settings, table.name, locations.gold(settings, table))
+    if table.series is not None:
+        publications.follow(settings, table.name, table.path(settings))
+        if table.series.kind is Kind.DAY:
+            promotion_log.follow(settings, table.name, table.path(settings))
 
 
 def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
@@ -99,7 +97,7 @@ def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -
         return {
             f"gold/{series.name}": restatements.followed_version(settings, served_version.follower(series)) for series in followed
         }
-    rollups = Series(table.metric, table.kind).rollups if table.metric is not None else []
+    rollups = table.series.rollups if table.series is not None else []
     return {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
 
 
