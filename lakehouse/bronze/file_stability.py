@@ -1,9 +1,8 @@
-"""Whether a file has been left alone for a while, found out by looking at it more than once.
+"""Whether a file is still being written, judged by observing it more than once.
 
-A file's time alone does not tell: copying tools set an old one while they write, and clocks differ. Seen twice in the same
-state, so long apart, it tells by one clock, the one of whoever looks; a file that has settled is then older than that, too.
-
-What was seen is remembered as short tokens of files and states, a few bytes each, and only of files that somebody waits for.
+A file counts as stable when two observations at least ``settle_seconds`` apart show the same size and modification time; only
+the observer's clock is used. A file's own time proves nothing: copying tools set an old one while they write, and clocks
+differ. Observations are kept as short tokens of files and states, a few bytes each, of the files that are pending only.
 """
 
 from __future__ import annotations
@@ -22,49 +21,50 @@ _TOKEN_BYTES = 6
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Since when each of some files has been seen in its state, look for look, by its token."""
+class Observations:
+    """Since when each of some files has been observed in its present state, by the token of file and state."""
 
     since: Mapping[str, datetime] = field(default_factory=dict)
 
-    def looked(self, files: Collection[tuple[str, str]], now: datetime) -> Seen:
-        """What has been seen after one more look.
+    def record(self, files: Collection[tuple[str, str]], now: datetime) -> Observations:
+        """The observations after one more.
 
-        :param files: the name and the state of each file that is there now; others are forgotten.
+        :param files: the name and the state of each file that exists now; others are forgotten.
         """
         since = {}
         for name, state in files:
-            known = self.since.get(one := token(name, state))
-            since[one] = known if known is not None and known <= now else now  # a clock that was put back begins anew
-        return Seen(since)
+            key = token(name, state)
+            earlier = self.since.get(key)
+            since[key] = earlier if earlier is not None and earlier <= now else now  # starts over where a clock was put back
+        return Observations(since)
 
-    def settled(self, name: str, state: str, now: datetime, patience: timedelta) -> bool:
+    def is_stable(self, name: str, state: str, now: datetime, patience: timedelta) -> bool:
         """Whether the file has been in this state for so long."""
-        known = self.since.get(token(name, state))
-        return known is not None and now - known >= patience
+        since = self.since.get(token(name, state))
+        return since is not None and now - since >= patience
 
     def to_json(self) -> dict[str, str]:
         """The tokens of each time, as JSON that stays small."""
         by_time: dict[datetime, list[str]] = defaultdict(list)
-        for one, since in self.since.items():
-            by_time[since].append(one)
+        for key, since in self.since.items():
+            by_time[since].append(key)
         return {since.isoformat(): "".join(sorted(tokens)) for since, tokens in sorted(by_time.items())}
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Seen:
-        """What :meth:`to_json` said.
+    def from_json(document: Mapping[str, Any]) -> Observations:
+        """The observations that :meth:`to_json` has written.
 
         :raises ValueError: for anything else.
         """
         size = len(token("", ""))
-        found: dict[str, datetime] = {}
-        for since, tokens in said.items():
-            at = datetime.fromisoformat(since)
-            found |= {tokens[begin : begin + size]: at for begin in range(0, len(tokens), size)}
-        return Seen(found)
+        since: dict[str, datetime] = {}
+        for time, tokens in document.items():
+            observed = datetime.fromisoformat(time)
+            since |= {tokens[begin : begin + size]: observed for begin in range(0, len(tokens), size)}
+        return Observations(since)
 
 
 def token(name: str, state: str) -> str:
-    """Eight characters that are others for another file or state (one time in 280 million million they are not)."""
+    """Eight characters for a file and its state; two tokens collide once in 280 million million times."""
     digest = hashlib.sha256(f"{name}\0{state}".encode()).digest()
     return base64.urlsafe_b64encode(digest[:_TOKEN_BYTES]).decode()

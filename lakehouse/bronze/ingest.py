@@ -1,7 +1,7 @@
-"""An arrival day from landing into Bronze: which files are new, which known, which must be held; then row by row.
+"""Ingests the files of an arrival day: which are new, which were delivered before, which are held; then row by row.
 
-The order of commits makes stopping safe (R11): Bronze, then the key log, then the books, then the ledger. Whatever is
-missing behind Bronze is made again from Bronze.
+The order of commits makes stopping safe (R11): Bronze, then the key log, then the disposition tables, then the ledger. What a
+stopped run left out after Bronze is computed again from Bronze. Which files are pending is decided in ``pending_files``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import readiness
+from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.bronze.landing import Fingerprint, LandingFile
-    from lakehouse.bronze.readiness import Readiness
+    from lakehouse.bronze.pending_files import Readiness
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DayReport:
-    """What became of the files of one arrival day in this run; ``waiting`` tells of those that were left where they are."""
+    """What became of the files of one arrival day in this run; ``waiting`` describes those that were left in landing."""
 
     ingested: list[Ingestion] = field(default_factory=list)
     redelivered: list[Ingestion] = field(default_factory=list)
@@ -47,16 +47,10 @@ class DayReport:
     waiting: list[str] = field(default_factory=list)
 
 
-def news(files: list[LandingFile], known: list[Ingestion]) -> list[LandingFile]:
-    """The files that the ledger does not know as they are now; a file that was held is looked at again."""
-    seen = {(entry.source_file, entry.bytes, entry.modified) for entry in known if entry.status != "held"}
-    return [file for file in files if (file.name, file.size, file.modified) not in seen]
-
-
 class Ingest:
     """Brings arrival days of one source into Bronze.
 
-    :param session: gives the Spark session when there is something to write; a day without news starts no JVM.
+    :param session: gives the Spark session; it is called only when there is something to write.
     """
 
     def __init__(self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
@@ -68,63 +62,68 @@ class Ingest:
         self._options = settings.storage_options
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
-        """Take what landing has for the day and Bronze has not, as far as it is ready.
+        """Ingest the files that landing has for the day and Bronze has not, as far as they are ready.
 
-        :param only: the files that may be taken, each with its state in landing; by default all of the day.
+        :param only: the files that may be ingested, each with its state in landing; by default all of the day.
         """
-        known = ingestions.all_of(self._settings, self._source)
+        entries = ingestions.all_of(self._settings, self._source)
         report = DayReport()
-        ready = self._ready(day, only, known, report)
-        prints, broken = {}, {}
-        if ready.promised:  # all are read before any is taken
-            prints = {file.name: bronze_landing.fingerprint(self._settings, self._contract, file) for file in ready.files}
-            broken = readiness.broken_promises(self._settings, self._contract, ready, prints)
+        ready = self._ready(day, only, entries, report)
+        fingerprints, violations = {}, {}
+        if ready.expected:  # all files are read before any is ingested
+            fingerprints = {file.name: self._fingerprint(file) for file in ready.files}
+            violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
         for file in ready.files:
-            print_ = prints.get(file.name) or bronze_landing.fingerprint(self._settings, self._contract, file)
-            done = None if broken else ingestions.ingested(known).get(print_.ingestion_id)
-            if print_.bytes != file.size:
+            fingerprint = fingerprints.get(file.name) or self._fingerprint(file)
+            same_content = None if violations else ingestions.ingested(entries).get(fingerprint.ingestion_id)
+            if fingerprint.bytes != file.size:
                 report.waiting.append(
-                    f"{file.name} is being written: it has {print_.bytes} bytes, and had {file.size} just before"
+                    f"{file.name} is being written: it has {fingerprint.bytes} bytes, and had {file.size} just before"
                 )
                 continue
-            if broken and file.name not in broken:
+            if violations and file.name not in violations:
                 report.waiting.append(f"{file.name} waits, because another file of {day} is not as promised")
                 continue
-            if done:
-                entry = self._entry(file, print_, "redelivered", message=f"the same content came as {done.source_file}")
+            if same_content:
+                message = f"the same content came as {same_content.source_file}"
+                entry = self._entry(file, fingerprint, "redelivered", message=message)
                 report.redelivered.append(entry)
-            elif problem := broken.get(file.name) or print_.problem or self._misfit():
-                entry = self._entry(file, print_, "held", message=f"{file.name}: {problem}")
+            elif problem := violations.get(file.name) or fingerprint.problem or self._schema_problem():
+                entry = self._entry(file, fingerprint, "held", message=f"{file.name}: {problem}")
                 report.held.append(entry)
             else:
-                entry = self._ingest(file, print_)
+                entry = self._ingest(file, fingerprint)
                 report.ingested.append(entry)
             ingestions.record(self._settings, entry)
-            known.append(entry)
+            entries.append(entry)
         return report
 
-    def _ready(self, day: date, only: Mapping[str, str] | None, known: list[Ingestion], report: DayReport) -> Readiness:
-        """The day's files that may be taken; why others may not goes into the report."""
+    def _fingerprint(self, file: LandingFile) -> Fingerprint:
+        return bronze_landing.fingerprint(self._settings, self._contract, file)
+
+    def _ready(self, day: date, only: Mapping[str, str] | None, entries: list[Ingestion], report: DayReport) -> Readiness:
+        """The day's files that may be ingested; the report records why others may not."""
         listing = bronze_landing.listing(self._settings, self._contract)
-        lying = [file for file in news(listing.files, known) if file.arrival_date == day]
-        files = [file for file in lying if only is None or only.get(file.name) == file.state]
-        report.waiting.extend(f"{file.name} is left until it has settled" for file in lying if file not in files)
-        ready = readiness.of_day(self._settings, self._contract, day, files, listing.tellers.get(day, []), known)
+        unseen = [file for file in pending_files.unseen_files(listing.files, entries) if file.arrival_date == day]
+        files = [file for file in unseen if only is None or only.get(file.name) == file.state]
+        report.waiting.extend(f"{file.name} is left until it has settled" for file in unseen if file not in files)
+        markers = listing.completion_markers.get(day, [])
+        ready = pending_files.check_readiness(self._settings, self._contract, day, files, markers, entries)
         report.waiting.extend(ready.waiting)
         return ready
 
-    def _ingest(self, file: LandingFile, print_: Fingerprint) -> Ingestion:
-        delivery = Delivery(file.name, print_.ingestion_id, file.arrival_date, self._settings.clock())
-        if not self._in_bronze(print_):
+    def _ingest(self, file: LandingFile, fingerprint: Fingerprint) -> Ingestion:
+        delivery = Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, self._settings.clock())
+        if not self._in_bronze(fingerprint):
             frame = bronze_table.delivery_frame(self._session(), self._settings, self._contract, delivery, file)
-            why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": print_.ingestion_id}
+            why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": fingerprint.ingestion_id}
             with sized_for(self._session(), self._settings, many=bronze_table.is_large(file)):
-                bronze_table.append(frame, self._settings, self._source, print_.content_hash, why)
-        where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [print_.ingestion_id]}
+                bronze_table.append(frame, self._settings, self._source, fingerprint.content_hash, why)
+        where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [fingerprint.ingestion_id]}
         rows = row_rules.judged(self._settings, self._contract, self._session, where)
-        key_log.append(self._settings, self._source, print_.ingestion_id, key_log.claims(rows))
+        key_log.append(self._settings, self._source, fingerprint.ingestion_id, key_log.claims(rows))
         # Read back: a stopped run may have judged the rows before, under another contract.
-        admitted = claims.admitted_by_contract(key_log.of_ingestion(self._settings, self._source, print_.ingestion_id))
+        admitted = claims.admitted_by_contract(key_log.of_ingestion(self._settings, self._source, fingerprint.ingestion_id))
         rows_by_day = {day: count for day, count in claims.rows_by_event_day(admitted).items() if day is not None}
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
         account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
@@ -132,7 +131,7 @@ class Ingest:
         touched = sorted(claims.affected_event_days(self._settings, self._contract, set(rows_by_day), keys))
         return self._entry(
             file,
-            print_,
+            fingerprint,
             "ingested",
             rows=len(rows),
             malformed=malformed,
@@ -140,7 +139,7 @@ class Ingest:
             touched_rows=[rows_by_day.get(day, 0) for day in touched],
         )
 
-    def _misfit(self) -> str | None:
+    def _schema_problem(self) -> str | None:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
         columns = bronze_columns(self._contract)
         try:
@@ -151,16 +150,19 @@ class Ingest:
             return str(problem)
         return None
 
-    def _in_bronze(self, print_: Fingerprint) -> bool:
+    def _in_bronze(self, fingerprint: Fingerprint) -> bool:
         """Whether a run that was killed got as far as Bronze's commit."""
         table = table_io.open_table(locations.bronze(self._settings, self._source), self._options)
-        return table is not None and table.transaction_version(bronze_table.app_id(self._source, print_.content_hash)) is not None
+        return (
+            table is not None
+            and table.transaction_version(bronze_table.app_id(self._source, fingerprint.content_hash)) is not None
+        )
 
-    def _entry(self, file: LandingFile, print_: Fingerprint, status: str, **more: object) -> Ingestion:
+    def _entry(self, file: LandingFile, fingerprint: Fingerprint, status: str, **more: object) -> Ingestion:
         return Ingestion(
             source=self._source,
-            ingestion_id=print_.ingestion_id,
-            content_hash=print_.content_hash,
+            ingestion_id=fingerprint.ingestion_id,
+            content_hash=fingerprint.content_hash,
             arrival_date=file.arrival_date,
             source_file=file.name,
             bytes=file.size,

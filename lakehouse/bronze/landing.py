@@ -1,4 +1,4 @@
-"""The landing folder: which files there are for an arrival day, and what can be said of one before it is read.
+"""The landing folder: which files there are for an arrival day, and what is known of a file before it is ingested.
 
 Works on a local folder or an object store through Arrow's file systems; nothing is ever written or deleted here.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import FileIdentity
     from lakehouse.settings import Settings
 
 _CHUNK = 1 << 20
@@ -39,6 +40,11 @@ class LandingFile:
     modified: datetime | None
 
     @property
+    def identity(self) -> FileIdentity:
+        """What tells whether it has been ingested as it is (see ``Ingestion.identity``)."""
+        return self.name, self.size, self.modified
+
+    @property
     def state(self) -> str:
         """What changes when the file is written to, as far as the listing tells."""
         return f"{self.size} bytes of {self.modified.isoformat() if self.modified else 'an unknown time'}"
@@ -48,12 +54,12 @@ class LandingFile:
 class Listing:
     """What lies in landing at a moment.
 
-    ``files`` are those with records, by arrival day and name; ``tellers`` are, per arrival day, the files that tell whether the
-    day is complete; ``complaints`` name each file whose day is not a partition.
+    ``files`` are those with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that mark
+    it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
     """
 
     files: list[LandingFile]
-    tellers: dict[date, list[LandingFile]]
+    completion_markers: dict[date, list[LandingFile]]
     complaints: list[str]
 
 
@@ -73,11 +79,11 @@ class Fingerprint:
 
 def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
     """All files of a source, by arrival day and name, and a complaint for each whose day is not a partition."""
-    found = listing(settings, contract)
-    return found.files, found.complaints
+    listed = listing(settings, contract)
+    return listed.files, listed.complaints
 
 
-def look(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
+def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
     """Everything below the landing folder, as it is now."""
     system, root = _file_system(settings.landing_of(contract.dataset))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)))
@@ -92,22 +98,22 @@ def state_of(infos: Iterable[fs.FileInfo]) -> str:
 def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
     """The source's files among those that lie in landing.
 
-    :param infos: what a look has found; default: a look now.
+    :param infos: what :func:`list_landing` has returned; by default it is called.
     """
     _, root = _file_system(settings.landing_of(contract.dataset))
     complete = contract.source.complete_when
-    telling = _pattern(complete.pattern) if complete else None
+    marker_pattern = _pattern(complete.pattern) if complete else None
     pattern = _pattern(contract.source.landing)
     files: list[LandingFile] = []
-    tellers: dict[date, list[LandingFile]] = defaultdict(list)
+    completion_markers: dict[date, list[LandingFile]] = defaultdict(list)
     complaints: list[str] = []
-    for info in look(settings, contract) if infos is None else infos:
+    for info in list_landing(settings, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
         if not info.is_file:
             continue
-        tells = telling.fullmatch(name) if telling else None
-        match = tells or pattern.fullmatch(name)
-        if not match or (not tells and name.rpartition("/")[2].startswith(("_", "."))):
+        marks = marker_pattern.fullmatch(name) if marker_pattern else None
+        match = marks or pattern.fullmatch(name)
+        if not match or (not marks and name.rpartition("/")[2].startswith(("_", "."))):
             continue
         try:
             day = date.fromisoformat(match["day"])
@@ -120,12 +126,12 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
                 f"in the contract of {contract.dataset} to {day} or earlier, or take the file away"
             )
             continue
-        found = LandingFile(info.path, name, day, info.size, _microseconds(info.mtime))
-        (tellers[day] if tells else files).append(found)
-    for told in tellers.values():
-        told.sort(key=lambda file: file.name)
+        file = LandingFile(info.path, name, day, info.size, _microseconds(info.mtime))
+        (completion_markers[day] if marks else files).append(file)
+    for markers in completion_markers.values():
+        markers.sort(key=lambda file: file.name)
     files.sort(key=lambda file: (file.arrival_date, file.name))
-    return Listing(files, dict(sorted(tellers.items())), sorted(complaints))
+    return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
 
 
 def open_file(settings: Settings, contract: SourceContract, path: str) -> BinaryIO:

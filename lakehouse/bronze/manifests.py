@@ -1,8 +1,8 @@
-"""What a manifest promises of the files of an arrival day, and whether they are as promised.
+"""What a manifest says about the files of an arrival day, and whether a file agrees with it.
 
 A manifest lies in the folder of the files that it names. In JSON it is a list of objects, or an object that has one under
-``files``; in CSV it has a header. ``file`` names the file, ``bytes``, ``rows`` and ``sha256`` say what it holds, each where it is
-known; other keys are the sender's own. Rows are records without a header, as Bronze counts them.
+``files``; in CSV it has a header. ``file`` names the file, ``bytes``, ``rows`` and ``sha256`` are optional
+measures of its content; other keys are ignored. Rows are records without a header, as Bronze counts them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: What may be said of a file beside its name.
+#: The optional fields of an entry.
 MEASURES = ("bytes", "rows", "sha256")
 
 
@@ -30,26 +30,26 @@ class ManifestProblem(LakehouseError):  # noqa: N818 (it is reported to people b
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What a manifest says of one file; ``file`` is its name below the landing folder."""
+class ManifestEntry:
+    """A manifest's entry about one file; ``file`` is its name below the landing folder."""
 
     manifest: str
     file: str
     measures: Mapping[str, int | str] = field(default_factory=dict)
 
-    def broken_by(self, found: Mapping[str, int | str]) -> list[str]:
-        """What a file is otherwise than promised, measure by measure, as sentences; none where all that was promised holds.
+    def violations(self, measures: Mapping[str, int | str]) -> list[str]:
+        """How a file differs from the entry, measure by measure, as sentences; none where it does not differ.
 
-        :param found: the file's own measures.
+        :param measures: those of the file itself.
         """
         return [
-            f"{name} is {found[name]}, and {self.manifest} says {promised}; have the file or the manifest sent again"
-            for name, promised in self.measures.items()
-            if found[name] != promised
+            f"{name} is {measures[name]}, and {self.manifest} says {expected}; have the file or the manifest sent again"
+            for name, expected in self.measures.items()
+            if measures[name] != expected
         ]
 
 
-def promises(manifest: str, content: bytes) -> list[Promise]:
+def manifest_entries(manifest: str, content: bytes) -> list[ManifestEntry]:
     """The files that a manifest names.
 
     :param manifest: its name below the landing folder; it ends in .json or .csv.
@@ -60,21 +60,21 @@ def promises(manifest: str, content: bytes) -> list[Promise]:
     except UnicodeDecodeError as error:
         raise ManifestProblem(f"{manifest}: not valid UTF-8 at byte {error.start + 1}; have it sent again") from None
     entries = _from_json(manifest, text) if manifest.endswith(".json") else _from_csv(manifest, text)
-    found: dict[str, Promise] = {}
+    named: dict[str, ManifestEntry] = {}
     for where, entry in entries:
-        one = _promise(manifest, where, entry)
-        if one.file in found:
-            raise ManifestProblem(f"{manifest}: {where}: file: {one.file} is named twice; have it sent again")
-        found[one.file] = one
-    return list(found.values())
+        parsed = _entry(manifest, where, entry)
+        if parsed.file in named:
+            raise ManifestProblem(f"{manifest}: {where}: file: {parsed.file} is named twice; have it sent again")
+        named[parsed.file] = parsed
+    return list(named.values())
 
 
 def _from_json(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ManifestProblem(f"{manifest}: not JSON ({error}); have it sent again") from None
-    entries = said.get("files") if isinstance(said, dict) else said
+    entries = document.get("files") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise ManifestProblem(f"{manifest}: files: a list of files is expected; have it sent again")
     for number, entry in enumerate(entries):
@@ -98,7 +98,7 @@ def _from_csv(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]
         raise ManifestProblem(f"{manifest}: line {reader.reader.line_num}: not CSV ({error}); have it sent again") from None
 
 
-def _promise(manifest: str, where: str, entry: Mapping[str, Any]) -> Promise:
+def _entry(manifest: str, where: str, entry: Mapping[str, Any]) -> ManifestEntry:
     """One entry, as :func:`_from_json` and :func:`_from_csv` found it."""
     name = entry.get("file")
     if not isinstance(name, str) or not name:
@@ -112,7 +112,7 @@ def _promise(manifest: str, where: str, entry: Mapping[str, Any]) -> Promise:
             measures[measure] = (
                 _digest(manifest, where, value) if measure == "sha256" else _count(manifest, where, measure, value)
             )
-    return Promise(manifest, join(dirname(manifest), name.removeprefix("./")), measures)
+    return ManifestEntry(manifest, join(dirname(manifest), name.removeprefix("./")), measures)
 
 
 def _count(manifest: str, where: str, measure: str, value: Any) -> int:

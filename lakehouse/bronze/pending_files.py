@@ -1,34 +1,42 @@
-"""Which arrival days want a run of bronze by now: those with files that have settled and may be taken. No JVM."""
+"""Which files of landing are pending, and whether they may be ingested: unseen, stable, complete and as their manifest says.
+
+Files are listed and read by ``landing``; manifests are parsed in ``manifests``, and whether a file is still being written is
+judged in ``file_stability``. What is found here is ingested by ``ingest``, in runs that the landing sensor requests.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import readiness
-from lakehouse.bronze.ingest import news
+from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.bronze.manifests import ManifestEntry, ManifestProblem, manifest_entries
 from lakehouse.ledger import ingestions
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
-    from lakehouse.bronze.file_stability import Seen
-    from lakehouse.bronze.landing import LandingFile, Listing
+    from lakehouse.bronze.file_stability import Observations
+    from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import FileIdentity, Ingestion
     from lakehouse.settings import Settings
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A run of bronze for some files of an arrival day: each file's state by its name.
+class IngestRequest:
+    """A run of Bronze for some files of an arrival day: each file's state by its name.
 
-    ``cause`` is the same for the same files in the same state. ``known`` says that some of them were held as they are: a run
-    that has already come to that, for the same cause, need not be made again.
+    ``cause`` is the same for the same files in the same state. ``known`` is set where some of them were held as they are: a run
+    that has already found that, for the same cause, need not be repeated.
     """
 
     cause: str
@@ -37,68 +45,179 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a look at landing has found: the wishes by arrival day, the names of files not to be judged yet, and remarks."""
+class LandingScan:
+    """The requests by arrival day, the names of files that may still be being written, and remarks for people."""
 
-    wishes: dict[date, Wish]
-    seen: Seen
+    requests: dict[date, IngestRequest]
+    observations: Observations
     unsettled: list[str]
     remarks: list[str]
 
     @property
-    def nothing(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is nothing to do, whatever the time, until a file or the ledger changes."""
-        return not self.wishes and not self.unsettled
+        return not self.requests and not self.unsettled
 
 
-def look(settings: Settings, contract: SourceContract, listing: Listing, seen: Seen, now: datetime) -> Look:
-    """Judge what lies in landing.
+@dataclass(frozen=True)
+class Readiness:
+    """The files of an arrival day that may be ingested, and for people why the others may not.
 
-    :param seen: what the last look has left.
-    :param now: the time of this look, by the clock of the one before.
+    ``expected`` holds the manifest's entry of each of these files; it is empty where the contract requires no manifest.
     """
-    known = ingestions.all_of(settings, contract.dataset)
-    held = {(entry.source_file, entry.bytes, entry.modified) for entry in ingestions.still_held(known)}
+
+    files: Sequence[LandingFile]
+    waiting: list[str] = field(default_factory=list)
+    expected: Mapping[str, ManifestEntry] = field(default_factory=dict)
+
+
+def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
+    """The files that are not recorded as they are now; a file that was held counts as unseen."""
+    recorded = {entry.identity for entry in entries if entry.status != "held"}
+    return [file for file in files if file.identity not in recorded]
+
+
+def scan_landing(
+    settings: Settings, contract: SourceContract, listing: Listing, observations: Observations, now: datetime
+) -> LandingScan:
+    """Judge the files that lie in landing.
+
+    :param observations: those of the scans before.
+    :param now: the time of this scan, by the clock of the one before.
+    """
+    entries = ingestions.all_of(settings, contract.dataset)
+    held = {entry.identity for entry in ingestions.still_held(entries)}
     by_manifest = contract.source.complete_when is not None and contract.source.complete_when.manifest is not None
-    waiting: dict[date, list[LandingFile]] = defaultdict(list)
-    for file in news(listing.files, known):
-        if by_manifest or (file.name, file.size, file.modified) not in held:
-            waiting[file.arrival_date].append(file)
-    watched = [file for day, files in waiting.items() for file in (*files, *listing.tellers.get(day, ()))]
-    seen = seen.looked([(file.name, file.state) for file in watched], now)
+    pending: dict[date, list[LandingFile]] = defaultdict(list)
+    for file in unseen_files(listing.files, entries):
+        if by_manifest or file.identity not in held:
+            pending[file.arrival_date].append(file)
+    watched = [file for day, files in pending.items() for file in (*files, *listing.completion_markers.get(day, ()))]
+    observations = observations.record([(file.name, file.state) for file in watched], now)
     patience = timedelta(seconds=settings.settle_seconds)
-    settled = {file for file in watched if seen.settled(file.name, file.state, now, patience)}
-    wishes: dict[date, Wish] = {}
+    stable = {file for file in watched if observations.is_stable(file.name, file.state, now, patience)}
+    requests: dict[date, IngestRequest] = {}
     remarks = list(listing.complaints)
-    for day, files in sorted(waiting.items()):
-        tellers = [file for file in listing.tellers.get(day, ()) if file in settled]
-        if not tellers and listing.tellers.get(day):
+    for day, files in sorted(pending.items()):
+        markers = [file for file in listing.completion_markers.get(day, ()) if file in stable]
+        if not markers and listing.completion_markers.get(day):
             continue
-        ready = readiness.of_day(settings, contract, day, [file for file in files if file in settled], tellers, known)
+        ready = check_readiness(settings, contract, day, [file for file in files if file in stable], markers, entries)
         remarks += ready.waiting
         if ready.files:
-            wishes[day] = _wish(contract, day, ready.files, tellers if by_manifest else [], held)
-    return Look(wishes, seen, [file.name for file in watched if file not in settled], remarks)
+            requests[day] = _request(contract, day, ready.files, markers if by_manifest else [], held)
+    return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks)
 
 
-def left_of_day(settings: Settings, contract: SourceContract, day: date) -> list[str]:
-    """Why files of an arrival day are left where they are, as far as the contract says when it is complete."""
+def waiting_files(settings: Settings, contract: SourceContract, day: date) -> list[str]:
+    """Why files of an arrival day are not ingested, where the contract says when the day is complete."""
     if contract.source.complete_when is None:
         return []
-    known, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing(settings, contract)
-    files = [file for file in news(listing.files, known) if file.arrival_date == day]
-    return readiness.of_day(settings, contract, day, files, listing.tellers.get(day, []), known).waiting
+    entries, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing(settings, contract)
+    files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
+    return check_readiness(settings, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
 
 
-def _wish(
+def check_readiness(
+    settings: Settings,
+    contract: SourceContract,
+    day: date,
+    files: Sequence[LandingFile],
+    markers: Sequence[LandingFile],
+    entries: Collection[Ingestion],
+) -> Readiness:
+    """Judge the files of a day without reading them.
+
+    :param files: those that Bronze has not ingested as they are now.
+    :param markers: the day's completion markers or manifests.
+    :param entries: every recorded delivery; an ingested file counts as present when it is gone from landing.
+    """
+    complete = contract.source.complete_when
+    if complete is None or not files:
+        return Readiness(files)
+    if not markers:
+        kind = "manifest" if complete.manifest else "marker"
+        name = complete.pattern.replace("{arrival_date}", f"{day}")
+        return Readiness([], [f"{_names(files)} of {day} wait for the {kind} {name}"])
+    if complete.marker:
+        return Readiness(files)
+    return _named_by_manifests(settings, contract, files, markers, entries)
+
+
+def manifest_violations(
+    settings: Settings, contract: SourceContract, ready: Readiness, fingerprints: Mapping[str, Fingerprint]
+) -> dict[str, str]:
+    """By file how it differs from its manifest's entry, or why that cannot be checked; empty where no file differs.
+
+    :param fingerprints: of all files that are ready.
+    """
+    violations = {}
+    for file in ready.files:
+        entry = ready.expected.get(file.name)
+        if entry is not None:
+            sentences = _violations(settings, contract, file, entry, fingerprints[file.name])
+            if sentences:
+                violations[file.name] = "; ".join(sentences)
+    return violations
+
+
+def _request(
     contract: SourceContract,
     day: date,
     files: Sequence[LandingFile],
     manifests: Iterable[LandingFile],
-    held: set[tuple[str, int, datetime | None]],
-) -> Wish:
-    """A run for these files; where manifests tell of them, another manifest is another reason."""
+    held: set[FileIdentity],
+) -> IngestRequest:
+    """A run for these files; where manifests name them, another manifest is another cause."""
     states = "|".join(f"{file.name}:{file.state}" for file in (*files, *manifests))
     cause = f"{contract.dataset}:{day}:{hashlib.sha256(states.encode()).hexdigest()[:16]}"
-    known = any((file.name, file.size, file.modified) in held for file in files)
-    return Wish(cause, {file.name: file.state for file in files}, known)
+    return IngestRequest(cause, {file.name: file.state for file in files}, any(file.identity in held for file in files))
+
+
+def _named_by_manifests(
+    settings: Settings,
+    contract: SourceContract,
+    files: Sequence[LandingFile],
+    manifests: Sequence[LandingFile],
+    entries: Collection[Ingestion],
+) -> Readiness:
+    """The files that manifests name, once all of them are there."""
+    expected: dict[str, ManifestEntry] = {}
+    waiting = []
+    for manifest in manifests:
+        with bronze_landing.open_file(settings, contract, manifest.path) as stream:
+            content = stream.read()
+        try:
+            expected |= {entry.file: entry for entry in manifest_entries(manifest.name, content)}
+        except ManifestProblem as problem:
+            waiting.append(f"{problem}")
+    present = {file.name for file in files}
+    recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+    for name, entry in expected.items():
+        delivery = recorded.get(name)
+        content_hash = None if delivery is None else delivery.content_hash
+        if name not in present and (content_hash is None or entry.measures.get("sha256", content_hash) != content_hash):
+            waiting.append(f"{entry.manifest} names {name}, which is not there{' with that sha256' if delivery else ''}")
+    if waiting:
+        return Readiness([], [*waiting, f"{_names(files)} wait for that"])
+    unnamed = [file for file in files if file.name not in expected]
+    remarks = [f"{_names(unnamed)}: no manifest names it"] if unnamed else []
+    return Readiness([file for file in files if file.name in expected], remarks, expected)
+
+
+def _violations(
+    settings: Settings, contract: SourceContract, file: LandingFile, entry: ManifestEntry, fingerprint: Fingerprint
+) -> list[str]:
+    if fingerprint.problem:
+        return [fingerprint.problem]
+    measures: dict[str, int | str] = {"bytes": fingerprint.bytes, "sha256": fingerprint.content_hash}
+    if "rows" in entry.measures:
+        try:
+            measures["rows"] = bronze_landing.count_records(settings, contract, file)
+        except FileProblem as problem:
+            return [f"{problem}"]
+    return entry.violations(measures)
+
+
+def _names(files: Sequence[LandingFile]) -> str:
+    return join_limited([file.name for file in files], _SHOWN, " files")

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+#: A file of landing in one state: its name, size in bytes and time of modification.
+FileIdentity = tuple[str, int, "datetime | None"]
+
+
 @dataclass(frozen=True)
 class Ingestion:
     """One delivery. ``touched_days`` are the event days whose silver content it may change."""
@@ -33,6 +37,11 @@ class Ingestion:
     message: str | None = field(default=None, kw_only=True)
     run_id: str
     recorded_at: datetime
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What tells whether the file in landing is still the one that was delivered."""
+        return self.source_file, self.bytes, self.modified
 
     @property
     def rows_by_day(self) -> dict[date, int]:

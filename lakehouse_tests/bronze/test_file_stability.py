@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.file_stability import Seen, token
+from lakehouse.bronze.file_stability import Observations, token
 
 START = datetime(2024, 11, 5, 6, tzinfo=timezone.utc)
 PATIENCE = timedelta(seconds=5)
@@ -19,44 +19,44 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def looked(*looks: tuple[float, dict[str, str]]) -> Seen:
+def looked(*looks: tuple[float, dict[str, str]]) -> Observations:
     """What has been seen after some looks, each at its second, with the memory written down and read in between."""
-    seen = Seen()
+    seen = Observations()
     for second, files in looks:
-        seen = Seen.from_json(json.loads(json.dumps(seen.looked(list(files.items()), at(second)).to_json())))
+        seen = Observations.from_json(json.loads(json.dumps(seen.record(list(files.items()), at(second)).to_json())))
     return seen
 
 
 def test_a_file_settles_at_the_first_look_so_long_after_it_was_seen_first() -> None:
     files = {"a": "10 bytes"}
     for second, settled in [(0, False), (4.9, False), (5, True), (60, True)]:
-        assert looked((0, files), (second, files)).settled("a", "10 bytes", at(second), PATIENCE) == settled
+        assert looked((0, files), (second, files)).is_stable("a", "10 bytes", at(second), PATIENCE) == settled
 
 
 def test_a_file_that_is_written_to_begins_anew() -> None:
     seen = looked((0, {"a": "10 bytes"}), (4, {"a": "20 bytes"}), (8, {"a": "20 bytes"}))
-    assert not seen.settled("a", "20 bytes", at(8), PATIENCE)
-    assert not seen.settled("a", "10 bytes", at(8), PATIENCE), "what is there no more is forgotten"
+    assert not seen.is_stable("a", "20 bytes", at(8), PATIENCE)
+    assert not seen.is_stable("a", "10 bytes", at(8), PATIENCE), "what is there no more is forgotten"
     back = looked((0, {"a": "10 bytes"}), (4, {"a": "20 bytes"}), (8, {"a": "10 bytes"}))
-    assert not back.settled("a", "10 bytes", at(8), PATIENCE)
+    assert not back.is_stable("a", "10 bytes", at(8), PATIENCE)
 
 
 def test_a_file_that_was_away_begins_anew() -> None:
-    assert not looked((0, {"a": "x"}), (4, {}), (8, {"a": "x"})).settled("a", "x", at(8), PATIENCE)
+    assert not looked((0, {"a": "x"}), (4, {}), (8, {"a": "x"})).is_stable("a", "x", at(8), PATIENCE)
 
 
 def test_files_do_not_stand_in_for_one_another() -> None:
-    assert not looked((0, {"a": "x"}), (9, {"b": "x"})).settled("b", "x", at(9), PATIENCE)
+    assert not looked((0, {"a": "x"}), (9, {"b": "x"})).is_stable("b", "x", at(9), PATIENCE)
 
 
 def test_without_patience_one_look_will_do() -> None:
-    assert looked((0, {"a": "x"})).settled("a", "x", at(0), timedelta(0))
+    assert looked((0, {"a": "x"})).is_stable("a", "x", at(0), timedelta(0))
 
 
 def test_a_clock_that_was_put_back_begins_anew_and_goes_on() -> None:
     seen = looked((1000, {"a": "x"}), (0, {"a": "x"}))
-    assert not seen.settled("a", "x", at(0), PATIENCE)
-    assert looked((1000, {"a": "x"}), (0, {"a": "x"}), (5, {"a": "x"})).settled("a", "x", at(5), PATIENCE)
+    assert not seen.is_stable("a", "x", at(0), PATIENCE)
+    assert looked((1000, {"a": "x"}), (0, {"a": "x"}), (5, {"a": "x"})).is_stable("a", "x", at(5), PATIENCE)
 
 
 @given(
@@ -78,15 +78,15 @@ def test_settled_is_what_was_the_same_at_every_look_of_the_last_seconds(steps: l
                 if found.get(name) != state:
                     break
                 same = earlier
-            assert seen.settled(name, state, at(second), PATIENCE) == (second - same >= 5)
+            assert seen.is_stable(name, state, at(second), PATIENCE) == (second - same >= 5)
 
 
 def test_ten_thousand_files_are_a_small_memory() -> None:
     files = {f"arrival_date=2024-11-05/part-{number}.csv": f"{number} bytes of {START}" for number in range(10_000)}
     seen = looked((0, files))
     assert len(json.dumps(seen.to_json())) < 90_000
-    assert all(seen.settled(name, state, at(5), PATIENCE) for name, state in files.items())
-    assert seen.looked([], at(5)).to_json() == {}
+    assert all(seen.is_stable(name, state, at(5), PATIENCE) for name, state in files.items())
+    assert seen.record([], at(5)).to_json() == {}
 
 
 def test_names_and_states_are_told_apart_where_they_meet() -> None:
@@ -96,4 +96,4 @@ def test_names_and_states_are_told_apart_where_they_meet() -> None:
 @pytest.mark.parametrize("said", [{"yesterday": "AAAAAAAA"}, {"": ""}])
 def test_what_is_no_memory_is_refused(said: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="Invalid isoformat"):
-        Seen.from_json(said)
+        Observations.from_json(said)

@@ -1,4 +1,4 @@
-"""What a manifest promises, how files break it, and what is said of a manifest that cannot be used."""
+"""What a manifest manifest_entries, how files break it, and what is said of a manifest that cannot be used."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.manifests import MEASURES, ManifestProblem, Promise, promises
+from lakehouse.bronze.manifests import MEASURES, ManifestEntry, ManifestProblem, manifest_entries
 
 HASH = "0123456789abcdef" * 4
 FOLDER = "2024-11-05"
 
 
-def read(content: str | bytes, name: str = "manifest.json") -> list[Promise]:
-    return promises(f"{FOLDER}/{name}", content.encode() if isinstance(content, str) else content)
+def read(content: str | bytes, name: str = "manifest.json") -> list[ManifestEntry]:
+    return manifest_entries(f"{FOLDER}/{name}", content.encode() if isinstance(content, str) else content)
 
 
 def problem(content: str | bytes, name: str = "manifest.json") -> str:
@@ -57,19 +57,19 @@ def test_json_and_csv_promise_the_same(files: dict[str, dict[str, int | str]], u
 def test_a_file_is_named_from_the_folder_of_its_manifest() -> None:
     text = '[{"file": "parts/a.csv"}, {"file": "./b.csv"}]'
     assert [one.file for one in read(text)] == [f"{FOLDER}/parts/a.csv", f"{FOLDER}/b.csv"]
-    assert [one.file for one in promises("2024-11-05.json", text.encode())] == ["parts/a.csv", "b.csv"]
+    assert [one.file for one in manifest_entries("2024-11-05.json", text.encode())] == ["parts/a.csv", "b.csv"]
 
 
 def test_what_is_not_promised_is_not_asked() -> None:
     (one,) = read('[{"file": "a.csv", "rows": "3", "bytes": null, "sha256": ""}]'.replace('""', "null"))
     assert dict(one.measures) == {"rows": 3}
-    assert one.broken_by({"rows": 3, "bytes": 7, "sha256": HASH}) == []
+    assert one.violations({"rows": 3, "bytes": 7, "sha256": HASH}) == []
 
 
 def test_each_measure_that_is_otherwise_is_told_with_both_values() -> None:
     (one,) = read(json.dumps([{"file": "a.csv", "rows": 3, "bytes": 7, "sha256": HASH.upper()}]))
-    assert one.broken_by({"rows": 3, "bytes": 7, "sha256": HASH}) == []
-    said = one.broken_by({"rows": 2, "bytes": 7, "sha256": "f" * 64})
+    assert one.violations({"rows": 3, "bytes": 7, "sha256": HASH}) == []
+    said = one.violations({"rows": 2, "bytes": 7, "sha256": "f" * 64})
     assert said == [
         f"rows is 2, and {FOLDER}/manifest.json says 3; have the file or the manifest sent again",
         f"sha256 is {'f' * 64}, and {FOLDER}/manifest.json says {HASH}; have the file or the manifest sent again",

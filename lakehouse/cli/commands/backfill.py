@@ -55,7 +55,7 @@ def plan_(
     if not reason.strip():
         msg = "--reason is empty: say why, for those who will ask"
         raise typer.BadParameter(msg)
-    from lakehouse.bronze.manifests import promises  # noqa: PLC0415 (Arrow and Dagster load in seconds)
+    from lakehouse.bronze.manifests import manifest_entries  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
@@ -72,7 +72,7 @@ def plan_(
         write_mode=write_mode,
         wave_size=wave_size,
         dataset_version=arguments.dataset_version(target_version) if target_version else None,
-        promised=promises(manifest.name, manifest.read_bytes()) if manifest else (),
+        promised=manifest_entries(manifest.name, manifest.read_bytes()) if manifest else (),
     )
     with errors.status("reading files") as status:
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lakehouse.bronze.manifests import Promise
+    from lakehouse.bronze.manifests import ManifestEntry
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]
@@ -112,7 +112,7 @@ def chunks(partitions: Collection[date], order: Order, size: int) -> Iterator[li
         yield ordered[start : start + size]
 
 
-def differences(promised: Sequence[Promise], files: Collection[PlannedFile]) -> list[str]:
+def differences(promised: Sequence[ManifestEntry], files: Collection[PlannedFile]) -> list[str]:
     """The differences between the files in landing and a manifest, each with file and measure; empty where they agree."""
     by_name = {file.file: file for file in files}
     sentences = []
@@ -122,7 +122,7 @@ def differences(promised: Sequence[Promise], files: Collection[PlannedFile]) -> 
             sentences.append(f"{entry.file}: is not in landing; have it sent, or correct the manifest")
         else:
             measures: dict[str, int | str] = {"bytes": file.bytes, "rows": file.rows, "sha256": file.sha256}
-            sentences += [f"{entry.file}: {violation}" for violation in entry.broken_by(measures)]
+            sentences += [f"{entry.file}: {violation}" for violation in entry.violations(measures)]
     in_manifest = {entry.file for entry in promised}
     unlisted = [file.file for file in files if file.file not in in_manifest]
     return sentences + [f"{name}: is not in the manifest; add it, or take the file away" for name in unlisted]

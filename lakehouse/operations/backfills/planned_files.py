@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import preview, readiness
+from lakehouse.bronze import pending_files, preview
 from lakehouse.ledger import ingestions
 from lakehouse.operations.backfills.plan import PlannedFile
 
@@ -39,22 +39,22 @@ def current_files(
     """
     listing = bronze_landing.listing(settings, contract)
     log = ingestions.all_of(settings, contract.dataset)
-    by_identity = {(entry.source_file, entry.bytes, entry.modified): entry for entry in log if entry.status != "held"}
+    by_identity = {entry.identity: entry for entry in log if entry.status != "held"}
     rows_of = {ingestion_id: entry.rows for ingestion_id, entry in ingestions.ingested(log).items()}
     ready_files: list[LandingFile] = []
     problems = list(listing.complaints)
     for day, of_day in groupby(listing.files, lambda file: file.arrival_date):
         if first <= day <= last:
             files = list(of_day)
-            new = [file for file in files if (file.name, file.size, file.modified) not in by_identity]
-            ready = readiness.of_day(settings, contract, day, new, listing.tellers.get(day, []), log)
+            new = [file for file in files if file.identity not in by_identity]
+            ready = pending_files.check_readiness(settings, contract, day, new, listing.completion_markers.get(day, []), log)
             waiting = set(new).difference(ready.files)
             ready_files += [file for file in files if file not in waiting]
             problems += ready.waiting
     planned: list[PlannedFile] = []
     previews: dict[str, Preview] = {}
     for number, file in enumerate(ready_files, start=1):
-        entry = by_identity.get((file.name, file.size, file.modified))
+        entry = by_identity.get(file.identity)
         if entry is not None:
             planned.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
         else:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import date, datetime
 
-    from lakehouse.bronze.manifests import Promise
+    from lakehouse.bronze.manifests import ManifestEntry
     from lakehouse.bronze.preview import Preview
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
@@ -59,7 +59,7 @@ class BackfillRequest:
     write_mode: WriteMode = "merge"
     wave_size: int = 100
     dataset_version: int | None = None
-    promised: Sequence[Promise] = ()
+    promised: Sequence[ManifestEntry] = ()
 
 
 def plan(
@@ -235,7 +235,7 @@ def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
-def _check_manifest(promised: Sequence[Promise], files: Sequence[PlannedFile], problems: Sequence[str]) -> None:
+def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFile], problems: Sequence[str]) -> None:
     differences = backfill_plan.differences(promised, files) if promised else []
     if differences:
         msg = "the files are not as the manifest says:\n  " + "\n  ".join([*differences, *problems])

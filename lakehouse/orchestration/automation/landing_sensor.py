@@ -57,27 +57,27 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             yield dg.SkipReason(BACKFILL_AT_WORK)
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
-        infos, reading = bronze_landing.look(settings, contract), tables.reading(settings)
+        infos, reading = bronze_landing.list_landing(settings, contract), tables.reading(settings)
         state = state_of(reading, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
         if before.nothing_at == state:
             yield dg.SkipReason(before.because)
             return
-        found = pending_files.look(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        found = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
         reasons = list(found.remarks)
         if found.unsettled:
             reasons.append(f"left until settled: {join_limited(found.unsettled, _SHOWN, ' files')}")
-        if found.nothing:
+        if found.is_idle:
             because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
             context.update_cursor(f"{Cursor(state, because)}")
             yield dg.SkipReason(because)
             return
-        context.update_cursor(f"{Cursor(seen=found.seen)}")
-        causes = {wish.cause: day for day, wish in found.wishes.items()}
-        known = {wish.cause for wish in found.wishes.values() if wish.known}
+        context.update_cursor(f"{Cursor(seen=found.observations)}")
+        causes = {wish.cause: day for day, wish in found.requests.items()}
+        known = {wish.cause for wish in found.requests.values() if wish.known}
         asked = plan(context.instance, LANDS_TAG, list(causes), known)
         requests = [
             _bronze_run(key, day, LANDS_TAG, wish.cause, asked, wish.files)
-            for day, wish in found.wishes.items()
+            for day, wish in found.requests.items()
             if wish.cause in asked.run_keys
         ]
         yield from _requests_or_reasons(context, requests, reasons + _why_not(asked, causes, "take the files of"))

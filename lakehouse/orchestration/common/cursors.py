@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse.bronze.file_stability import Seen
+from lakehouse.bronze.file_stability import Observations
 from lakehouse.delta import provenance, table_state
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class Cursor:
 
     nothing_at: str | None = None
     because: str = ""
-    seen: Seen = field(default_factory=Seen)
+    seen: Observations = field(default_factory=Observations)
 
     @staticmethod
     def read(text: str | None) -> Cursor:
         """The cursor that a tick has left; of what is none, nothing is known."""
         try:
             said = json.loads(text or "{}")
-            return Cursor(said.get("nothing_at"), said.get("because", ""), Seen.from_json(said.get("seen", {})))
+            return Cursor(said.get("nothing_at"), said.get("because", ""), Observations.from_json(said.get("seen", {})))
         except (ValueError, TypeError, AttributeError):
             return Cursor()
 

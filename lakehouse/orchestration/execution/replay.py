@@ -15,7 +15,6 @@ import dagster as dg
 
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
-from lakehouse.bronze.ingest import news
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import replay_clock
 from lakehouse.delta.table_cache import TableCache, with_table_cache
@@ -123,7 +122,7 @@ class Replay:
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=held + pending_files.left_of_day(self._settings, self._contract, day),
+            held=held + pending_files.waiting_files(self._settings, self._contract, day),
             touched=[],
         )
 
@@ -141,7 +140,7 @@ class Replay:
     def _has_unseen_files(self, day: date) -> bool:
         files, _ = bronze_landing.landing_files(self._settings, self._contract)
         known = ingestions.all_of(self._settings, self._source)
-        return any(file.arrival_date == day for file in news(files, known))
+        return any(file.arrival_date == day for file in pending_files.unseen_files(files, known))
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.manifests import Promise
+from lakehouse.bronze.manifests import ManifestEntry
 from lakehouse.operations.backfills.plan import PlannedFile, chunks, differences, moved_pins, spikes
 
 DAY = date(2024, 11, 1)
@@ -31,15 +31,15 @@ def file(name: str, rows: int = 3, sha256: str = HASH) -> PlannedFile:
 
 def test_files_are_held_against_the_manifest() -> None:
     said = [
-        Promise("m.csv", "a", {"rows": 3, "sha256": HASH}),
-        Promise("m.csv", "b", {"rows": 4}),
-        Promise("m.csv", "c", {"sha256": OTHER}),
+        ManifestEntry("m.csv", "a", {"rows": 3, "sha256": HASH}),
+        ManifestEntry("m.csv", "b", {"rows": 4}),
+        ManifestEntry("m.csv", "c", {"sha256": OTHER}),
     ]
     told = differences(said, [file("a"), file("b"), file("c"), file("d")])
     assert [one.partition(":")[0] for one in told] == ["b", "c", "d"]
     assert "rows is 3, and m.csv says 4" in told[0]
     assert differences(said, []) == [f"{name}: is not in landing; have it sent, or correct the manifest" for name in "abc"]
-    assert differences([Promise("m.csv", "a")], [file("a")]) == []
+    assert differences([ManifestEntry("m.csv", "a")], [file("a")]) == []
 
 
 def test_a_changed_pin_is_named() -> None:

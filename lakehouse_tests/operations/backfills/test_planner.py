@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.bronze.manifests import Promise
+from lakehouse.bronze.manifests import ManifestEntry
 from lakehouse.contracts import load_catalog
 from lakehouse.dispositions import claims
 from lakehouse.operations.backfills import planner
@@ -59,13 +59,13 @@ def test_the_same_wish_at_another_time_is_another_plan(settings: Settings) -> No
 def test_what_is_not_as_the_manifest_says_is_refused_with_file_and_field(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     name = f"arrival_date={FIRST_DAY}.csv"
-    assert plan(settings, promised=[Promise("m.csv", name, {"rows": 1})]).new_files[0].file == name
+    assert plan(settings, promised=[ManifestEntry("m.csv", name, {"rows": 1})]).new_files[0].file == name
     with pytest.raises(PlanProblemError, match=r"rows is 1, and m\.csv says 2"):
-        plan(settings, promised=[Promise("m.csv", name, {"rows": 2})])
+        plan(settings, promised=[ManifestEntry("m.csv", name, {"rows": 2})])
     with pytest.raises(PlanProblemError, match=r"sha256 is .* and m.csv says bbbb"):
-        plan(settings, promised=[Promise("m.csv", name, {"sha256": "b" * 64})])
+        plan(settings, promised=[ManifestEntry("m.csv", name, {"sha256": "b" * 64})])
     with pytest.raises(PlanProblemError, match=r"gone\.csv: is not in landing"):
-        plan(settings, promised=[Promise("m.csv", name), Promise("m.csv", "gone.csv")])
+        plan(settings, promised=[ManifestEntry("m.csv", name), ManifestEntry("m.csv", "gone.csv")])
 
 
 def test_a_broken_file_is_told_and_not_planned(settings: Settings) -> None:
