@@ -19,10 +19,10 @@ from lakehouse.serving import web
 from lakehouse.serving.api import comparison, data_quality, health, lineage, metrics, openapi, quarantine
 from lakehouse.serving.api.openapi import ERRORS, TOKEN_ERRORS, WRITE_ERRORS, problem_responses
 from lakehouse.serving.http import problems
-from lakehouse.serving.http.authentication import Callers
+from lakehouse.serving.http.authentication import Authenticator
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.http.published_cache import Lake
-from lakehouse.serving.http.request_guard import Guard
+from lakehouse.serving.http.published_cache import PublishedCache
+from lakehouse.serving.http.request_guard import RequestGuard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -39,54 +39,57 @@ are problem documents (RFC 9457) whose `type` programs can rely on. Decimals are
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How the server may be used: under which host names (any where empty), how often, and whether reading needs a token."""
+class AccessPolicy:
+    """Who may use the server, and how much.
+
+    :param hosts: the host names that it accepts; empty to accept any.
+    :param rate: requests per second of one client address.
+    """
 
     hosts: Collection[str] = field(default_factory=tuple)
     rate: float = 200.0
     reading_needs_token: bool = False
 
 
-def create(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> FastAPI:
+def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
     """The application for a deployment."""
-    terms = terms or Terms()
-    lake = Lake(settings, catalog)
-    callers = Callers(lake)
+    policy = policy or AccessPolicy()
+    cache = PublishedCache(settings, catalog)
+    authenticator = Authenticator(cache)
 
     @asynccontextmanager
-    async def read_first(_: FastAPI) -> AsyncIterator[None]:
-        for metric in catalog.metrics.values():  # so that nobody waits for the first look
+    async def fill_cache(_: FastAPI) -> AsyncIterator[None]:
+        for metric in catalog.metrics.values():  # so that the first request need not wait
             for kind in ("day", *metric.publication.rollups):
-                with suppress(Problem):  # /health tells
-                    await lake.shown(metric, Kind(kind))
+                with suppress(Problem):  # /health reports it
+                    await cache.published(metric, Kind(kind))
         yield
 
     app = FastAPI(
         title="lakehouse",
         version=metadata.version("lakehouse"),
         description=_ABOUT,
-        docs_url=None,  # its scripts come from elsewhere
+        docs_url=None,  # its scripts are loaded from other hosts
         redoc_url=None,
-        lifespan=read_first,
+        lifespan=fill_cache,
         redirect_slashes=False,
     )
     app.add_exception_handler(Problem, problems.on_problem)
     app.add_exception_handler(HTTPException, problems.on_http)
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
-    reading = [Depends(callers.reader)] if terms.reading_needs_token else []
-    errors = problem_responses(ERRORS | (TOKEN_ERRORS if terms.reading_needs_token else {}))
+    reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
+    errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
     for resource in (comparison, metrics, data_quality, lineage):
-        app.include_router(resource.routes(lake), dependencies=reading, responses=errors)
-    app.include_router(quarantine.reading(lake), dependencies=reading, responses=errors)
-    app.include_router(quarantine.deciding(lake, callers.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
-    app.include_router(health.routes(lake, tells=not terms.reading_needs_token), responses=errors)
-    app.include_router(web.routes(lake, callers, reading_needs_token=terms.reading_needs_token))
-    app.state.lake = lake
+        app.include_router(resource.routes(cache), dependencies=reading, responses=errors)
+    app.include_router(quarantine.reading(cache), dependencies=reading, responses=errors)
+    app.include_router(quarantine.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
+    app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
+    app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     openapi.complete(app)
-    app.add_middleware(Guard, hosts=terms.hosts, rate=terms.rate, told=_told)
+    app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
     return app
 
 
-def _told(problem: Problem, path: str) -> Response:
-    """A problem as the one who asked can read it."""
-    return web.told(problem) if web.owns(path) else problem.response()
+def _respond(problem: Problem, path: str) -> Response:
+    """A problem as a page or as a document, as the path requires."""
+    return web.problem_page(problem) if web.owns(path) else problem.response()

@@ -17,7 +17,7 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
 from lakehouse.serving import app
-from lakehouse.serving.app import Terms
+from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import published_cache
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import Desk, day, metric
@@ -35,12 +35,12 @@ Row = tuple[str, datetime, datetime, str, str]
 
 
 @contextmanager
-def asked(settings: Settings, catalog: Catalog, terms: Terms | None = None) -> Iterator[TestClient]:
+def asked(settings: Settings, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
     """A client of the API; every answer looks at the tables anew."""
     with pytest.MonkeyPatch.context() as patched:
-        for name in ("_NUMBERS", "_WAITING", "_ARRIVALS", "_TOKENS"):
+        for name in ("_NUMBERS", "_PENDING", "_ARRIVALS", "_TOKENS"):
             patched.setattr(published_cache, name, (-1.0, -1.0))
-        made = app.create(settings, catalog, terms or Terms(rate=1e9))
+        made = app.create(settings, catalog, terms or AccessPolicy(rate=1e9))
         with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
             yield client
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from lakehouse.serving import app
-from lakehouse.serving.app import Terms
+from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.support.api_client import at, catalog, desk, tell, two_days
@@ -32,7 +32,7 @@ def running_server(folder: Path) -> Iterator[tuple[str, str]]:
     rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
     tell(told.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
     _, token = tokens.add(told.settings, "anna", Role.STEWARD)
-    made = app.create(told.settings, catalog(told.metric, source=source), Terms(rate=1e9))
+    made = app.create(told.settings, catalog(told.metric, source=source), AccessPolicy(rate=1e9))
     running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

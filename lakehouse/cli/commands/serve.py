@@ -26,7 +26,7 @@ def serve(
     """Serve published numbers, for programs and as pages: on loopback unless told otherwise; elsewhere reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
-    from lakehouse.serving.app import Terms, create  # noqa: PLC0415
+    from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
 
     settings, catalog = deployment()
     local = _is_loopback(host)
@@ -34,7 +34,7 @@ def serve(
     names = {*hosts, *(one.lower() for one in allow_host or [])}
     if names and host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
         names.add(f"[{host}]" if ":" in host else host.lower())
-    terms = Terms(hosts=names, rate=rate, reading_needs_token=not (local or open_reading))
+    terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading))
     if not local:
         errors.print(
             f"Listening on {host}: "

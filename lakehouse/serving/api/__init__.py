@@ -1,7 +1,6 @@
-"""The metrics API: published numbers, their quality and lineage over HTTP. The application is made in ``serving.app``.
+"""The routes of the metrics API: published numbers, their quality and lineage over HTTP. ``serving.app`` mounts them.
 
-One module a resource (``metrics``, ``comparing``, ``quality``, ``lineage``, ``quarantine``, ``health``). What they share:
-``lake`` (what is read, kept fresh in memory), ``asked`` (what a request means), ``answers`` (how a version is told),
-``models`` and ``quality_models`` (the OpenAPI document), ``problems`` (errors), ``guard`` and
-``callers`` (who may ask, and how often).
+One module for each resource (``metrics``, ``comparison``, ``data_quality``, ``lineage``, ``quarantine``, ``health``); ``models``,
+``quality_models`` and ``openapi_examples`` describe their answers, ``openapi`` completes the document. What the pages also need
+belongs in ``http``.
 """

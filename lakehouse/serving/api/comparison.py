@@ -1,4 +1,4 @@
-"""``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number, yesterday as it was known at this hour."""
+"""``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number; yesterday as it was known at this time of day."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.serving.http.published_cache import Lake, Shown
-    from lakehouse.serving.http.snapshot import Kept
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.http.snapshot import PeriodVersions
 
 
-class ForComparison(Parameters):
-    """Which two versions."""
+class ComparisonParameters(Parameters):
+    """The two versions to compare."""
 
     window: parameters.Window
     version_a: parameters.Version = "first"
@@ -38,55 +38,55 @@ class ForComparison(Parameters):
     offset: Offset = 0
 
 
-class ForThisTime(Parameters):
-    """As of when."""
+class AtThisTimeParameters(Parameters):
+    """The time that counts as now."""
 
     at: Annotated[Moment | None, Field(description="The time that counts as now; default: now.")] = None
 
 
-def routes(lake: Lake) -> APIRouter:
+def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
     @router.get("/{name}/compare", response_model=models.ComparisonModel, summary="Two versions of a number side by side")
-    async def compare(request: Request, name: MetricName, wanted: Annotated[ForComparison, Query()]) -> Response:
+    async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
         """Per measure and row of the grain the difference, absolute and in percent; percent is null where the base is 0."""
-        metric = lake.metric(name)
+        metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
-        shown = await lake.shown(metric, period.kind)
-        kept = shown.kept(period)
+        published = await cache.published(metric, period.kind)
+        period_versions = published.versions_of(period)
         texts = (wanted.version_a, wanted.version_b)
-        heads = [parameters.chosen(shown, period, kept, parameters.version_of(text)) for text in texts]
-        versions = [await run_in_threadpool(kept.version, shown.series, head) for head, _ in heads]
-        compared = await run_in_threadpool(_compared, shown, kept, versions, (wanted.offset, wanted.limit))
-        told = zip(("version_a", "version_b"), texts, versions, heads)
-        told_of = {side: _side(text, version, note) for side, text, version, (_, note) in told}
-        return responses.respond(request, window(shown, period) | told_of | compared)
+        summaries = [parameters.chosen(published, period, period_versions, parameters.version_of(text)) for text in texts]
+        versions = [await run_in_threadpool(period_versions.version, published.series, summary) for summary, _ in summaries]
+        compared = await run_in_threadpool(_compared, published, period_versions, versions, (wanted.offset, wanted.limit))
+        requested = zip(("version_a", "version_b"), texts, versions, summaries)
+        sides = {side: _side(text, version, note) for side, text, version, (_, note) in requested}
+        return responses.respond(request, window(published, period) | sides | compared)
 
     @router.get("/{name}/at-this-time", response_model=models.AtThisTimeModel, summary="Yesterday as it was known at this time")
-    async def at_this_time(request: Request, name: MetricName, wanted: Annotated[ForThisTime, Query()]) -> Response:
+    async def at_this_time(request: Request, name: MetricName, wanted: Annotated[AtThisTimeParameters, Query()]) -> Response:
         """Today so far is not to be held against all of yesterday: here is what was known of yesterday at this time of day,
         beside what is known of it now.
         """
-        metric = lake.metric(name)
-        shown = await lake.shown(metric)
-        one = shown.series
-        zone = ZoneInfo(one.metric.publication.timezone or "UTC")
-        now = _zoned(wanted.at or lake.settings.clock(), zone)
+        metric = cache.metric(name)
+        published = await cache.published(metric)
+        contract = published.series.metric
+        zone = ZoneInfo(contract.publication.timezone or "UTC")
+        now = _zoned(wanted.at or cache.settings.clock(), zone)
         try:
-            today, then = now.date(), now - timedelta(days=1)  # the same time by the wall, also where clocks were changed
+            today, then = now.date(), now - timedelta(days=1)  # the same wall clock time, also across a change of the clocks
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
         wanted_sides = ((then.date(), then, SelectBy.LATEST), (then.date(), now, SelectBy.FINAL), (today, now, SelectBy.LATEST))
-        sides = [await run_in_threadpool(_known, shown, *side) for side in wanted_sides]
+        sides = [await run_in_threadpool(_number_at, published, *side) for side in wanted_sides]
         names = ("yesterday_at_this_time", "yesterday", "today")
-        body: dict[str, Any] = {"metric": one.metric.metric, "series": one.name}
-        told = {name: known for name, (known, _) in zip(names, sides)}
-        totals = [_totals(shown, version) for _, version in sides]
+        body: dict[str, Any] = {"metric": contract.metric, "series": published.series.name}
+        numbers = {name: number for name, (number, _) in zip(names, sides)}
+        totals = [_totals(published, version) for _, version in sides]
         body["yesterday_moved"] = responses.moves(_between(totals[0], totals[1]))
         body["today_against_yesterday"] = responses.moves(_between(totals[0], totals[2]))
-        ticking = {"at": now} | {name: told[name] for name in names}
-        steady = {name: {**told[name], "at": None} for name in names}
+        ticking = {"at": now} | numbers
+        steady = {name: {**numbers[name], "at": None} for name in names}
         return responses.respond(request, body | steady, ticking)
 
     return router
@@ -112,43 +112,53 @@ def _side(text: str, version: PublishedVersion, note: str | None) -> dict[str, A
     }
 
 
-def _compared(shown: Shown, kept: Kept, versions: list[PublishedVersion], page: tuple[int, int]) -> dict[str, Any]:
-    one, (before, after) = shown.series, versions
+def _compared(
+    published: PublishedSeries, period_versions: PeriodVersions, versions: list[PublishedVersion], page: tuple[int, int]
+) -> dict[str, Any]:
+    series, (before, after) = published.series, versions
     first, last = sorted((before.revision, after.revision))
-    known = [kept.version(one, head) for head in kept.heads if first <= head.revision <= last]
+    between = [
+        period_versions.version(series, summary) for summary in period_versions.summaries if first <= summary.revision <= last
+    ]
     start, names = before.start, (before.name, after.name)
-    found = numbers_history.comparison(one, {start: before}, {start: after}, names, after.published_at, known={start: known})
+    compared = numbers_history.comparison(
+        series, {start: before}, {start: after}, names, after.published_at, known={start: between}
+    )
     offset, limit = page
     changes = [
         {"grain": dict(change.grain), "measure": change.measure, **responses.sides(change.sides)}
-        for change in found.changes[offset : offset + limit]
+        for change in compared.changes[offset : offset + limit]
     ]
     more = offset + len(changes)
-    reason = next((change.reason for change in found.changes), None)
-    counted = next((change.rows for change in found.changes), None)
-    totals = responses.moves(found.totals())
-    paged = {"changes": changes, "total": len(found.changes), "next_offset": more if more < len(found.changes) else None}
-    return paged | {"totals": totals, "reason": reason, "changed_rows": counted}
+    return {
+        "changes": changes,
+        "total": len(compared.changes),
+        "next_offset": more if more < len(compared.changes) else None,
+        "totals": responses.moves(compared.totals()),
+        "reason": next((change.reason for change in compared.changes), None),
+        "changed_rows": next((change.rows for change in compared.changes), None),
+    }
 
 
-def _known(shown: Shown, day: date, at: datetime, by: SelectBy) -> tuple[dict[str, Any], PublishedVersion | None]:
-    """A day's number as it was known at a time: as the answer has it, and as it is."""
-    kept = shown.numbers.periods.get(day)
-    found = (
-        None if kept is None else choose([head for head in kept.heads if head.published_at <= at], VersionSelector(by, by.value))
-    )
-    if kept is None or found is None:
-        return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
-    version = kept.version(shown.series, found[0])
-    return {"window": f"{day}", "at": at, "number": responses.version(version), "note": found[1]}, version
+def _number_at(
+    published: PublishedSeries, day: date, at: datetime, by: SelectBy
+) -> tuple[dict[str, Any], PublishedVersion | None]:
+    """A day's number as it was known at a time: as JSON, and as a version."""
+    period_versions = published.numbers.periods.get(day)
+    if period_versions is not None:
+        by_then = [summary for summary in period_versions.summaries if summary.published_at <= at]
+        if (selected := choose(by_then, VersionSelector(by, by.value))) is not None:
+            version = period_versions.version(published.series, selected[0])
+            return {"window": f"{day}", "at": at, "number": responses.version(version), "note": selected[1]}, version
+    return {"window": f"{day}", "at": at, "number": None, "note": "nothing had been published"}, None
 
 
-def _totals(shown: Shown, version: PublishedVersion | None) -> dict[str, Sides]:
-    return numbers_history.moved(shown.series, [version])[0] if version is not None else {}
+def _totals(published: PublishedSeries, version: PublishedVersion | None) -> dict[str, Sides]:
+    return numbers_history.moved(published.series, [version])[0] if version is not None else {}
 
 
 def _between(before: dict[str, Sides], after: dict[str, Sides]) -> dict[str, Sides]:
-    """From one number to another, measure by measure."""
+    """The difference between two numbers, measure by measure."""
     names = dict.fromkeys([*before, *after])
     missing = Sides(None, None)
     return {name: Sides(before.get(name, missing).after, after.get(name, missing).after) for name in names}

@@ -1,4 +1,4 @@
-"""``/data-quality``: how late rows come, which watermark that asks for, and which numbers were changed after publication."""
+"""``/data-quality``: how late rows arrive, the watermark that this suggests, and the numbers that changed after publication."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
-    from lakehouse.serving.http.published_cache import Lake, Shown
-    from lakehouse.serving.http.snapshot import Head
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.http.snapshot import VersionSummary
 
-#: So many arrival days are measured at once, and so many event types are told apart.
+#: The most arrival days of a request, and the most event types that are listed.
 _DAYS, _TYPES = 92, 50
 _ACCEPTED = ("applied", "superseded", "duplicate")
 _ANSWERS = 64
 
 
-class ForLateness(Parameters):
-    """Which arrival days."""
+class LatenessParameters(Parameters):
+    """The arrival days to measure."""
 
     start_date: Day
     end_date: Day
     source: Annotated[str | None, Field(pattern=parameters.NAME, description="One source; default: all.")] = None
 
 
-class ForRestatements(Parameters):
-    """When, and of what."""
+class RestatementsParameters(Parameters):
+    """The days of publication, and the metrics."""
 
     start_date: Day
     end_date: Day
@@ -56,41 +56,41 @@ class ForRestatements(Parameters):
     offset: Offset = 0
 
 
-def routes(lake: Lake) -> APIRouter:
+def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/data-quality", tags=["data quality"])
 
     @lru_cache(_ANSWERS)
     def measured(source: str, start: date, end: date, _version: int) -> dict[str, Any]:
-        contract = lake.source(source)
-        return _source(contract, measurement.measure(lake.settings, contract, start, end))
+        contract = cache.source(source)
+        return _source(contract, measurement.measure(cache.settings, contract, start, end))
 
-    def source_told(source: str, start: date, end: date) -> dict[str, Any]:
-        version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
+    def source_lateness(source: str, start: date, end: date) -> dict[str, Any]:
+        version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
         return measured(source, start, end, version)
 
     @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows came")
-    async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
+    async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
         """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
         event type, what became of the rows, and which watermark they ask for, with what others would have caught.
         """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         if (end - start).days >= _DAYS:
             raise Problem(400, "too-much", f"ask for {_DAYS} days at most")
-        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
-        told = [await run_in_threadpool(source_told, name, start, end) for name in names]
-        return responses.respond(request, {"start_date": start, "end_date": end, "sources": told})
+        names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
+        lateness = [await run_in_threadpool(source_lateness, name, start, end) for name in names]
+        return responses.respond(request, {"start_date": start, "end_date": end, "sources": lateness})
 
     @router.get(
         "/restatements", response_model=quality_models.RestatementsModel, summary="Numbers that changed after publication"
     )
-    async def restated(request: Request, wanted: Annotated[ForRestatements, Query()]) -> Response:
+    async def restated(request: Request, wanted: Annotated[RestatementsParameters, Query()]) -> Response:
         """Revisions with other content, and adjustments, that were published from one day through another (UTC); newest first."""
         start, end = parameters.span(wanted.start_date, wanted.end_date)
-        names = [lake.metric(wanted.metric).name] if wanted.metric else sorted(lake.catalog.metrics)
-        shown = await lake.every(names, wanted.by)
+        names = [cache.metric(wanted.metric).name] if wanted.metric else sorted(cache.catalog.metrics)
+        published = await cache.all_published(names, wanted.by)
         page = (wanted.offset, wanted.limit)
-        body = await run_in_threadpool(_restated, shown, start, end, page)
+        body = await run_in_threadpool(_restated, published, start, end, page)
         return responses.respond(request, {"start_date": start, "end_date": end} | body)
 
     return router
@@ -98,7 +98,7 @@ def routes(lake: Lake) -> APIRouter:
 
 def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
     rows, late = measured.rows, measured.late
-    said = measured.dispositions
+    dispositions = measured.dispositions
     return {
         "source": contract.dataset,
         "expected_seconds": contract.lateness.expected,
@@ -107,10 +107,10 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
         "late_share": round(judging.late_share(late, rows), 6) if rows else None,
         "seconds": _percentiles(measurement.together(measured.types)),
         "without_event_time": measured.unclocked,
-        "accepted": sum(said[one] for one in _ACCEPTED),
-        "quarantined": said["quarantined"],
-        "dropped": said["dropped"],
-        "dispositions": dict(said),
+        "accepted": sum(dispositions[name] for name in _ACCEPTED),
+        "quarantined": dispositions["quarantined"],
+        "dropped": dispositions["dropped"],
+        "dispositions": dict(dispositions),
         "recommendation": recommendation(measurement.proposals(contract, measured)[None], contract.lateness.tuning.catch),
         "event_types": [_type(contract, of_type, measured.next_day) for of_type in measured.largest_first[:_TYPES]],
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
@@ -132,7 +132,7 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
 
 
 def _percentiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
-    """None of no rows."""
+    """The percentiles and the maximum; None without rows."""
     if not len(seconds):
         return None
     named = {name.replace(".", "_"): value for name, value in judging.percentiles(seconds).items()}
@@ -140,7 +140,7 @@ def _percentiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
 
 
 def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:
-    """A proposal as the answer has it."""
+    """A proposal as JSON."""
     return {
         "verdict": proposal.verdict.value,
         "wanted_share": wanted,
@@ -148,43 +148,43 @@ def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:
         "proposed_seconds": proposal.watermark,
         "needed_seconds": proposal.needed,
         "because": proposal.because,
-        "evidence": [{"watermark_seconds": one.watermark, "share": round(one.share, 6)} for one in proposal.evidence],
+        "evidence": [{"watermark_seconds": line.watermark, "share": round(line.share, 6)} for line in proposal.evidence],
     }
 
 
-def restatements(shown: list[Shown], start: date, end: date) -> list[tuple[Shown, date, Head]]:
-    """Every number that changed from one day through another (UTC), newest first: its series, its period's first day, how."""
+def restatements(published: list[PublishedSeries], start: date, end: date) -> list[tuple[PublishedSeries, date, VersionSummary]]:
+    """The numbers that changed from one day through another (UTC), newest first: series, first day of the period, version."""
     first = datetime.combine(start, time.min, timezone.utc)
-    behind = datetime.combine(end + timedelta(days=1), time.min, timezone.utc)
-    found = [
-        (one, day, head)
-        for one in shown
-        for day, kept in one.numbers.periods.items()
-        for head in kept.heads
-        if head.restates and first <= head.published_at < behind
+    following = datetime.combine(end + timedelta(days=1), time.min, timezone.utc)
+    restated = [
+        (series, day, summary)
+        for series in published
+        for day, period_versions in series.numbers.periods.items()
+        for summary in period_versions.summaries
+        if summary.restates and first <= summary.published_at < following
     ]
-    return sorted(found, key=lambda of: (of[2].published_at, of[0].series.name, of[1], of[2].first_row), reverse=True)
+    return sorted(restated, key=lambda of: (of[2].published_at, of[0].series.name, of[1], of[2].first_row), reverse=True)
 
 
-def _restated(shown: list[Shown], start: date, end: date, page: tuple[int, int]) -> dict[str, Any]:
-    found = restatements(shown, start, end)
+def _restated(published: list[PublishedSeries], start: date, end: date, page: tuple[int, int]) -> dict[str, Any]:
+    restated = restatements(published, start, end)
     offset, limit = page
-    told = [_told(*change) for change in found[offset : offset + limit]]
-    more = offset + len(told)
+    entries = [_restatement(*entry) for entry in restated[offset : offset + limit]]
+    more = offset + len(entries)
     return {
-        "restatements": told,
-        "total": len(found),
-        "by_reason": dict(Counter(head.reason for *_, head in found)),
-        "by_state": dict(Counter(head.state.value for *_, head in found)),
-        "next_offset": more if more < len(found) else None,
+        "restatements": entries,
+        "total": len(restated),
+        "by_reason": dict(Counter(summary.reason for *_, summary in restated)),
+        "by_state": dict(Counter(summary.state.value for *_, summary in restated)),
+        "next_offset": more if more < len(restated) else None,
     }
 
 
-def _told(shown: Shown, day: date, head: Head) -> dict[str, Any]:
-    kept = shown.numbers.periods[day]
-    place = kept.heads.index(head)
-    ((version, moved),) = kept.moved(shown.series, place, place + 1)
-    said = responses.version(version)
+def _restatement(published: PublishedSeries, day: date, summary: VersionSummary) -> dict[str, Any]:
+    period_versions = published.numbers.periods[day]
+    place = period_versions.summaries.index(summary)
+    ((version, moved),) = period_versions.moved(published.series, place, place + 1)
+    values = responses.version(version)
     names = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
-    which = window(shown, shown.series.period(day)) | {name: said[name] for name in names}
-    return which | {"restated_on": head.published_at, "moved": responses.moves(moved)}
+    which = window(published, published.series.period(day)) | {name: values[name] for name in names}
+    return which | {"restated_on": summary.published_at, "moved": responses.moves(moved)}

@@ -12,25 +12,25 @@ from lakehouse.serving.http import responses
 from lakehouse.serving.http.parameters import NoParameters
 
 if TYPE_CHECKING:
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
 
 
-def routes(lake: Lake, *, tells: bool) -> APIRouter:
+def routes(cache: PublishedCache, *, lists_metrics: bool) -> APIRouter:
     """The routes of this resource.
 
-    :param tells: whether metrics are named to everybody.
+    :param lists_metrics: whether the response names the metrics.
     """
     router = APIRouter(prefix="/health", tags=["health"])
 
     @router.get("", response_model=quality_models.HealthModel, summary="Whether numbers can be read")
     async def health(request: Request, _: NoParameters) -> Response:
         """Looks at every metric's table; 503 where one cannot be read."""
-        shown = [await lake.shown(lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        published = [await cache.published(cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
         metrics = [
-            {"metric": name, "table_version": one.numbers.version, "periods": len(one.numbers.periods)}
-            for name, one in zip(sorted(lake.catalog.metrics), shown)
+            {"metric": name, "table_version": series.numbers.version, "periods": len(series.numbers.periods)}
+            for name, series in zip(sorted(cache.catalog.metrics), published)
         ]
-        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if tells else []}
-        return responses.respond(request, body, {"now": lake.settings.clock()})
+        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if lists_metrics else []}
+        return responses.respond(request, body, {"now": cache.settings.clock()})
 
     return router

@@ -1,4 +1,4 @@
-"""``/lineage``: from what, by which code and contract, and because of what a number was published."""
+"""``/lineage``: the inputs, code and contract that a number was made from, and what triggered its publication."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import MetricName, Parameters, WindowName
 
 if TYPE_CHECKING:
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
     from lakehouse.settings import Settings
 
 _SAID = ("inputs", "inputs_without", "known_through", "silver_version", "code_version", "contract_version", "run_id")
 _COMMIT = ("publication_id", "gold_version", "recorded_at", "job_name", "trigger", "input_versions", "validation", "keys")
 
 
-class ForLineage(Parameters):
-    """Of which version."""
+class LineageParameters(Parameters):
+    """The version whose lineage is returned."""
 
     version: parameters.Version = "latest"
 
 
-def routes(lake: Lake) -> APIRouter:
+def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/lineage", tags=["lineage"])
 
     @router.get("/{name}/{window_name}", response_model=quality_models.LineageModel, summary="Where a number comes from")
     async def lineage(
-        request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[ForLineage, Query()]
+        request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[LineageParameters, Query()]
     ) -> Response:
         """The inputs that its revision names, the commit that published it, and what that concerns downstream."""
-        metric = lake.metric(name)
+        metric = cache.metric(name)
         period = parameters.period_of(metric, window_name)
-        shown = await lake.shown(metric, period.kind)
-        kept = shown.kept(period)
-        head, _ = parameters.chosen(shown, period, kept, parameters.version_of(wanted.version))
-        version = kept.version(shown.series, head)
-        body = window(shown, period) | {"version": version.label, "version_name": version.name, "state": version.state.value}
+        published = await cache.published(metric, period.kind)
+        period_versions = published.versions_of(period)
+        summary, _ = parameters.chosen(published, period, period_versions, parameters.version_of(wanted.version))
+        version = period_versions.version(published.series, summary)
+        body = window(published, period) | {"version": version.label, "version_name": version.name, "state": version.state.value}
         body |= {name: version.row[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
-        body |= {"source": shown.series.metric.source, "made_from": version.made_from.as_json()}
+        body |= {"source": published.series.metric.source, "made_from": version.made_from.as_json()}
         publication_id = version.row["publication_id"]
-        body["publication"] = await run_in_threadpool(_publication, lake.settings, shown.series.name, publication_id)
+        body["publication"] = await run_in_threadpool(_publication, cache.settings, published.series.name, publication_id)
         return responses.respond(request, body)
 
     return router
 
 
 def _publication(settings: Settings, series: str, publication_id: str) -> dict[str, Any] | None:
-    found = publications.find(settings, series, publication_id)
-    if found is None:
+    publication = publications.find(settings, series, publication_id)
+    if publication is None:
         return None
-    return {name: getattr(found, name) for name in _COMMIT} | {"downstream": found.downstream}
+    return {name: getattr(publication, name) for name in _COMMIT} | {"downstream": publication.downstream}

@@ -1,4 +1,4 @@
-"""``/metrics``: the catalogue, a number, its history, and many periods of it in a row."""
+"""``/metrics``: the catalogue, a number, its history, and a series of periods."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.serving.http.published_cache import Lake, Shown
-    from lakehouse.serving.http.snapshot import Head, Kept
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
 
-#: So many versions are told beside a number; all are in its history. Numbers of more rows are told beside the event loop.
+#: The most versions that are returned with a number (its history has all), and the most rows of a number that is converted in
+#: the event loop; larger ones are converted in a thread.
 _HISTORY, _FEW_ROWS = 100, 100
 
 
-class ForNumber(Parameters):
+class NumberParameters(Parameters):
     """Which number, and how much of it."""
 
     window: parameters.Window
@@ -36,7 +37,7 @@ class ForNumber(Parameters):
     row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="So many rows of the grain are left out first.")] = 0
 
 
-class ForHistory(Parameters):
+class HistoryParameters(Parameters):
     """Whose history."""
 
     window: parameters.Window
@@ -44,7 +45,7 @@ class ForHistory(Parameters):
     offset: Offset = 0
 
 
-class ForSeries(Parameters):
+class SeriesParameters(Parameters):
     """Which periods."""
 
     start: Day
@@ -54,129 +55,137 @@ class ForSeries(Parameters):
     limit: Limit = 400
 
 
-def routes(lake: Lake) -> APIRouter:
+def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
     @router.get("", response_model=models.MetricsModel, summary="Every metric that is published")
     async def catalogue(request: Request, _: NoParameters) -> Response:
-        listed = [await _described(lake, lake.catalog.metrics[name]) for name in sorted(lake.catalog.metrics)]
+        listed = [await _described(cache, cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
         return responses.respond(request, {"metrics": listed, "total": len(listed)})
 
     @router.get("/{name}", response_model=models.NumberModel, summary="A published number")
-    async def number(request: Request, name: MetricName, wanted: Annotated[ForNumber, Query()]) -> Response:
+    async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
         """One version of a number: what it says, how sure it is, how old, and how much of its period has come.
 
         `version=final` before the close answers with the newest number, and `note` says so. The ETag begins with the
         version's name: ask with `If-None-Match` and an unchanged number costs nothing.
         """
-        metric = lake.metric(name)
+        metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
-        shown = await lake.shown(metric, period.kind)
-        kept = shown.kept(period)
+        published = await cache.published(metric, period.kind)
+        period_versions = published.versions_of(period)
         version = parameters.version_of(wanted.version)
-        head, note = parameters.chosen(shown, period, kept, version)
+        summary, note = parameters.chosen(published, period, period_versions, version)
 
-        def told() -> tuple[PublishedVersion, dict[str, Any]]:
-            version = kept.version(shown.series, head)
-            return version, window(shown, period) | responses.version(version, wanted.row_offset)
+        def with_content() -> tuple[PublishedVersion, dict[str, Any]]:
+            content = period_versions.version(published.series, summary)
+            return content, window(published, period) | responses.version(content, wanted.row_offset)
 
-        found, body = told() if head.rows <= _FEW_ROWS else await run_in_threadpool(told)
+        content, body = with_content() if summary.rows <= _FEW_ROWS else await run_in_threadpool(with_content)
         more = wanted.row_offset + responses.MOST_ROWS
-        behind = await lake.behind(shown, found, period)
-        body["completeness"] = responses.completeness(await lake.complete(shown.series, period, found, behind=behind))
-        body |= {"adjustments": _adjustments(kept, head, version), "note": note, "history": None}
-        body["next_row_offset"] = more if more < head.rows else None
+        stale = await cache.is_stale(published, content, period)
+        body["completeness"] = responses.completeness(await cache.completeness(published.series, period, content, stale=stale))
+        body |= {"adjustments": _adjustments(period_versions, summary, version), "note": note, "history": None}
+        body["next_row_offset"] = more if more < summary.rows else None
         if wanted.include_history:
-            fit = responses.fitting(head.rows for head in kept.heads[: -_HISTORY - 1 : -1])
-            last = len(kept.heads)
-            body["history"] = await run_in_threadpool(_history, shown, kept, last - fit, last)
-        arrivals = await lake.arrivals(metric.source)
-        staleness: dict[str, Any] = {"behind": behind, "newest_arrival": arrivals.newest if arrivals else None}
-        seconds = max(int((lake.settings.clock() - found.published_at).total_seconds()), 0)
+            fit = responses.fitting(summary.rows for summary in period_versions.summaries[: -_HISTORY - 1 : -1])
+            last = len(period_versions.summaries)
+            body["history"] = await run_in_threadpool(_history, published, period_versions, last - fit, last)
+        arrivals = await cache.arrivals(metric.source)
+        staleness: dict[str, Any] = {"behind": stale, "newest_arrival": arrivals.newest if arrivals else None}
+        seconds = max(int((cache.settings.clock() - content.published_at).total_seconds()), 0)
         body["staleness"] = staleness
-        return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, found.name)
+        return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, content.name)
 
     @router.get("/{name}/history", response_model=models.HistoryModel, summary="How a number came to be")
-    async def history(request: Request, name: MetricName, wanted: Annotated[ForHistory, Query()]) -> Response:
+    async def history(request: Request, name: MetricName, wanted: Annotated[HistoryParameters, Query()]) -> Response:
         """Every revision and adjustment, oldest first: what it moved, by how much, and why."""
-        metric = lake.metric(name)
+        metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
-        shown = await lake.shown(metric, period.kind)
-        kept, first = shown.kept(period), wanted.offset
-        more = first + responses.fitting(head.rows for head in kept.heads[first : first + wanted.limit])
-        page = await run_in_threadpool(_history, shown, kept, first, more) if more > first else []
-        following = {"total": len(kept.heads), "next_offset": more if more < len(kept.heads) else None}
-        return responses.respond(request, window(shown, period) | {"versions": page} | following)
+        published = await cache.published(metric, period.kind)
+        period_versions, first = published.versions_of(period), wanted.offset
+        more = first + responses.fitting(summary.rows for summary in period_versions.summaries[first : first + wanted.limit])
+        page = await run_in_threadpool(_history, published, period_versions, first, more) if more > first else []
+        following = {
+            "total": len(period_versions.summaries),
+            "next_offset": more if more < len(period_versions.summaries) else None,
+        }
+        return responses.respond(request, window(published, period) | {"versions": page} | following)
 
     @router.get("/{name}/series", response_model=models.PointsModel, summary="A number of many periods in a row")
-    async def series(request: Request, name: MetricName, wanted: Annotated[ForSeries, Query()]) -> Response:
+    async def series(request: Request, name: MetricName, wanted: Annotated[SeriesParameters, Query()]) -> Response:
         """The version asked for of each period from one day through another; all as of one moment."""
-        metric = lake.metric(name)
+        metric = cache.metric(name)
         start, end = parameters.span(wanted.start, wanted.end)
         version = parameters.version_of(wanted.version)
-        shown = await lake.shown(metric, wanted.by)
-        if version.series not in (None, shown.series.name):
-            detail = f"{version.text} is a version of {version.series}, and not of {shown.series.name}"
+        published = await cache.published(metric, wanted.by)
+        if version.series not in (None, published.series.name):
+            detail = f"{version.text} is a version of {version.series}, and not of {published.series.name}"
             raise Problem(404, "unknown-version", detail)
-        points, more = await run_in_threadpool(_points, shown, (start, end), version, wanted.limit)
-        body = {"metric": shown.series.metric.metric, "series": shown.series.name, "version": wanted.version}
+        points, more = await run_in_threadpool(_points, published, (start, end), version, wanted.limit)
+        body = {"metric": published.series.metric.metric, "series": published.series.name, "version": wanted.version}
         return responses.respond(request, body | {"points": points, "next_start": more})
 
     return router
 
 
-def window(shown: Shown, period: Period) -> dict[str, Any]:
-    """Which number it is."""
-    one = shown.series
+def window(published: PublishedSeries, period: Period) -> dict[str, Any]:
+    """The metric, the series and the period of a number."""
+    series = published.series
     days = {"first_day": period.start, "last_day": period.last}
-    return {"metric": one.metric.metric, "series": one.name, "window": period.name, **days}
+    return {"metric": series.metric.metric, "series": series.name, "window": period.name, **days}
 
 
-def _adjustments(kept: Kept, head: Head, version: VersionSelector) -> list[str]:
+def _adjustments(period_versions: PeriodVersions, summary: VersionSummary, version: VersionSelector) -> list[str]:
     """The adjustments of a revision; as of a time, those that had been published."""
-    own = [one for one in kept.heads if one.adjustment is not None and one.revision == head.revision]
-    return [f"r{one.revision}.a{one.adjustment}" for one in own if version.at is None or one.published_at <= version.at]
+    return [
+        f"r{adjustment.revision}.a{adjustment.adjustment}"
+        for adjustment in period_versions.summaries
+        if adjustment.adjustment is not None and adjustment.revision == summary.revision
+        if version.at is None or adjustment.published_at <= version.at
+    ]
 
 
-def _history(shown: Shown, kept: Kept, first: int, behind: int) -> list[dict[str, Any]]:
-    found = kept.moved(shown.series, first, behind)
-    return [responses.version(one) | {"moved": responses.moves(told)} for one, told in found]
+def _history(published: PublishedSeries, period_versions: PeriodVersions, first: int, end: int) -> list[dict[str, Any]]:
+    versions = period_versions.moved(published.series, first, end)
+    return [responses.version(version) | {"moved": responses.moves(sides)} for version, sides in versions]
 
 
 def _points(
-    shown: Shown, span: tuple[date, date], version: VersionSelector, limit: int
+    published: PublishedSeries, span: tuple[date, date], version: VersionSelector, limit: int
 ) -> tuple[list[dict[str, Any]], date | None]:
-    one = shown.series
-    first = one.period(span[0]).start
-    starts = [start for start in shown.numbers.starts if first <= start <= span[1]]
-    asked_for = [start for start in starts[:limit] if version.period in (None, one.period(start).name)]
-    known = {start: choose(shown.numbers.periods[start].heads, version) for start in asked_for}
-    heads = {start: chosen[0] for start, chosen in known.items() if chosen is not None}
-    fit = responses.fitting(head.rows for head in heads.values())
+    series = published.series
+    first = series.period(span[0]).start
+    starts = [start for start in published.numbers.starts if first <= start <= span[1]]
+    requested = [start for start in starts[:limit] if version.period in (None, series.period(start).name)]
+    selected = {start: choose(published.numbers.periods[start].summaries, version) for start in requested}
+    summaries = {start: choice[0] for start, choice in selected.items() if choice is not None}
+    fit = responses.fitting(summary.rows for summary in summaries.values())
     points = []
-    for start, head in list(heads.items())[:fit]:
-        said, period = responses.version(shown.numbers.periods[start].version(one, head)), one.period(start)
+    for start, summary in list(summaries.items())[:fit]:
+        version_of_period = published.numbers.periods[start].version(series, summary)
+        values, period = responses.version(version_of_period), series.period(start)
         days = {"window": period.name, "first_day": start, "last_day": period.last}
-        points.append(days | {name: said[name] for name in _OF_POINT})
-    following = [*list(heads)[fit:], *starts[limit:]]
+        points.append(days | {name: values[name] for name in _OF_POINT})
+    following = [*list(summaries)[fit:], *starts[limit:]]
     return points, following[0] if following else None
 
 
 _OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result", "total_rows")
 
 
-async def _described(lake: Lake, metric: MetricContract) -> dict[str, Any]:
-    shown = await lake.shown(metric)
-    made = shown.series.metric
-    terms, starts = made.publication, shown.numbers.starts
+async def _described(cache: PublishedCache, metric: MetricContract) -> dict[str, Any]:
+    published = await cache.published(metric)
+    made = published.series.metric
+    terms, starts = made.publication, published.numbers.starts
     return {
         "name": metric.name,
         "description": made.description,
         "owner": made.owner,
         "source": made.source,
         "grain": made.grain,
-        "measures": responses.measures(shown.series),
+        "measures": responses.measures(published.series),
         "windows": ["day", *metric.publication.rollups],
         "terms": {
             "start_delay": terms.start_delay,

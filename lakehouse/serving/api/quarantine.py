@@ -1,4 +1,4 @@
-"""``/quarantine``: the rows that wait for a steward, and, with a steward's token, the decision on one. Starts no JVM."""
+"""``/quarantine``: the rows that wait for a steward, and the decision on a row, which needs a steward's token."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.ledger.row_states import QuarantineStatus
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
 
 _LOG = logging.getLogger(__name__)
-#: So many lists are remembered, each as of a version of its table.
+#: How many lists are cached, each as of a version of its table.
 _LISTS = 32
 _ONE_AT_A_TIME = Lock()
-#: How a row is named: source, ingestion, line.
+#: The id of a row: source, ingestion, line.
 ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
-#: What lists read of each row.
+#: The columns that lists read.
 _READ = list(dict.fromkeys([*quarantine.KEY_COLUMNS, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS)]))
 Status = Annotated[StatusFilter, quality_models.inline_schema(StatusFilter)]
 
 
-class ForQuarantine(Parameters):
-    """Which rows."""
+class QuarantineParameters(Parameters):
+    """The rows to list."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME, description="One source; default: all.")] = None
     status: Status = StatusFilter.OPEN
@@ -68,40 +68,40 @@ class DecisionModel(BaseModel):
     reason: str = Field(min_length=1, max_length=500, pattern=r"[^\s]")
 
 
-def reading(lake: Lake) -> APIRouter:
-    """The route that lists."""
+def reading(cache: PublishedCache) -> APIRouter:
+    """The route that lists rows."""
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
     @router.get("", response_model=quality_models.QuarantineModel, summary="Rows that wait for a steward")
-    async def waiting(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
+    async def waiting(request: Request, wanted: Annotated[QuarantineParameters, Query()]) -> Response:
         """Which rows wait, why, and until when somebody should have looked; not what they say."""
-        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
-        found = [(name, row) for name in names for row in await run_in_threadpool(listed, lake, name, wanted.status)]
+        names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
+        rows = [(name, row) for name in names for row in await run_in_threadpool(listed, cache, name, wanted.status)]
         if wanted.cause:
-            found = [(name, row) for name, row in found if row["quarantine_reason"] == wanted.cause]
-        now, page = lake.settings.clock(), found[wanted.offset : wanted.offset + wanted.limit]
+            rows = [(name, row) for name, row in rows if row["quarantine_reason"] == wanted.cause]
+        now, page = cache.settings.clock(), rows[wanted.offset : wanted.offset + wanted.limit]
         more = wanted.offset + len(page)
-        following = {"total": len(found), "next_offset": more if more < len(found) else None}
-        return responses.respond(request, {"rows": [_told(name, row, now) for name, row in page]} | following)
+        following = {"total": len(rows), "next_offset": more if more < len(rows) else None}
+        return responses.respond(request, {"rows": [_as_json(name, row, now) for name, row in page]} | following)
 
     return router
 
 
-def listed(lake: Lake, source: str, status: StatusFilter) -> list[dict[str, Any]]:
-    """The rows of a source's quarantine that are in a state, for the API and for the pages."""
-    version = table_io.version(locations.quarantine(lake.settings, source), lake.settings.storage_options)
-    return _listed(lake, source, status.status, version)
+def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
+    """The rows of a source's quarantine that have a status, for the API and the pages."""
+    version = table_io.version(locations.quarantine(cache.settings, source), cache.settings.storage_options)
+    return _listed(cache, source, status.status, version)
 
 
 @lru_cache(_LISTS)
-def _listed(lake: Lake, source: str, status: QuarantineStatus | None, _version: int) -> list[dict[str, Any]]:
-    return quarantine.entries(lake.settings, lake.source(source), QuarantineFilter(status), _READ)
+def _listed(cache: PublishedCache, source: str, status: QuarantineStatus | None, _version: int) -> list[dict[str, Any]]:
+    return quarantine.entries(cache.settings, cache.source(source), QuarantineFilter(status), _READ)
 
 
-def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
-    """The route that writes.
+def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
+    """The route that records decisions.
 
-    :param steward: the dependency that asks for a steward's token.
+    :param steward: the dependency that requires a steward's token.
     """
     router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
@@ -120,7 +120,7 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
         """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
         source, _colon, rest = row_id.partition(":")
         row, token = parse_row_id(rest), holder(request)
-        taken = await run_in_threadpool(decide, lake, source, row, decision, token.name)
+        taken = await run_in_threadpool(decide, cache, source, row, decision, token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
         body = {"id": row_id, "decision": decision.decision, "by": token.name}
         return responses.respond(request, body | {"repeated": taken.rows == 0, "waiting_days": taken.days})
@@ -128,7 +128,7 @@ def deciding(lake: Lake, steward: Callable[..., Any]) -> APIRouter:
     return router
 
 
-def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _as_json(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     return {
         "id": f"{source}:{format_row_id(row_id_of(entry))}",
         "source": source,
@@ -138,18 +138,18 @@ def _told(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def decide(lake: Lake, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
-    """Record a decision on a row that waits or has waited; one at a time.
+def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
+    """Record a decision on a row that is or was quarantined; one at a time.
 
-    :raises Problem: where there is no such row, or it cannot be decided on.
+    :raises Problem: when there is no such row, or it cannot be decided on.
     """
-    contract = lake.source(source)
-    if not quarantine.entries(lake.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
+    contract = cache.source(source)
+    if not quarantine.entries(cache.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
         raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
     with _ONE_AT_A_TIME:
         try:
             return stewardship_decide.decide(
-                lake.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip()
+                cache.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip()
             )
         except stewardship_decide.StewardError as problem:
             raise Problem(409, "cannot-be-decided", f"{problem}") from None

@@ -1,4 +1,7 @@
-"""Who asks: tokens and what they allow. A token comes in a header only, so that no page of another site can use it."""
+"""Authentication of API requests by token. Tokens are read from a header only, so that no page of another site can use one.
+
+Tokens are stored in ``tokens``; the sessions of the pages are in ``web.sessions``.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +13,49 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.http.request_guard import Buckets
+from lakehouse.serving.http.request_guard import TokenBuckets
 from lakehouse.serving.http.tokens import Role, Token
 
 if TYPE_CHECKING:
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse token add`.")
-#: Wrong tokens of one address: so many a second in the long run, and so many at once.
+#: Wrong tokens that are accepted from one address: per second in the long run, and at once.
 _WRONG = (0.2, 10)
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 
 
 @dataclass
-class Callers:
-    """The dependencies that ask for a token."""
+class Authenticator:
+    """FastAPI dependencies that require a token."""
 
-    lake: Lake
+    cache: PublishedCache
 
     def __post_init__(self) -> None:
-        self._wrong = Buckets(*_WRONG)
+        self._wrong = TokenBuckets(*_WRONG)
 
     async def reader(self, request: Request, given: Given) -> None:
-        """Any token.
+        """Require any token.
 
-        :raises Problem: without one.
+        :raises Problem: without a valid one.
         """
         request.state.token = await self._holder(request, given)
 
     async def steward(self, request: Request, given: Given) -> None:
-        """A steward's token.
+        """Require a steward's token.
 
-        :raises Problem: without one.
+        :raises Problem: without a valid one.
         """
         token = request.state.token = await self._holder(request, given)
         if token.role is not Role.STEWARD:
             raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's is needed")
 
     async def holder_of(self, request: Request, text: str) -> Token:
-        """The token that a text is.
+        """The token that a text stands for.
 
-        :raises Problem: where it is none that may be used; too often, and the address has to wait.
+        :raises Problem: when it is not valid; after too many of these, the address has to wait.
         """
-        token = tokens.holder(await self.lake.tokens(), text, self.lake.settings.clock())
+        token = tokens.holder(await self.cache.tokens(), text, self.cache.settings.clock())
         if token is None:
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:
@@ -67,7 +70,7 @@ class Callers:
 
 
 def holder(request: Request) -> Token:
-    """The token that a request was let in with."""
+    """The token that a request was authenticated with."""
     token: Token = request.state.token
     return token
 

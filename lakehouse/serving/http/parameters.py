@@ -1,4 +1,7 @@
-"""What a request means: parameters as they are documented, and the problem where they name nothing."""
+"""The types of request parameters, and what their values refer to: a period, a version, a range of days.
+
+Values that refer to nothing raise a :class:`Problem`. What a version selector means is in ``gold.numbers.version_selector``.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from lakehouse.serving.http.problems import Problem
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
-    from lakehouse.serving.http.published_cache import Shown
-    from lakehouse.serving.http.snapshot import Head, Kept
+    from lakehouse.serving.http.published_cache import PublishedSeries
+    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
 
 NAME = "^[a-z][a-z0-9_]{0,99}$"
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
@@ -27,14 +30,14 @@ _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0
 VERSION = (
     "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME + "|" + _NAMED + ")$"
 )
-#: A plus sign in an address is read as a space.
+#: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
-#: The days that can be asked for; others mean the nearest of them.
+#: The range of days; days outside it mean its nearest end.
 _FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
 
 
 def _iso_day(value: object) -> object:
-    """Only what looks like a day: pydantic would take numbers, too."""
+    """Accept ISO days only: pydantic would accept numbers, too."""
     if isinstance(value, str) and not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         msg = "write a day as 2024-01-31"
         raise ValueError(msg)
@@ -79,22 +82,22 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000, description="So many are left 
 
 
 class Parameters(BaseModel):
-    """The parameters of one request: one that is not known is a mistake, and not passed over."""
+    """The parameters of one request; an unknown one is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Nothing(Parameters):
+class EmptyParameters(Parameters):
     """No parameters."""
 
 
-NoParameters = Annotated[Nothing, Query()]
+NoParameters = Annotated[EmptyParameters, Query()]
 
 
 def period_of(metric: MetricContract, text: str) -> Period:
-    """The period of a name.
+    """The period that a name refers to.
 
-    :raises Problem: for one that the calendar has not.
+    :raises Problem: when there is no such period.
     """
     try:
         return metric.publication.calendar.parse(text)
@@ -103,9 +106,9 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
 
 def version_of(text: str) -> VersionSelector:
-    """The version that a text asks for.
+    """The selector that a text stands for.
 
-    :raises Problem: for a text that names none, such as the 31st of June.
+    :raises Problem: when it selects nothing, such as the 31st of June.
     """
     try:
         return version_selector.parse(_EATEN_PLUS.sub("+", text))
@@ -113,24 +116,26 @@ def version_of(text: str) -> VersionSelector:
         raise Problem(404, "unknown-version", f"{problem}") from None
 
 
-def chosen(shown: Shown, period: Period, kept: Kept, wanted: VersionSelector) -> tuple[Head, str | None]:
-    """The version that was asked for, and what a reader has to know.
+def chosen(
+    published: PublishedSeries, period: Period, period_versions: PeriodVersions, wanted: VersionSelector
+) -> tuple[VersionSummary, str | None]:
+    """The selected version, and a note for readers.
 
-    :raises Problem: where the period has no such version.
+    :raises Problem: when the period has no such version.
     """
     try:
-        return version_selector.select(kept.heads, wanted, shown.series, period)
+        return version_selector.select(period_versions.summaries, wanted, published.series, period)
     except MissingVersionError as problem:
-        detail = f"{problem}, and its newest revision is r{kept.heads[-1].revision}"
+        detail = f"{problem}, and its newest revision is r{period_versions.summaries[-1].revision}"
     except UnknownVersionError as problem:
         detail = f"{problem}"
     raise Problem(404, "unknown-version", detail)
 
 
 def span(start: date, end: date) -> tuple[date, date]:
-    """Two days in order, within what can be counted.
+    """Two days, limited to the range that can be queried.
 
-    :raises Problem: where the second is before the first.
+    :raises Problem: when the second is before the first.
     """
     if end < start:
         raise Problem(400, "makes-no-sense", f"the end, {end}, is before the start, {start}")

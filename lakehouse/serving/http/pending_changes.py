@@ -1,4 +1,4 @@
-"""What is known and not in the numbers yet: event days that wait for silver, periods to be made anew, and what is held."""
+"""Changes that are recorded but not yet published: event days pending in Silver, periods to be restated, numbers on hold."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Anew:
-    """The first days of a series' periods that the layer below has changed since the series followed it.
+class PendingPeriods:
+    """The first days of a series' periods that the layer below has changed since the series last followed it.
 
-    ``as_of`` is what that depends on: the version below, who follows, and how far.
+    ``as_of`` identifies what that was read from: the version of the layer below, the follower, and the version it followed.
     """
 
     as_of: tuple[Any, ...]
@@ -38,63 +38,67 @@ class Anew:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """As of some versions of the tables that tell it: event days that wait for silver, and per series what it has to follow."""
+class PendingChanges:
+    """Event days pending in Silver, and the pending periods of each series, as of some versions of the tables read."""
 
     days: frozenset[date] = frozenset()
-    anew: Mapping[str, Anew] = field(default_factory=dict)
+    periods: Mapping[str, PendingPeriods] = field(default_factory=dict)
     versions: tuple[int, ...] = ()
 
-    def concerns(self, series: str, starts: Collection[date]) -> bool:
-        """Whether one of these periods of a series is to be made anew."""
-        return series in self.anew and not self.anew[series].starts.isdisjoint(starts)
+    def affects(self, series: str, starts: Collection[date]) -> bool:
+        """Whether one of these periods of a series is to be restated."""
+        return series in self.periods and not self.periods[series].starts.isdisjoint(starts)
 
 
-def read(settings: Settings, catalog: Catalog, source: str, opened: TableCache, known: Waiting | None) -> Waiting:
-    """What waits now.
+def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, before: PendingChanges | None) -> PendingChanges:
+    """The pending changes of a source.
 
-    :param opened: the tables, kept open from one look to the next.
-    :param known: what was read before; it is given again where no table has changed.
+    :param tables: keeps the tables open from one call to the next.
+    :param before: what was read last; it is returned again while no table has changed.
     """
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
     paths = [log(settings) for log in logs]
     paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
     paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
-    settings = with_table_cache(settings, opened)
+    settings = with_table_cache(settings, tables)
     versions = {path: table_io.version(path, settings.storage_options) for path in paths}
-    if known is not None and known.versions == tuple(versions.values()):
-        return known
-    days = frozenset(applied_inputs.pending(settings, source))  # first: what leaves it is among the others then
-    before = {} if known is None else known.anew
-    anew = {name: told(before.get(name)) for name, told in _followers(settings, catalog, source, versions)}
-    return Waiting(days, anew, tuple(versions.values()))
+    if before is not None and before.versions == tuple(versions.values()):
+        return before
+    days = frozenset(applied_inputs.pending(settings, source))  # read first: what leaves it is then in the periods
+    periods_before = {} if before is None else before.periods
+    periods = {
+        name: read_periods(periods_before.get(name)) for name, read_periods in _followers(settings, catalog, source, versions)
+    }
+    return PendingChanges(days, periods, tuple(versions.values()))
 
 
-def held(settings: Settings, one: Series, opened: TableCache, _: Mapping[date, list[str]] | None) -> Mapping[date, list[str]]:
-    """By period the checks that hold a newer number of it back."""
-    return candidates.failing(with_table_cache(settings, opened), one)
+def failing_checks(
+    settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
+) -> Mapping[date, list[str]]:
+    """By period the checks that hold back a newer number of it."""
+    return candidates.failing(with_table_cache(settings, tables), series)
 
 
 def _followers(
     settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
-) -> Iterator[tuple[str, Callable[[Anew | None], Anew]]]:
-    """Every series that follows a source, and how to tell what it has to follow; days before what is made of them."""
+) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
+    """Every series that follows a source, with a function that reads its pending periods; days before their roll-ups."""
     followed = restatements.followed_versions(settings)
     for metric in catalog.metrics_of(source):
         with suppress(served_version.UnservedVersionError):
             daily = served_version.daily(settings, catalog, metric)
             name = served_version.follower(daily)
             key = (versions[locations.silver(settings, source)], name, followed.get(name))
-            yield daily.name, partial(_anew, key, partial(_pending, settings, daily))
+            yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)
                 key = (versions[locations.gold(settings, daily)], rollup.name, followed.get(rollup.name))
-                yield rollup.name, partial(_anew, key, partial(_pending, settings, rollup))
+                yield rollup.name, partial(_periods, key, partial(_pending_starts, settings, rollup))
 
 
-def _anew(as_of: tuple[Any, ...], read_anew: Callable[[], Iterable[date]], known: Anew | None) -> Anew:
-    return known if known is not None and known.as_of == as_of else Anew(as_of, frozenset(read_anew()))
+def _periods(as_of: tuple[Any, ...], read_starts: Callable[[], Iterable[date]], before: PendingPeriods | None) -> PendingPeriods:
+    return before if before is not None and before.as_of == as_of else PendingPeriods(as_of, frozenset(read_starts()))
 
 
-def _pending(settings: Settings, series: Series) -> Iterable[date]:
+def _pending_starts(settings: Settings, series: Series) -> Iterable[date]:
     return find_pending(settings, series).starts

@@ -1,4 +1,4 @@
-"""Errors as people and programs can read them: RFC 9457 problem documents, without a word about how we are made."""
+"""Errors as RFC 9457 problem documents. They reveal nothing about the implementation."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ TITLES = {
 
 
 class Problem(Exception):  # noqa: N818 (as the RFC calls it)
-    """What went wrong, for the one who asked. ``kind`` is a word that programs can rely on."""
+    """What went wrong, for the client. ``kind`` is a stable identifier for programs."""
 
     def __init__(self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(detail)
         self.status, self.kind, self.detail, self.headers, self.more = status, kind, detail, dict(headers or {}), more
 
     def body(self) -> dict[str, Any]:
-        """The document."""
+        """The problem document."""
         title = TITLES.get(self.status, "Error")
         return {"type": f"urn:lakehouse:{self.kind}", "title": title, "status": self.status, "detail": self.detail, **self.more}
 
     def response(self) -> Response:
-        """The answer."""
+        """The response."""
         return Response(json.dumps(self.body()), self.status, self.headers, MEDIA_TYPE)
 
 
@@ -56,24 +56,24 @@ async def on_problem(_: Request, problem: Exception) -> Response:
 
 
 async def on_http(_: Request, error: Exception) -> Response:
-    """Handle what the framework refuses: no such path, no such method, a body that is none."""
-    if isinstance(error.__cause__, Problem):  # what went wrong while the body was read
+    """Handle what the framework refuses: an unknown path, a wrong method, an invalid body."""
+    if isinstance(error.__cause__, Problem):  # raised while the body was read
         return error.__cause__.response()
-    found: HTTPException = error  # type: ignore[assignment]
-    kind = {404: "no-such-path", 405: "no-such-method"}.get(found.status_code, "refused")
-    detail = {404: "there is nothing at this address; /openapi.json tells what there is"}.get(found.status_code, found.detail)
-    return Problem(found.status_code, kind, str(detail), found.headers).response()
+    refused: HTTPException = error  # type: ignore[assignment]
+    kind = {404: "no-such-path", 405: "no-such-method"}.get(refused.status_code, "refused")
+    detail = {404: "there is nothing at this address; /openapi.json lists what there is"}.get(refused.status_code, refused.detail)
+    return Problem(refused.status_code, kind, str(detail), refused.headers).response()
 
 
 async def on_invalid(_: Request, error: Exception) -> Response:
-    """Handle parameters that are not as documented: each with its place, and nothing of what was sent."""
-    found: RequestValidationError = error  # type: ignore[assignment]
-    errors = [{"where": ".".join(map(str, one["loc"])), "message": _plain(one)} for one in found.errors()[:20]]
-    told = "; ".join(f"{one['where']}: {one['message']}" for one in errors[:3])
-    return Problem(422, "not-as-documented", told, errors=errors).response()
+    """Handle invalid parameters: list each with its place, and repeat nothing of what was sent."""
+    invalid: RequestValidationError = error  # type: ignore[assignment]
+    errors = [{"where": ".".join(map(str, mistake["loc"])), "message": _plain(mistake)} for mistake in invalid.errors()[:20]]
+    detail = "; ".join(f"{mistake['where']}: {mistake['message']}" for mistake in errors[:3])
+    return Problem(422, "not-as-documented", detail, errors=errors).response()
 
 
 def _plain(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return "unknown; /openapi.json tells which there are"
+        return "unknown; /openapi.json lists which there are"
     return str(error["msg"]).removeprefix("Value error, ")

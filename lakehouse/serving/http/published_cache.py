@@ -1,6 +1,7 @@
-"""What requests read: published numbers, how arrivals come in, what waits; kept fresh in memory, each as of one moment.
+"""What requests read of a deployment, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
 
-The same for the API and for the page.
+The API and the pages read through this module only; a request sees each table as of one moment. How a value is refreshed is in
+``refreshing``, how a table is read in ``snapshot`` and ``pending_changes``.
 """
 
 from __future__ import annotations
@@ -11,232 +12,235 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
-from lakehouse.calendar.days import reach_back
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.series import Series
+from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import pending_changes, snapshot, tokens
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.http.refreshing import Fresh
+from lakehouse.serving.http.refreshing import RefreshedValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from datetime import date, datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lateness.completeness import Arrivals, Estimate
-    from lakehouse.serving.http.pending_changes import Waiting
-    from lakehouse.serving.http.snapshot import Kept, Snapshot
+    from lakehouse.serving.http.pending_changes import PendingChanges
+    from lakehouse.serving.http.snapshot import PeriodVersions, Snapshot
     from lakehouse.serving.http.tokens import Token
     from lakehouse.settings import Settings
 
 T = TypeVar("T")
-#: Seconds after which something is looked at again, and the age that nobody is given.
-_NUMBERS, _WAITING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
+#: Seconds after which a value is refreshed, and the age beyond which it is not returned any more.
+_NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The numbers of a series as of one moment, with the contract that makes them."""
+class PublishedSeries:
+    """The numbers of a series as of one moment, with the contract that defines them."""
 
     series: Series
     numbers: Snapshot
 
-    def kept(self, period: Period) -> Kept:
+    def versions_of(self, period: Period) -> PeriodVersions:
         """The versions of a period.
 
-        :raises Problem: where nothing has been published for it.
+        :raises Problem: when nothing has been published for it.
         """
-        found = self.numbers.periods.get(period.start)
-        if found is None:
+        versions = self.numbers.periods.get(period.start)
+        if versions is None:
             raise Problem(404, "not-published", f"nothing of {self.series.name} has been published for {period.name}")
-        return found
+        return versions
 
 
-class _Came:
-    """How rows came in, as of a version of the key log; what is estimated from it goes with it."""
+class _ArrivalHistory:
+    """How rows arrived, as of a version of the key log, with the estimates that were made from it."""
 
     def __init__(self, version: int, arrivals: Arrivals | None) -> None:
         self.version, self.arrivals = version, arrivals
         self.estimate = lru_cache(_ESTIMATES)(partial(_estimate, arrivals))
 
 
-class Lake:
-    """The tables of a deployment, as requests read them. Belongs to one event loop."""
+class PublishedCache:
+    """The tables of a deployment as requests read them. An instance belongs to one event loop."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self.settings, self.catalog = settings, catalog
-        self._numbers: dict[str, Fresh[Snapshot]] = {}
-        self._waiting: dict[str, Fresh[Waiting]] = {}
-        self._held: dict[str, Fresh[Mapping[date, list[str]]]] = {}
-        self._came: dict[str, Fresh[_Came]] = {}
-        self._tokens = Fresh(lambda _: tokens.all_of(settings), *_TOKENS)
+        self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
+        self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
+        self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
+        self._arrivals: dict[str, RefreshedValue[_ArrivalHistory]] = {}
+        self._tokens = RefreshedValue(lambda _: tokens.all_of(settings), *_TOKENS)
 
     def metric(self, name: str) -> MetricContract:
         """The contract of a metric.
 
-        :raises Problem: where there is none of that name.
+        :raises Problem: when no metric has that name.
         """
-        found = self.catalog.metrics.get(name)
-        if found is None:
+        metric = self.catalog.metrics.get(name)
+        if metric is None:
             raise Problem(404, "unknown-metric", f"there is no metric {name!r}; GET /metrics lists them")
-        return found
+        return metric
 
     def source(self, name: str) -> SourceContract:
         """The contract of a source.
 
-        :raises Problem: where there is none of that name.
+        :raises Problem: when no source has that name.
         """
-        found = self.catalog.sources.get(name)
-        if found is None:
-            known = ", ".join(sorted(self.catalog.sources)) or "none"
-            raise Problem(404, "unknown-source", f"there is no source {name!r}; known are {known}")
-        return found
+        source = self.catalog.sources.get(name)
+        if source is None:
+            names = ", ".join(sorted(self.catalog.sources)) or "none"
+            raise Problem(404, "unknown-source", f"there is no source {name!r}; known are {names}")
+        return source
 
-    async def shown(self, metric: MetricContract, kind: Kind = Kind.DAY) -> Shown:
+    async def published(self, metric: MetricContract, kind: Kind = Kind.DAY) -> PublishedSeries:
         """The published numbers of a metric for a kind of period, as readers see them.
 
-        :raises Problem: where it is not published for such periods, or the tables cannot be read.
+        :raises Problem: when it is not published for that kind, or the tables cannot be read.
         """
         try:
             version_selector.check_published(metric, kind)
         except version_selector.UnpublishedKindError as problem:
             raise Problem(404, "not-published", f"{problem}") from None
-        own = Series(metric)
-        days = await self._snapshot(own)
-        seen = metric.dataset_version if metric.dataset_version > 1 else days.serves
+        latest = Series(metric)
+        days = await self._snapshot(latest)
+        served = metric.dataset_version if metric.dataset_version > 1 else days.serves
         try:
-            daily = own if seen == metric.dataset_version else served_version.version(self.catalog, metric, seen)
+            daily = latest if served == metric.dataset_version else served_version.version(self.catalog, metric, served)
         except served_version.UnservedVersionError as problem:
             raise Problem(503, "contract-missing", f"{problem}; then start the server again") from None
         if kind is Kind.DAY:
-            return Shown(daily, days)
-        series = version_selector.series_for(metric, kind, daily)
-        return Shown(series, await self._snapshot(series))
+            return PublishedSeries(daily, days)
+        rollup = version_selector.series_for(metric, kind, daily)
+        return PublishedSeries(rollup, await self._snapshot(rollup))
 
-    async def every(self, metrics: Iterable[str], by: Kind | None = None) -> list[Shown]:
-        """The published numbers of some metrics for every kind of period, or for one, where they are published for it."""
-        wanted = [self.metric(name) for name in metrics]
-        kinds = [(metric, Kind(kind)) for metric in wanted for kind in ("day", *metric.publication.rollups)]
-        return [await self.shown(metric, kind) for metric, kind in kinds if by in (None, kind)]
+    async def all_published(self, metrics: Iterable[str], by: Kind | None = None) -> list[PublishedSeries]:
+        """The published numbers of some metrics, for every kind of period that they are published for.
 
-    async def waiting(self, source: str) -> Waiting:
-        """What waits to be taken into silver and into numbers."""
-        if source not in self._waiting:
-            look = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
-            self._waiting[source] = Fresh(look, *_WAITING)
-        return await _got(self._waiting[source])
+        :param by: only this kind.
+        """
+        contracts = [self.metric(name) for name in metrics]
+        kinds = [(metric, Kind(kind)) for metric in contracts for kind in ("day", *metric.publication.rollups)]
+        return [await self.published(metric, kind) for metric, kind in kinds if by in (None, kind)]
+
+    async def pending_changes(self, source: str) -> PendingChanges:
+        """What is not yet in Silver or in the published numbers of a source."""
+        if source not in self._pending:
+            read = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
+            self._pending[source] = RefreshedValue(read, *_PENDING)
+        return await _value_of(self._pending[source])
 
     async def arrivals(self, source: str) -> Arrivals | None:
-        """How a source's rows came in; None where none has."""
-        return (await self._how_it_came(source)).arrivals
+        """How a source's rows arrived; None when no row has."""
+        return (await self._arrival_history(source)).arrivals
 
     async def tokens(self) -> dict[str, Token]:
         """Every token by its id."""
-        return await _got(self._tokens)
+        return await _value_of(self._tokens)
 
-    async def behind(self, shown: Shown, version: PublishedVersion, period: Period) -> bool:
-        """Whether something is known that this number does not say: a newer one, held or not, arrivals, changed days below it."""
+    async def is_stale(self, published: PublishedSeries, version: PublishedVersion, period: Period) -> bool:
+        """Whether more is known than a number contains: a newer number, held or not, arrivals, or changes in the layer below."""
         if not version.is_latest and version.adjustment is None:
             return True
-        one = shown.series
-        waits = await self.waiting(one.metric.source)
+        series = published.series
+        pending = await self.pending_changes(series.metric.source)
         return (
-            not waits.days.isdisjoint(days_behind(one, period))
-            or waits.concerns(_days_of(one).name, period.days)
+            not pending.days.isdisjoint(source_days(series.metric, period.days))
+            or pending.affects(_daily(series).name, period.days)
             or (
-                one.kind is not Kind.DAY
-                and waits.concerns(one.name, [period.start])
-                and await self._made_of_others(one, version, period)
+                series.kind is not Kind.DAY
+                and pending.affects(series.name, [period.start])
+                and await self._made_from_older_days(series, version, period)
             )
-            or bool(await self.held(shown, period))
+            or bool(await self.failing_checks(published, period))
         )
 
-    async def _made_of_others(self, one: Series, version: PublishedVersion, period: Period) -> bool:
-        """Whether the newest numbers of its days are others than a longer period's was made from.
+    async def _made_from_older_days(self, series: Series, version: PublishedVersion, period: Period) -> bool:
+        """Whether a longer period was made from other numbers than the newest ones of its days.
 
-        A run by hand makes it without being remembered as following. Which adjustments are booked in it is not looked for.
+        A run by hand may publish it without a record of the version that it followed. Booked adjustments are not compared.
         """
-        if one.metric.publication.after_close == "adjust":
+        if series.metric.publication.after_close == "adjust":
             return True
-        days = (await self._snapshot(_days_of(one))).periods
-        newest = {day: f"r{kept.heads[-1].revision}" for day in period.days if (kept := days.get(day)) is not None}
+        days = (await self._snapshot(_daily(series))).periods
+        newest = {day: f"r{days[day].summaries[-1].revision}" for day in period.days if day in days}
         made_from = version.made_from.revisions
         return any(made_from.get(day) != revision for day, revision in newest.items())
 
-    async def held(self, shown: Shown, period: Period) -> list[str]:
-        """The checks that hold a newer number of a period back, or one of its days."""
-        one = shown.series
-        own, days = await self._held_of(one), await self._held_of(_days_of(one))
-        return sorted({*own.get(period.start, ()), *(check for day in days.keys() & period.days for check in days[day])})
+    async def failing_checks(self, published: PublishedSeries, period: Period) -> list[str]:
+        """The checks that hold back a newer number of a period, or of one of its days."""
+        series = published.series
+        of_periods, of_days = await self._failing_by_period(series), await self._failing_by_period(_daily(series))
+        return sorted(
+            {*of_periods.get(period.start, ()), *(check for day in of_days.keys() & period.days for check in of_days[day])}
+        )
 
-    async def complete(self, one: Series, period: Period, version: PublishedVersion, *, behind: bool) -> Estimate | Unknown:
-        """How much of a period's rows a version has in it.
+    async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
+        """The share of a period's rows that a version contains.
 
-        :param behind: whether more is known than it says; then it has what there was when it was published.
+        :param stale: whether more is known than it contains; it then contains what had arrived when it was published.
         """
-        metric = one.metric
-        came = await self._how_it_came(metric.source)
-        if came.arrivals is None:
+        metric = series.metric
+        history = await self._arrival_history(metric.source)
+        if history.arrivals is None:
             return Unknown("nothing is known of how the rows of this source come in")
-        days = days_behind(one, period)
-        current = version.is_latest and not behind
-        cutoff = min(self.settings.clock() if current else version.published_at, came.arrivals.newest)
+        days = source_days(metric, period.days)
+        current = version.is_latest and not stale
+        cutoff = min(self.settings.clock() if current else version.published_at, history.arrivals.newest)
         zone = ZoneInfo(self.source(metric.source).clocks.timezone)
         hour = cutoff.replace(minute=0, second=0, microsecond=0)
-        return came.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
+        return history.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
 
-    async def _held_of(self, one: Series) -> Mapping[date, list[str]]:
-        if one.name not in self._held:
-            self._held[one.name] = Fresh(partial(pending_changes.held, self.settings, one, TableCache()), *_WAITING)
-        return await _got(self._held[one.name])
+    async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
+        if series.name not in self._failing:
+            read = partial(pending_changes.failing_checks, self.settings, series, TableCache())
+            self._failing[series.name] = RefreshedValue(read, *_PENDING)
+        return await _value_of(self._failing[series.name])
 
-    async def _snapshot(self, one: Series) -> Snapshot:
-        if one.name not in self._numbers:
-            path = locations.gold(self.settings, one)
-            self._numbers[one.name] = Fresh(partial(snapshot.read, self.settings, path, one.by), *_NUMBERS)
-        return await _got(self._numbers[one.name])
+    async def _snapshot(self, series: Series) -> Snapshot:
+        if series.name not in self._snapshots:
+            read = partial(snapshot.read, self.settings, locations.gold(self.settings, series), series.by)
+            self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
+        return await _value_of(self._snapshots[series.name])
 
-    async def _how_it_came(self, source: str) -> _Came:
-        if source not in self._came:
-            self._came[source] = Fresh(partial(_read_came, self.settings, self.source(source)), *_ARRIVALS)
-        return await _got(self._came[source])
-
-
-def days_behind(one: Series, period: Period) -> Sequence[date]:
-    """The event days whose rows a number covers, in order."""
-    return period.days if one.metric.window == 1 else sorted(reach_back(period.days, one.metric.window))
+    async def _arrival_history(self, source: str) -> _ArrivalHistory:
+        if source not in self._arrivals:
+            read = partial(_read_arrivals, self.settings, self.source(source))
+            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)
+        return await _value_of(self._arrivals[source])
 
 
-def _days_of(one: Series) -> Series:
-    """The days that a series is, or is made from."""
-    return Series(one.metric, Kind.DAY, one.called)
+def _daily(series: Series) -> Series:
+    """The series of the days that a longer period is made from; of days the series itself."""
+    return Series(series.metric, Kind.DAY, series.called)
 
 
-async def _got(fresh: Fresh[T]) -> T:
-    """:raises Problem: where the tables cannot be read."""
+async def _value_of(refreshed: RefreshedValue[T]) -> T:
+    """:raises Problem: when the tables cannot be read."""
     try:
-        return await fresh.get()
+        return await refreshed.get()
     except Problem:
         raise
     except Exception as error:
         raise Problem(503, "unreadable", "the tables cannot be read at this moment; ask again", {"Retry-After": "2"}) from error
 
 
-def _read_came(settings: Settings, contract: SourceContract, known: _Came | None) -> _Came:
+def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:
     version = arrival_curve.version(settings, contract.dataset)
-    return known if known is not None and known.version == version else _Came(version, arrival_curve.read(settings, contract))
+    if before is not None and before.version == version:
+        return before
+    return _ArrivalHistory(version, arrival_curve.read(settings, contract))
 
 
 def _estimate(
-    came: Arrivals | None, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int
+    arrivals: Arrivals | None, first: date, days: int, cutoff: datetime, zone: ZoneInfo, follow_days: int
 ) -> Estimate | Unknown:
-    assert came is not None  # noqa: S101 (told apart by the caller)
-    every = [first.fromordinal(first.toordinal() + offset) for offset in range(days)]
-    return completeness.estimate(every, cutoff, came, zone, follow_days)
+    assert arrivals is not None  # noqa: S101 (the caller has checked)
+    all_days = [first.fromordinal(first.toordinal() + offset) for offset in range(days)]
+    return completeness.estimate(all_days, cutoff, arrivals, zone, follow_days)

@@ -1,4 +1,4 @@
-"""A value that is read again when it is no longer fresh, by one reader for all who ask."""
+"""A value that is read again when it has become too old, by one reader for all requests."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 
-class Fresh(Generic[T]):
-    """Keeps what ``read`` gives.
+class RefreshedValue(Generic[T]):
+    """Caches what ``read`` returns.
 
-    Whoever asks when the value is older than ``after`` seconds has it read again in a thread; until that is done others are
-    given the old one, but never one older than ``at_most``: they wait. The value is exchanged whole, so that all that a
-    request takes from it fits together. Belongs to one event loop.
+    The first request that comes when the value is older than ``after`` seconds has it read again in a thread. Until that is done,
+    requests get the old value, unless it is older than ``at_most`` seconds: then they wait. The value is replaced as a whole, so
+    that everything a request takes from it is consistent. An instance belongs to one event loop.
 
-    :param read: gets the value that is there, None at first.
+    :param read: gets the cached value, None at first.
     """
 
     def __init__(self, read: Callable[[T | None], T], after: float, at_most: float) -> None:
         self._read, self._after, self._at_most = read, after, at_most
         self._value: T | None = None
-        self._looked_at = float("-inf")
+        self._read_at = float("-inf")
         self._reading: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
         """The value.
 
-        :raises Exception: what ``read`` raises, where there is nothing young enough.
+        :raises Exception: what ``read`` raises, when no value is young enough.
         """
-        age = monotonic() - self._looked_at
+        age = monotonic() - self._read_at
         if self._value is not None and age <= self._after:
             return self._value
         if self._reading is None:
-            self._reading = asyncio.create_task(self._again())
-            self._reading.add_done_callback(_told)
+            self._reading = asyncio.create_task(self._refresh())
+            self._reading.add_done_callback(_log_failure)
         if self._value is not None and age <= self._at_most:
             return self._value
-        return await asyncio.shield(self._reading)  # who goes away does not take the others' answer with him
+        return await asyncio.shield(self._reading)  # a request that is cancelled does not cancel the others' answer
 
-    async def _again(self) -> T:
+    async def _refresh(self) -> T:
         started = monotonic()
         try:
             self._value = await asyncio.to_thread(self._read, self._value)
-            self._looked_at = started
+            self._read_at = started
             return self._value
         finally:
             self._reading = None
 
 
-def _told(reading: asyncio.Task[T]) -> None:
-    """A failure that nobody waits for is told, too."""
+def _log_failure(reading: asyncio.Task[T]) -> None:
+    """Log a failure also when no request waits for the value."""
     if not reading.cancelled() and (problem := reading.exception()) is not None:
         _LOG.warning("cannot be read again: %s", problem)

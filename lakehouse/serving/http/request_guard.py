@@ -1,6 +1,6 @@
-"""What stands before every request: the host's name, the rate, the size; and behind it: headers, and no stack trace.
+"""ASGI middleware around the whole application: checks of host, rate, origin and size; security headers; errors without details.
 
-Plain ASGI around the whole application, so that nothing leaves the process another way.
+It is outermost, so that every response passes through it. Why it uses no library for these is in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _BODY = 16_384
 _CLIENTS = 10_000
-#: A response that has one of these set says so itself.
+#: Added to every response that has not set them itself.
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -36,17 +36,17 @@ _HEADERS = {
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
-class Buckets:
-    """How often each client may ask: so many times a second, and so many at once."""
+class TokenBuckets:
+    """A token bucket for each client: a rate per second, and a burst. The least recent clients are forgotten."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Take one.
+        """Take a token from a client's bucket.
 
-        :returns: 0 where there was one, else the seconds until there is.
+        :returns: 0 if there was one, otherwise the seconds until there will be.
         """
         now = monotonic()
         left, since = self._left.pop(client, (self._burst, now))
@@ -57,20 +57,20 @@ class Buckets:
         return 0.0 if left >= 1 else (1 - left) / self._rate
 
 
-class Guard:
-    """See the module.
+class RequestGuard:
+    """The middleware.
 
-    :param hosts: the names under which this server is asked; a page of another name that points here gets nothing. Empty
-        where any name will do.
-    :param rate: requests a second of one client address.
-    :param told: a problem as the answer to a request for some path; by default the problem document.
+    :param hosts: the host names that the server accepts, so that another name that resolves to it is refused; empty to accept
+        any.
+    :param rate: requests per second of one client address.
+    :param respond: makes the response to a problem at a path; by default the problem document.
     """
 
     def __init__(
-        self, app: ASGIApp, hosts: Collection[str], rate: float, told: Callable[[Problem, str], Response] | None = None
+        self, app: ASGIApp, hosts: Collection[str], rate: float, respond: Callable[[Problem, str], Response] | None = None
     ) -> None:
-        self._app, self._hosts, self._told = app, frozenset(hosts), told or _document
-        self._buckets = Buckets(rate, 2 * rate)
+        self._app, self._hosts, self._respond = app, frozenset(hosts), respond or _document
+        self._buckets = TokenBuckets(rate, 2 * rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -83,8 +83,8 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                own = {name.lower() for name, _ in message["headers"]}
-                more = [(name, value) for name, value in _HEADERS.items() if name not in own]
+                present = {name.lower() for name, _ in message["headers"]}
+                more = [(name, value) for name, value in _HEADERS.items() if name not in present]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
@@ -92,7 +92,7 @@ class Guard:
             self._admit(scope)
             await self._app(scope, _limited(receive), guarded)
         except Problem as problem:
-            await self._told(problem, scope["path"])(scope, receive, guarded)
+            await self._respond(problem, scope["path"])(scope, receive, guarded)
         except Exception:
             incident = uuid.uuid4().hex[:12]
             _LOG.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
@@ -100,10 +100,10 @@ class Guard:
                 raise
             detail = "the server's log tells what happened, under this incident"
             broken = Problem(500, "incident", detail, incident=incident)
-            await self._told(broken, scope["path"])(scope, receive, guarded)
+            await self._respond(broken, scope["path"])(scope, receive, guarded)
 
     def _admit(self, scope: Scope) -> None:
-        """:raises Problem: for what goes no further."""
+        """:raises Problem: for a request that is refused."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts and _name(host) not in self._hosts:
@@ -134,14 +134,14 @@ def _name(host: str) -> str:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same, until too much has come."""
-    come = 0
+    """The same, until the body has become too large."""
+    received = 0
 
     async def counted() -> Message:
-        nonlocal come
+        nonlocal received
         message = await receive()
-        come += len(message.get("body", b""))
-        if come > _BODY:
+        received += len(message.get("body", b""))
+        if received > _BODY:
             raise _too_large()
         return message
 

@@ -1,4 +1,7 @@
-"""How versions are told: plain values, the same wherever they stand, and the answer with its ETag."""
+"""Responses as JSON with an ETag, and the JSON of versions, numbers and estimates, the same in every route.
+
+The shapes are documented in ``api.models``.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +29,25 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
 
-Values = dict[str, Any]
-#: So many rows of the grain an answer carries: of one number, or of all those on a page.
+JsonObject = dict[str, Any]
+#: The most rows of the grain in a response: of one number, or of all numbers on a page.
 MOST_ROWS = 10_000
 
 
-def respond(request: Request, body: Values, ticking: Values | None = None, tag: str = "") -> Response:
-    """The answer as JSON, or that it is still the one that the reader has.
+def respond(request: Request, body: JsonObject, ticking: JsonObject | None = None, tag: str = "") -> Response:
+    """The body as JSON, or 304 when the client has it already.
 
-    :param ticking: what is another at any moment, and makes no other answer.
-    :param tag: begins the ETag, for people.
+    :param ticking: fields that change at any moment; they are no part of the ETag.
+    :param tag: the beginning of the ETag, for people.
     """
     text = json.dumps(body, default=_plain)
     etag = f'W/"{tag}{"-" if tag else ""}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    known = request.headers.get("if-none-match")
+    cached = request.headers.get("if-none-match")
     if (
         request.method == "GET"
-        and known is not None
-        and (known.strip() == "*" or etag in [one.strip() for one in known.split(",")])
+        and cached is not None
+        and (cached.strip() == "*" or etag in [value.strip() for value in cached.split(",")])
     ):
         return Response(status_code=304, headers=headers)
     if ticking:
@@ -53,85 +56,87 @@ def respond(request: Request, body: Values, ticking: Values | None = None, tag: 
 
 
 def fitting(sizes: Iterable[int]) -> int:
-    """How many numbers of so many rows fit on a page, from the first one on: that one does, as far as it goes."""
+    """How many of some numbers fit on a page, given the rows of each; the first one always does, possibly in part."""
     total = list(accumulate(sizes))
     return max(bisect_right(total, MOST_ROWS), min(len(total), 1))
 
 
-def version(found: PublishedVersion, first: int = 0) -> Values:
-    """A version of a number: what it says, how sure it is, and how it came to be.
+def version(published: PublishedVersion, first: int = 0) -> JsonObject:
+    """A version of a number: its content, its state, and how it came about.
 
     :param first: the row of the grain with which ``result`` begins.
     """
-    said = found.row
+    row = published.row
     return {
-        "version_name": found.name,
-        "version": found.label,
-        "revision": found.revision,
-        "adjustment": found.adjustment,
-        "state": found.state.value,
-        "label": LABELS[found.state.value],
-        "is_final": found.state is State.FINAL,
-        "is_latest": found.is_latest,
-        "result": [{name: json_value(value) for name, value in row.items()} for row in found.rows[first : first + MOST_ROWS]],
-        "total_rows": len(found.rows),
-        "event_count": sum(row["row_count"] or 0 for row in found.rows),
-        "undecided_rows": said["undecided_rows"] or 0,
-        "changed_rows": said["changed_rows"],
-        "computed_at": found.published_at,
-        "superseded_at": found.superseded_at,
-        "reason": found.reason.value,
-        "restated_on": found.restated_on,
-        "restatement_reason": found.restatement_reason,
-        "booked_on": said["booked_on"],
-        "known_through": said["known_through"],
-        "due_on": found.due_on,
-        "dataset_version": found.dataset_version,
-        "signed_off_by": said["signed_off_by"],
-        "sign_off_reason": said["sign_off_reason"],
+        "version_name": published.name,
+        "version": published.label,
+        "revision": published.revision,
+        "adjustment": published.adjustment,
+        "state": published.state.value,
+        "label": LABELS[published.state.value],
+        "is_final": published.state is State.FINAL,
+        "is_latest": published.is_latest,
+        "result": [
+            {name: json_value(value) for name, value in values.items()} for values in published.rows[first : first + MOST_ROWS]
+        ],
+        "total_rows": len(published.rows),
+        "event_count": sum(values["row_count"] or 0 for values in published.rows),
+        "undecided_rows": row["undecided_rows"] or 0,
+        "changed_rows": row["changed_rows"],
+        "computed_at": published.published_at,
+        "superseded_at": published.superseded_at,
+        "reason": published.reason.value,
+        "restated_on": published.restated_on,
+        "restatement_reason": published.restatement_reason,
+        "booked_on": row["booked_on"],
+        "known_through": row["known_through"],
+        "due_on": published.due_on,
+        "dataset_version": published.dataset_version,
+        "signed_off_by": row["signed_off_by"],
+        "sign_off_reason": row["sign_off_reason"],
     }
 
 
-def sides(numbers: Sides) -> Values:
-    """Both sides of a number and what lies between them; ``percent`` is a number here, None also where no double holds it."""
+def sides(numbers: Sides) -> JsonObject:
+    """Both sides of a number and their difference. ``percent`` is a number; None when there is none, or no double can hold it."""
     percent = None if numbers.percent is None else float(numbers.percent)
     return numbers.as_json() | {"percent": percent if percent is None or isfinite(percent) else None}
 
 
-def moves(told: Mapping[str, Sides]) -> Values:
-    """What a version moved, measure by measure."""
-    return {name: sides(one) for name, one in told.items()}
+def moves(by_measure: Mapping[str, Sides]) -> JsonObject:
+    """What a version changed, measure by measure."""
+    return {name: sides(numbers) for name, numbers in by_measure.items()}
 
 
-def completeness(found: Estimate | Unknown) -> Values:
-    """How much of the rows is in a number, and from how much that is known; or why it is not."""
-    if isinstance(found, Unknown):
-        return {"known": False, "because": found.because}
+def completeness(estimate: Estimate | Unknown) -> JsonObject:
+    """The estimated share of rows that a number contains, with its basis; or why there is no estimate."""
+    if isinstance(estimate, Unknown):
+        return {"known": False, "because": estimate.because}
     return {
         "known": True,
-        "share": found.share,
-        "low": found.low,
-        "high": found.high,
-        "coverage": found.coverage,
-        "earlier_periods": found.periods,
-        "age_hours": found.age_hours,
-        "horizon_hours": found.horizon_hours,
+        "share": estimate.share,
+        "low": estimate.low,
+        "high": estimate.high,
+        "coverage": estimate.coverage,
+        "earlier_periods": estimate.periods,
+        "age_hours": estimate.age_hours,
+        "horizon_hours": estimate.horizon_hours,
     }
 
 
-def measures(series: Series) -> list[Values]:
-    """What a metric measures."""
+def measures(series: Series) -> list[JsonObject]:
+    """The measures of a metric."""
     return [
-        {"name": one.name, "type": one.type, "additive": one.additive, "description": one.description}
-        for one in series.metric.measures
+        {"name": measure.name, "type": measure.type, "additive": measure.additive, "description": measure.description}
+        for measure in series.metric.measures
     ]
 
 
-def _plain(one: object) -> object:
-    if isinstance(one, datetime):
-        return one.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-    if isinstance(one, date):
-        return one.isoformat()
-    if isinstance(one, timedelta):
-        return int(one.total_seconds())
-    return str(one)
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return int(value.total_seconds())
+    return str(value)

@@ -1,7 +1,7 @@
 """The published numbers of a series in memory, as of one version of its table.
 
-A period's rows stay in Arrow's form, beside a short index of its versions; what is asked for becomes Python when it is asked
-for. A newer version of the table costs the periods that it changed.
+A period's rows stay in Arrow's format together with a short index of its versions; a version is converted to Python objects when
+it is requested. For a newer version of the table, only the periods that it changed are read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
-#: After so many seconds a table is opened anew: one that was made again in its place has other commits of the same numbers.
+#: Seconds after which a table is opened again: a table that replaced it has other commits with the same numbers.
 _REOPEN = 30.0
-_HEAD = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
+_SUMMARY = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
 
-class Head(NamedTuple):
-    """What a version tells of itself to be chosen, and where its rows are."""
+class VersionSummary(NamedTuple):
+    """What is needed to select a version, and where its rows are."""
 
     revision: int
     adjustment: int | None
@@ -51,11 +51,11 @@ class Head(NamedTuple):
 
     @property
     def restates(self) -> bool:
-        """Whether it says something else than what was published before it."""
+        """Whether its content differs from what was published before it."""
         return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at)
 
 
-class Kept:
+class PeriodVersions:
     """The versions of one period, oldest first."""
 
     def __init__(self, rows: pa.Table) -> None:
@@ -64,33 +64,33 @@ class Kept:
         self._rows = rows.take(pa.array(order, pa.int64())).combine_chunks()
 
     @cached_property
-    def heads(self) -> list[Head]:
-        """Every version, as little as is needed to choose one."""
-        found: list[Head] = []
-        for place, said in enumerate(zip(*(self._rows[name].to_pylist() for name in _HEAD))):
-            if found and found[-1][:2] == said[:2]:
-                found[-1] = found[-1]._replace(rows=found[-1].rows + 1)
+    def summaries(self) -> list[VersionSummary]:
+        """A summary of every version."""
+        summaries: list[VersionSummary] = []
+        for place, row in enumerate(zip(*(self._rows[name].to_pylist() for name in _SUMMARY))):
+            if summaries and summaries[-1][:2] == row[:2]:
+                summaries[-1] = summaries[-1]._replace(rows=summaries[-1].rows + 1)
             else:
-                told = dict(zip(_HEAD, said)) | {"state": State(said[2])}
-                found.append(Head(**told, first_row=place, rows=1))
-        return found
+                values = dict(zip(_SUMMARY, row)) | {"state": State(row[2])}
+                summaries.append(VersionSummary(**values, first_row=place, rows=1))
+        return summaries
 
-    def version(self, series: Series, head: Head) -> PublishedVersion:
-        """One version, whole."""
-        ((version,),) = numbers_history.versions_in(series, self._rows.slice(head.first_row, head.rows)).values()
+    def version(self, series: Series, summary: VersionSummary) -> PublishedVersion:
+        """One version with its content."""
+        ((version,),) = numbers_history.versions_in(series, self._rows.slice(summary.first_row, summary.rows)).values()
         return version
 
     def versions(self, series: Series) -> list[PublishedVersion]:
-        """All versions, whole."""
-        (found,) = numbers_history.versions_in(series, self._rows).values()
-        return found
+        """All versions with their content."""
+        (versions,) = numbers_history.versions_in(series, self._rows).values()
+        return versions
 
-    def moved(self, series: Series, first: int, behind: int) -> list[tuple[PublishedVersion, dict[str, Sides]]]:
-        """The versions from one place to before another, each with what it moved."""
+    def moved(self, series: Series, first: int, end: int) -> list[tuple[PublishedVersion, dict[str, Sides]]]:
+        """The versions from place ``first`` up to, not including, place ``end``, each with the change that it made."""
         start = max(first - 1, 0)
-        while self.heads[start].adjustment is not None:  # it comes on top of the revision and of those before it
+        while self.summaries[start].adjustment is not None:  # an adjustment is added to its revision and to those before it
             start -= 1
-        versions = [self.version(series, head) for head in self.heads[start:behind]]
+        versions = [self.version(series, summary) for summary in self.summaries[start:end]]
         return list(zip(versions, numbers_history.moved(series, versions)))[first - start :]
 
 
@@ -100,7 +100,7 @@ class Snapshot:
 
     version: int = -1
     serves: int = 1
-    periods: Mapping[date, Kept] = field(default_factory=dict)
+    periods: Mapping[date, PeriodVersions] = field(default_factory=dict)
     files: Mapping[date, frozenset[str]] = field(default_factory=dict)
     table: DeltaTable | None = None
     opened: float = 0.0
@@ -111,28 +111,30 @@ class Snapshot:
         return sorted(self.periods)
 
 
-def read(settings: Settings, path: str, by: str, known: Snapshot | None) -> Snapshot:
+def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Snapshot:
     """The newest version of a table.
 
     :param by: the column of the periods' first days.
-    :param known: what was read before: what has not changed since is taken from it.
+    :param before: what was read last; unchanged periods are taken from it.
     """
-    known = known or Snapshot()
-    if known.table is None or time.monotonic() - known.opened > _REOPEN:
+    before = before or Snapshot()
+    if before.table is None or time.monotonic() - before.opened > _REOPEN:
         table, opened = table_io.open_snapshot(path, settings.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
-        if known.table is not None and table.metadata().id != known.table.metadata().id:
-            known = Snapshot()
+        if before.table is not None and table.metadata().id != before.table.metadata().id:
+            before = Snapshot()
     else:
-        table, opened = known.table, known.opened
+        table, opened = before.table, before.opened
         table.update_incremental()
-    if table.version() == known.version:
-        return known if table is known.table else replace(known, table=table, opened=opened)
+    if table.version() == before.version:
+        return before if table is before.table else replace(before, table=table, opened=opened)
     files_of = data_files.by_partition(table, by)
     system = data_files.system_of(table)
     periods = {
-        start: known.periods[start] if known.files.get(start) == own else Kept(data_files.read(system, own, by, start))
-        for start, own in files_of.items()
+        start: before.periods[start]
+        if before.files.get(start) == paths
+        else PeriodVersions(data_files.read(system, paths, by, start))
+        for start, paths in files_of.items()
     }
     return Snapshot(table.version(), table.transaction_version(served_version.SERVED) or 1, periods, files_of, table, opened)

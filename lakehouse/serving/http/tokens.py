@@ -1,7 +1,7 @@
-"""``ops/tokens``: who may read and decide through the API. Only a hash of a token is kept, and it is shown once.
+"""``ops/tokens``: who may read and decide through the API. A token is shown once, and only its hash is stored.
 
-Adding and revoking are rows, so that the table tells who could do what when. Unlike the other tables here it is a copy of
-nothing: without it, tokens have to be given out anew.
+Adding and revoking a token append rows, so that the table records who was allowed to do what, and when. It cannot be rebuilt from
+other tables: without it, new tokens have to be issued.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX = "lh"
 
 
 class Role(str, Enum):
-    """What a token allows: to read, or to read and to decide."""
+    """What a token allows: reading, or reading and deciding."""
 
     READER = "reader"
     STEWARD = "steward"
@@ -33,7 +33,7 @@ class Role(str, Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """One token, without the secret. ``name`` is who decides with it."""
+    """One token, without its secret. ``name`` is the person who decides with it."""
 
     token_id: str
     name: str
@@ -44,7 +44,7 @@ class Token:
     revoked_at: datetime | None = None
 
     def holds(self, now: datetime) -> bool:
-        """Whether it may be used."""
+        """Whether it is valid."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
@@ -54,9 +54,9 @@ def log(settings: Settings) -> LogTable[Token]:
 
 
 def add(settings: Settings, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:
-    """Make a token.
+    """Create a token.
 
-    :returns: what is kept of it, and the text that its holder has to keep.
+    :returns: the token as stored, and the text that its holder has to keep.
     """
     token_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     token = Token(token_id, name, role, _digest(secret), settings.clock(), expires_at)
@@ -65,24 +65,24 @@ def add(settings: Settings, name: str, role: Role, expires_at: datetime | None =
 
 
 def revoke(settings: Settings, token: Token) -> None:
-    """End a token; again, it is a no-op."""
+    """Revoke a token; revoking it again does nothing."""
     log(settings).append([replace(token, revoked_at=settings.clock())], app_id=f"revoked:{token.token_id}")
 
 
 def all_of(settings: Settings) -> dict[str, Token]:
-    """Every token by its id, also those that are over."""
+    """Every token by its id, expired and revoked ones included."""
     tokens = sorted(log(settings).read(), key=lambda token: (token.revoked_at is not None, token.added_at))
     return {token.token_id: token for token in tokens}
 
 
-def holder(known: dict[str, Token], text: str, now: datetime) -> Token | None:
-    """The token that a text is, where it may be used.
+def holder(issued: dict[str, Token], text: str, now: datetime) -> Token | None:
+    """The token that a text stands for, if it is valid.
 
-    The secret has 256 bits, so that a plain hash of it can neither be guessed nor turned round.
+    The secret has 256 random bits, so that a plain hash of it can neither be guessed nor inverted.
     """
     prefix, _, rest = text.partition("_")
     token_id, _, secret = rest.partition("_")
-    token = known.get(token_id) if prefix == _PREFIX else None
+    token = issued.get(token_id) if prefix == _PREFIX else None
     right = hmac.compare_digest(_digest(secret), token.digest if token else _digest(""))
     return token if token and right and token.holds(now) else None
 

@@ -157,16 +157,16 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
     edges = list(_EDGES)
     places = [_place(one.seconds) for one in bounds]
     last = max([at for at, count in enumerate(counts) if count] + [int(place) for place in places], default=0)
-    shown = counts[: last + 1]
+    published = counts[: last + 1]
 
     def draw(figure: Figure, labels: int) -> None:
         axes = figure.subplots()
-        middles = [at + 0.5 for at in range(len(shown))]
-        axes.bar(middles, [max(count, 0.01) for count in shown], width=0.92, color=COLOURS["after"])
-        most = max(shown, default=1)
+        middles = [at + 0.5 for at in range(len(published))]
+        axes.bar(middles, [max(count, 0.01) for count in published], width=0.92, color=COLOURS["after"])
+        most = max(published, default=1)
         axes.set_yscale("log")
         axes.set_ylim(0.6, max(most, 2) * 12)
-        for at, count in enumerate(shown):
+        for at, count in enumerate(published):
             if count:
                 point, ink = (at + 0.5, count), COLOURS["ink"]
                 size = 8 if labels > _PHONE else 7
@@ -185,12 +185,12 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
         axes.grid(visible=False)
         axes.set_yticks([])
         axes.minorticks_off()
-        named = [edge for edge in edges[: len(shown)] if (_EDGES[edge] if labels > _PHONE else edge in _FEW)]
+        named = [edge for edge in edges[: len(published)] if (_EDGES[edge] if labels > _PHONE else edge in _FEW)]
         ticks = [edges.index(edge) for edge in named]
         axes.set_xticks([at + 1 for at in ticks], [_EDGES[edges[at]] for at in ticks])
-        axes.set_xlim(0, len(shown))
+        axes.set_xlim(0, len(published))
         for row, (one, place) in enumerate(zip(bounds, places)):
-            _bound(axes, one, place / len(shown), place, 0.97 - 0.085 * row)
+            _bound(axes, one, place / len(published), place, 0.97 - 0.085 * row)
 
     return chart(draw, HEIGHT)
 

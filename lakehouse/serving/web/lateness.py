@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
 
 _CHOICES = (7, 28, 92)
 _KEPT = 32
 _PERCENTILES = ("p50", "p95", "p99")
 
 
-class ForLateness(Parameters):
+class LatenessPageParameters(Parameters):
     """Of which source, and which arrival days: so many ``through`` a day, by default the newest."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
@@ -40,47 +40,46 @@ class ForLateness(Parameters):
     days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 28
 
 
-def add(router: APIRouter, lake: Lake) -> None:
+def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the page."""
 
     @lru_cache(_KEPT)
     def measured(source: str, first: date, last: date, _version: int) -> dict[str, Any]:
-        contract = lake.source(source)
-        found = measurement.measure(lake.settings, contract, first, last)
-        return _told(contract, found) | _trend(measurement.by_day(lake.settings, contract, first, last))
+        contract = cache.source(source)
+        rows = measurement.measure(cache.settings, contract, first, last)
+        return _by_type(contract, rows) | _trend(measurement.by_day(cache.settings, contract, first, last))
 
-    def looked_at(wanted: ForLateness) -> dict[str, Any]:
-        every = sorted(lake.catalog.sources)
-        newest = {name: measurement.newest_arrival(lake.settings, name) for name in every}
-        known = [name for name in every if newest[name] is not None]
-        source = lake.source(wanted.source).dataset if wanted.source else next(iter(known or every), None)
-        about = {"sources": every, "source": source, "days": wanted.days, "choices": _CHOICES}
+    def page_values(wanted: LatenessPageParameters) -> dict[str, Any]:
+        sources = sorted(cache.catalog.sources)
+        newest = {name: measurement.newest_arrival(cache.settings, name) for name in sources}
+        with_rows = [name for name in sources if newest[name] is not None]
+        source = cache.source(wanted.source).dataset if wanted.source else next(iter(with_rows or sources), None)
+        about = {"sources": sources, "source": source, "days": wanted.days, "choices": _CHOICES}
         last = None if source is None else newest[source]
         if source is None or last is None:
             return about | {"found": None, "first": None, "last": None}
         _, through = parameters.span(wanted.through or last, wanted.through or last)
         first, last = measurement.window(through, wanted.days)
-        version = table_io.version(locations.dispositions(lake.settings, source), lake.settings.storage_options)
-        found = measured(source, first, last, version)
-        return about | {"found": found, "first": first, "last": last}
+        version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
+        return about | {"found": measured(source, first, last, version), "first": first, "last": last}
 
     @router.get(PREFIX + "/lateness")
-    async def late(request: Request, wanted: Annotated[ForLateness, Query()]) -> Response:
-        return respond(request, "lateness", "lateness", await run_in_threadpool(looked_at, wanted))
+    async def late(request: Request, wanted: Annotated[LatenessPageParameters, Query()]) -> Response:
+        return respond(request, "lateness", "lateness", await run_in_threadpool(page_values, wanted))
 
 
-def _told(contract: SourceContract, found: LatenessMeasurement) -> dict[str, Any]:
-    types = [_type(contract, of_type, found.next_day) for of_type in found.largest_first]
-    beyond = [one["beyond"] for one in types if one["beyond"] is not None]
+def _by_type(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
+    types = [_type(contract, of_type, measured.next_day) for of_type in measured.largest_first]
+    beyond = [line["beyond"] for line in types if line["beyond"] is not None]
     return {
-        "rows": found.rows,
-        "late": found.late,
-        "beyond": judging.late_share(sum(beyond), found.rows) if beyond else None,
-        "unclocked": found.unclocked,
+        "rows": measured.rows,
+        "late": measured.late,
+        "beyond": judging.late_share(sum(beyond), measured.rows) if beyond else None,
+        "unclocked": measured.unclocked,
         "contract": contract.lateness,
         "types": types,
-        "dispositions": found.dispositions.most_common(),
-        **_without_own(contract, found),
+        "dispositions": measured.dispositions.most_common(),
+        **_source_bounds(contract, measured),
     }
 
 
@@ -91,10 +90,10 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
     return counts | judging.percentiles(of_type.seconds, _PERCENTILES) | bounds
 
 
-def _without_own(contract: SourceContract, found: LatenessMeasurement) -> dict[str, Any]:
-    """The rows that the source's own bounds are for: those of the event types without others, which ``own`` names."""
-    seconds, expected = measurement.pools(contract, found)[None], contract.lateness.expected
-    proposals = measurement.proposals(contract, found)
+def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
+    """The rows that the bounds of the source apply to; ``own`` are the proposals for event types with bounds of their own."""
+    seconds, expected = measurement.pools(contract, measured)[None], contract.lateness.expected
+    proposals = measurement.proposals(contract, measured)
     proposal = proposals.pop(None)
     watermark = proposal.current
     bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]
@@ -103,11 +102,11 @@ def _without_own(contract: SourceContract, found: LatenessMeasurement) -> dict[s
     if proposal.moves and proposal.watermark is not None:
         bounds.append(charts.Bound("asked", f"asked for: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
     return {
-        "own": {kind: one for kind, one in proposals.items() if one.rows},
+        "own": {kind: of_type for kind, of_type in proposals.items() if of_type.rows},
         "watermark": watermark,
         "proposal": proposal,
         "evidence": judging.evidence(seconds, [watermark, proposal.watermark, expected]),
-        "distribution": charts.distribution(tuple(int(one) for one in seconds), tuple(bounds)) if len(seconds) else None,
+        "distribution": charts.distribution(tuple(int(second) for second in seconds), tuple(bounds)) if len(seconds) else None,
         "bounds": bounds,
     }
 

@@ -16,57 +16,58 @@ from lakehouse.serving.web.page import PREFIX, respond
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from lakehouse.serving.http.published_cache import Lake, Shown
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.reports.svg import Chart
 
 #: Periods on a page, and measures that are drawn.
 _SHOWN, _DRAWN = 60, 4
 
 
-class ForMetric(Parameters):
+class MetricPageParameters(Parameters):
     """Which periods: ``through`` a day, by default the newest."""
 
     by: Kind = Kind.DAY
     through: Day | None = None
 
 
-def add(router: APIRouter, lake: Lake) -> None:
+def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the page."""
 
     @router.get(PREFIX + "/metrics/{name}")
-    async def metric(request: Request, name: MetricName, wanted: Annotated[ForMetric, Query()]) -> Response:
-        contract = lake.metric(name)
-        shown = await lake.shown(contract, wanted.by)
-        told = await run_in_threadpool(_told, shown, wanted.through)
+    async def metric(request: Request, name: MetricName, wanted: Annotated[MetricPageParameters, Query()]) -> Response:
+        contract = cache.metric(name)
+        published = await cache.published(contract, wanted.by)
+        points = await run_in_threadpool(_points, published, wanted.through)
         kinds = ["day", *contract.publication.rollups]
-        about: dict[str, Any] = {"name": name, "contract": shown.series.metric, "by": wanted.by.value, "kinds": kinds}
-        return respond(request, "metric", "metrics", about | told)
+        about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
+        return respond(request, "metric", "metrics", about | points)
 
 
-def _told(shown: Shown, through: date | None) -> dict[str, Any]:
-    starts = shown.numbers.starts
+def _points(published: PublishedSeries, through: date | None) -> dict[str, Any]:
+    starts = published.numbers.starts
     within = [start for start in starts if through is None or start <= through]
     later = [start for start in starts if through is not None and start > through]
-    found = number_views.glances(shown, within[-_SHOWN:])
-    names = number_views.drawn(shown.series, _DRAWN)
-    measures = list(dict.fromkeys(name for one in found for name in one.sides))
+    glances = number_views.glances(published, within[-_SHOWN:])
+    names = number_views.drawn(published.series, _DRAWN)
+    measures = list(dict.fromkeys(name for glance in glances for name in glance.sides))
     return {
-        "points": found,
+        "points": glances,
         "measures": measures,
         "drawn": names,
-        "chart": _chart(found, names) if found and names else None,
+        "chart": _chart(glances, names) if glances and names else None,
         "older": within[-_SHOWN - 1] if len(within) > _SHOWN else None,
         "newer": later[min(_SHOWN, len(later)) - 1] if later else None,
     }
 
 
-def _chart(found: list[number_views.Glance], names: list[str]) -> Chart:
+def _chart(glances: list[number_views.Glance], names: list[str]) -> Chart:
     lines = tuple(
         charts.Line(
             name,
-            tuple(one.sides[name].before if name in one.sides else None for one in found),
-            tuple(one.sides[name].after if name in one.sides else None for one in found),
+            tuple(glance.sides[name].before if name in glance.sides else None for glance in glances),
+            tuple(glance.sides[name].after if name in glance.sides else None for glance in glances),
         )
         for name in names
     )
-    return charts.series(tuple(one.period.name for one in found), tuple(one.version.state for one in found), lines)
+    names_of_periods = tuple(glance.period.name for glance in glances)
+    return charts.series(names_of_periods, tuple(glance.version.state for glance in glances), lines)

@@ -1,4 +1,4 @@
-"""What pages tell of published numbers: one period at a glance, and how complete it is in words."""
+"""What the pages show of a published number: one period at a glance, and how complete it is in words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Number
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.serving.http.published_cache import Lake, Shown
-    from lakehouse.serving.http.snapshot import Kept
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.http.snapshot import PeriodVersions
 
 _LATEST, _FIRST = VersionSelector(SelectBy.LATEST, "latest"), VersionSelector(SelectBy.FIRST, "first")
 
@@ -29,7 +29,7 @@ _LATEST, _FIRST = VersionSelector(SelectBy.LATEST, "latest"), VersionSelector(Se
 class Glance:
     """A period's newest number. ``sides`` are the totals as first published and as they are now.
 
-    A closed number stays as it is: ``adjusted`` is what it comes to with what was booked elsewhere since.
+    A closed number does not change: ``adjusted`` is its total with the adjustments that were booked to other days since.
     """
 
     period: Period
@@ -42,70 +42,70 @@ class Glance:
 
     @property
     def label(self) -> str:
-        """How sure it is, in words."""
+        """Its state in words."""
         return LABELS[self.version.state.value]
 
     @property
     def events(self) -> int:
-        """How many rows of silver are behind it."""
+        """How many rows of Silver it was computed from."""
         return sum(row["row_count"] or 0 for row in self.version.rows)
 
 
-def glance(shown: Shown, start: date) -> Glance | None:
+def glance(published: PublishedSeries, start: date) -> Glance | None:
     """A period's newest number; None where it has none."""
-    kept = shown.numbers.periods.get(start)
-    chosen = None if kept is None else choose(kept.heads, _LATEST)
-    if kept is None or chosen is None:
+    period_versions = published.numbers.periods.get(start)
+    chosen = None if period_versions is None else choose(period_versions.summaries, _LATEST)
+    if period_versions is None or chosen is None:
         return None
-    one, heads = shown.series, kept.heads
-    version = kept.version(one, chosen[0])
-    first, now = (totals(one, told) for told in (kept.version(one, heads[0]), version))
-    adjustments = sum(head.adjustment is not None for head in heads)
-    restating = [head for head in heads if head.restates and head.adjustment is None]
+    series, summaries = published.series, period_versions.summaries
+    version = period_versions.version(series, chosen[0])
+    first, now = totals(series, period_versions.version(series, summaries[0])), totals(series, version)
+    adjustments = sum(summary.adjustment is not None for summary in summaries)
+    restating = [summary for summary in summaries if summary.restates and summary.adjustment is None]
     return Glance(
-        period=one.period(start),
+        period=series.period(start),
         version=version,
         sides={name: Sides(first.get(name), value) for name, value in now.items()},
         restated=len(restating),
         restated_on=restating[-1].published_at if restating else None,
         adjustments=adjustments,
-        adjusted={name: sides.after for name, sides in _moved_last(one, kept).items()} if adjustments else {},
+        adjusted={name: sides.after for name, sides in _last_change(series, period_versions).items()} if adjustments else {},
     )
 
 
-def _moved_last(one: Series, kept: Kept) -> Mapping[str, Sides]:
-    return numbers_history.moved(one, kept.versions(one))[-1]
+def _last_change(series: Series, period_versions: PeriodVersions) -> Mapping[str, Sides]:
+    return numbers_history.moved(series, period_versions.versions(series))[-1]
 
 
-def glances(shown: Shown, starts: Sequence[date]) -> list[Glance]:
-    """The same of many periods."""
-    return [found for start in starts if (found := glance(shown, start)) is not None]
+def glances(published: PublishedSeries, starts: Sequence[date]) -> list[Glance]:
+    """The newest numbers of some periods; those without a number are left out."""
+    return [newest for start in starts if (newest := glance(published, start)) is not None]
 
 
-def totals(one: Series, version: PublishedVersion) -> dict[str, Number | None]:
-    """What a version says over its whole grain, of the measures that can be added up or stand alone."""
-    return {name: sides.after for name, sides in numbers_history.moved(one, [version])[0].items()}
+def totals(series: Series, version: PublishedVersion) -> dict[str, Number | None]:
+    """The totals of a version over its grain, for measures that add up or have no grain."""
+    return {name: sides.after for name, sides in numbers_history.moved(series, [version])[0].items()}
 
 
-def drawn(one: Series, most: int) -> list[str]:
+def drawn(series: Series, most: int) -> list[str]:
     """The measures that charts show: the first few that are numbers, and over a grain those that add up."""
-    fit = [measure for measure in one.metric.measures if measure.is_number and (measure.additive or not one.metric.grain)]
+    fit = [measure for measure in series.metric.measures if measure.is_number and (measure.additive or not series.metric.grain)]
     return [measure.name for measure in fit][:most]
 
 
-async def doubts(lake: Lake, shown: Shown, period: Period, version: PublishedVersion) -> dict[str, Any]:
-    """What else is to be known of a number: whether more has come, which checks hold a newer one back, how complete it is."""
-    behind = await lake.behind(shown, version, period)
-    complete = await lake.complete(shown.series, period, version, behind=behind)
-    return {"behind": behind, "held": await lake.held(shown, period), "complete": completeness(complete)}
+async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
+    """The caveats of a number: whether more is known, which checks hold a newer one back, how complete it is."""
+    stale = await cache.is_stale(published, version, period)
+    complete = await cache.completeness(published.series, period, version, stale=stale)
+    return {"behind": stale, "held": await cache.failing_checks(published, period), "complete": completeness(complete)}
 
 
-def completeness(found: Estimate | Unknown) -> str:
-    """How much of a period's rows has come, as a sentence."""
-    if isinstance(found, Unknown):
-        return f"How complete it is cannot be told: {plain(found.because)}."
-    share = "All" if found.share == 1 else f"About {found.share:.1%}"
-    within = counted(found.horizon_hours // 24, "day")
-    judged = f"{found.low:.1%} to {found.high:.1%} in {found.coverage:.0%} of cases"
-    judged += f", judged by {counted(found.periods, 'earlier period')}"
+def completeness(estimate: Estimate | Unknown) -> str:
+    """The share of a period's rows that has arrived, as a sentence."""
+    if isinstance(estimate, Unknown):
+        return f"How complete it is cannot be told: {plain(estimate.because)}."
+    share = "All" if estimate.share == 1 else f"About {estimate.share:.1%}"
+    within = counted(estimate.horizon_hours // 24, "day")
+    judged = f"{estimate.low:.1%} to {estimate.high:.1%} in {estimate.coverage:.0%} of cases"
+    judged += f", judged by {counted(estimate.periods, 'earlier period')}"
     return f"{share} of the rows that come within {within} of the period's end are known ({judged})."

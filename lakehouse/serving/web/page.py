@@ -1,4 +1,4 @@
-"""How a page is answered: templates, headers, and problems as a page with a sentence."""
+"""Responses of the pages: templates, headers, and problems as a page. The templates are rendered in ``reports.templates``."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-#: ``same-origin``, because a browser that names no referrer names no origin either when it sends a form.
+#: ``same-origin``, because a browser that sends no referrer sends no origin with a form either.
 HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-#: Where pages are, beside ``/`` itself.
+#: The path of all pages but ``/``.
 PREFIX = "/page"
 _STATIC = Path(__file__).parent / "static"
 
 
 def owns(path: str) -> bool:
-    """Whether a path is a page's."""
+    """Whether a path belongs to the pages."""
     return path in ("/", PREFIX) or path.startswith(f"{PREFIX}/")
 
 
 def respond(request: Request, template: str, here: str, values: Mapping[str, Any], status: int = 200) -> Response:
     """A page.
 
-    :param here: which entry of the navigation it belongs to.
+    :param here: the entry of the navigation that it belongs to.
     """
     body = templates.page(f"web/{template}", here=here, session=session(request), **values)
     return HTMLResponse(body, status, HEADERS)
 
 
 def goto(path: str) -> Response:
-    """Behind a form: what to look at next, so that loading again sends nothing twice."""
+    """A redirect after a form was sent, so that reloading the page does not send it again."""
     return RedirectResponse(path, HTTPStatus.SEE_OTHER, HEADERS)
 
 
-def told(problem: Problem, scope: Scope | None = None) -> Response:
+def problem_page(problem: Problem, scope: Scope | None = None) -> Response:
     """A problem as a page."""
-    sentence = problem.detail.partition("; GET ")[0]  # how a program goes on is no word for people
-    who = None if scope is None else scope.get("state", {}).get("session")
+    sentence = problem.detail.partition("; GET ")[0]  # what follows is for programs
+    visitor = None if scope is None else scope.get("state", {}).get("session")
     body = templates.page(
         "web/problem",
         here="",
-        session=who,
+        session=visitor,
         title=TITLES.get(problem.status, "Something went wrong here"),
         sentence=f"{sentence[:1].upper()}{sentence[1:]}.",
         incident=problem.more.get("incident"),
@@ -66,10 +66,10 @@ def told(problem: Problem, scope: Scope | None = None) -> Response:
 
 
 class PageRoute(APIRoute):
-    """A route whose problems are pages."""
+    """A route whose problems are shown as pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What handles a request."""
+        """The handler of a request."""
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
@@ -77,17 +77,17 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except Problem as problem:
                 if problem.kind == "sign-in" and request.method == "GET":
-                    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-                    return goto(f"{PREFIX}/sign-in?next={quote(asked, safe='')}")
-                return told(problem, request.scope)
+                    requested = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                    return goto(f"{PREFIX}/sign-in?next={quote(requested, safe='')}")
+                return problem_page(problem, request.scope)
             except RequestValidationError as error:
-                return told(_misread(error), request.scope)
+                return problem_page(_misread(error), request.scope)
 
         return handled
 
 
 def _misread(error: RequestValidationError) -> Problem:
-    """An address that no page has, or a question that it does not take; nothing of what was sent is told."""
+    """The problem of an invalid path or parameter; it repeats nothing of what was sent."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
         return Problem(404, "no-such-page", "there is no page at this address")
@@ -99,7 +99,7 @@ def _misread(error: RequestValidationError) -> Problem:
 
 @cache
 def style() -> str:
-    """The style sheet: that of the reports, and what only these pages need."""
+    """The style sheet: that of the reports, and the rules that only the pages need."""
     return f"{templates.text('style.css.j2')}\n{(_STATIC / 'page.css').read_text()}"
 
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
-    from lakehouse.serving.http.published_cache import Lake
+    from lakehouse.serving.http.published_cache import PublishedCache
 
 _LOG = logging.getLogger(__name__)
-#: Rows on a page, and numbers that are named behind a decision.
+#: Rows on a page, and numbers that are listed for a decision.
 _SHOWN, _NUMBERS = 50, 12
 Row = Annotated[str, Path(pattern=ID)]
 
 
-class ForQuarantine(Parameters):
+class QuarantinePageParameters(Parameters):
     """Which rows."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
@@ -45,68 +45,82 @@ class ForQuarantine(Parameters):
     offset: Offset = 0
 
 
-def add(router: APIRouter, lake: Lake) -> None:
+def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the pages."""
 
     @router.get(PREFIX + "/quarantine")
-    async def rows(request: Request, wanted: Annotated[ForQuarantine, Query()]) -> Response:
-        names = [lake.source(wanted.source).dataset] if wanted.source else sorted(lake.catalog.sources)
-        found = [(name, row) for name in names for row in await run_in_threadpool(listed, lake, name, wanted.status)]
-        page = [_line(name, row) for name, row in found[wanted.offset : wanted.offset + _SHOWN]]
+    async def rows(request: Request, wanted: Annotated[QuarantinePageParameters, Query()]) -> Response:
+        names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
+        entries = [(name, row) for name in names for row in await run_in_threadpool(listed, cache, name, wanted.status)]
+        page = [_line(name, row) for name, row in entries[wanted.offset : wanted.offset + _SHOWN]]
         more = wanted.offset + len(page)
-        around = {"older": max(wanted.offset - _SHOWN, 0) if wanted.offset else None, "next": more if more < len(found) else None}
-        about: dict[str, Any] = {"wanted": wanted, "statuses": [*StatusFilter], "sources": sorted(lake.catalog.sources)}
-        values = {"rows": page, "total": len(found), "now": lake.settings.clock()}
+        around = {
+            "older": max(wanted.offset - _SHOWN, 0) if wanted.offset else None,
+            "next": more if more < len(entries) else None,
+        }
+        about: dict[str, Any] = {"wanted": wanted, "statuses": [*StatusFilter], "sources": sorted(cache.catalog.sources)}
+        values = {"rows": page, "total": len(entries), "now": cache.settings.clock()}
         return respond(request, "quarantine", "quarantine", values | around | about)
 
     @router.get(PREFIX + "/quarantine/{row_id}")
     async def row(request: Request, row_id: Row, _: NoParameters) -> Response:
-        return await _row_page(request, lake, row_id)
+        return await _row_page(request, cache, row_id)
 
     @router.post(PREFIX + "/quarantine/{row_id}")
     async def decided(request: Request, row_id: Row, _: NoParameters) -> Response:
-        found, said = await sessions.own_form(request)
-        if not found.decides:
-            raise Problem(403, "not-a-steward", f"{found.token.name} may read; to decide takes a steward's token")
+        session, fields = await sessions.own_form(request)
+        if not session.decides:
+            raise Problem(403, "not-a-steward", f"{session.token.name} may read; to decide takes a steward's token")
         try:
-            decision = DecisionModel.model_validate(said)
+            decision = DecisionModel.model_validate(fields)
         except ValidationError:
-            return await _row_page(request, lake, row_id, "Choose a decision and say why, in 500 characters at most.", 422)
+            return await _row_page(request, cache, row_id, "Choose a decision and say why, in 500 characters at most.", 422)
         source, given = _parsed(row_id)
-        await run_in_threadpool(decide, lake, source, given, decision, found.token.name)
-        _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, found.token.name, found.token.token_id)
+        await run_in_threadpool(decide, cache, source, given, decision, session.token.name)
+        _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, session.token.name, session.token.token_id)
         return goto(f"{PREFIX}/quarantine/{row_id}")
 
 
-async def _row_page(request: Request, lake: Lake, row_id: str, problem: str | None = None, status: int = 200) -> Response:
+async def _row_page(
+    request: Request, cache: PublishedCache, row_id: str, problem: str | None = None, status: int = 200
+) -> Response:
     source, given = _parsed(row_id)
-    contract = lake.source(source)
-    entries = await run_in_threadpool(quarantine.entries, lake.settings, contract, QuarantineFilter(None, rows=[given]))
+    contract = cache.source(source)
+    entries = await run_in_threadpool(quarantine.entries, cache.settings, contract, QuarantineFilter(None, rows=[given]))
     if not entries:
         raise Problem(404, "unknown-row", "no row of that name waits or has waited")
     entry, who = entries[0], sessions.session(request)
-    said = (await run_in_threadpool(decisions.newest, lake.settings, source)).get(given)
-    follows = await _follows(lake, contract, given, said) if said else None
-    fields = [(one.name, entry.get(one.name)) for one in contract.typed_fields] if who and who.decides else None
-    values = {"row": _line(source, entry), "fields": fields, "follows": follows, "problem": problem, "now": lake.settings.clock()}
+    decision = (await run_in_threadpool(decisions.newest, cache.settings, source)).get(given)
+    follows = await _follows(cache, contract, given, decision) if decision else None
+    fields = [(field.name, entry.get(field.name)) for field in contract.typed_fields] if who and who.decides else None
+    values = {
+        "row": _line(source, entry),
+        "fields": fields,
+        "follows": follows,
+        "problem": problem,
+        "now": cache.settings.clock(),
+    }
     return respond(request, "row", "quarantine", values, status)
 
 
-async def _follows(lake: Lake, contract: SourceContract, row: RowId, said: Decision) -> dict[str, Any]:
-    """How far a decision has come: the event days that wait for silver, metrics that have not followed it, the numbers."""
-    source, days = contract.dataset, set(said.touched_days)
-    waits = await run_in_threadpool(pending_changes.read, lake.settings, lake.catalog, source, TableCache(), None)
-    metrics = lake.catalog.metrics_of(source)
-    found, behind = [], []
+async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
+    """How far a decision has been carried out: event days pending in Silver, metrics that are not restated yet, the numbers."""
+    source, days = contract.dataset, set(decision.touched_days)
+    pending = await run_in_threadpool(pending_changes.read, cache.settings, cache.catalog, source, TableCache(), None)
+    metrics = cache.catalog.metrics_of(source)
+    numbers, stale = [], []
     for metric in metrics:
-        shown = await lake.shown(metric)
-        starts = sorted(reach_ahead(days, shown.series.metric.window))
-        if waits.concerns(shown.series.name, starts):
-            behind.append(metric.name)
-        found += [(metric.name, one) for one in await run_in_threadpool(number_views.glances, shown, starts[:_NUMBERS])]
-    command = ["lakehouse", "quarantine", said.verdict, source, format_row_id(row), "--by", said.by, "--reason", said.reason]
-    told = {"days": sorted(days), "command": shlex.join(command)}
-    return told | {"waiting": sorted(days & waits.days), "behind": behind, "numbers": found[:_NUMBERS]}
+        published = await cache.published(metric)
+        starts = sorted(reach_ahead(days, published.series.metric.window))
+        if pending.affects(published.series.name, starts):
+            stale.append(metric.name)
+        numbers += [
+            (metric.name, glance) for glance in await run_in_threadpool(number_views.glances, published, starts[:_NUMBERS])
+        ]
+    command = ["lakehouse", "quarantine", decision.verdict, source, format_row_id(row)]
+    command += ["--by", decision.by, "--reason", decision.reason]
+    progress = {"waiting": sorted(days & pending.days), "behind": stale, "numbers": numbers[:_NUMBERS]}
+    return {"days": sorted(days), "command": shlex.join(command)} | progress
 
 
 def _parsed(row_id: str) -> tuple[str, RowId]:

@@ -18,58 +18,64 @@ from lakehouse.serving.web.page import PREFIX, respond
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from lakehouse.serving.http.published_cache import Lake, Shown
-    from lakehouse.serving.http.snapshot import Head
+    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.http.snapshot import VersionSummary
 
 _WEEK, _MOST = timedelta(days=7), 200
 
 
-class ForRestated(Parameters):
+class RestatedPageParameters(Parameters):
     """The week that ends with a day, by default today."""
 
     through: Day | None = None
 
 
-def add(router: APIRouter, lake: Lake) -> None:
+def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the page."""
 
     @router.get(PREFIX + "/restated")
-    async def restated(request: Request, wanted: Annotated[ForRestated, Query()]) -> Response:
-        today = lake.settings.clock().date()
+    async def restated(request: Request, wanted: Annotated[RestatedPageParameters, Query()]) -> Response:
+        today = cache.settings.clock().date()
         _, end = parameters.span(wanted.through or today, wanted.through or today)
-        shown = await lake.every(sorted(lake.catalog.metrics))
-        told = await run_in_threadpool(_told, shown, end - _WEEK + timedelta(days=1), end)
+        published = await cache.all_published(sorted(cache.catalog.metrics))
+        changes = await run_in_threadpool(_changes, published, end - _WEEK + timedelta(days=1), end)
         around = {"older": end - _WEEK, "newer": end + _WEEK if end < today else None, "today": today}
-        return respond(request, "restated", "restated", told | around)
+        return respond(request, "restated", "restated", changes | around)
 
 
-def _told(shown: list[Shown], start: date, end: date) -> dict[str, Any]:
-    found = restatements(shown, start, end)
+def _changes(published: list[PublishedSeries], start: date, end: date) -> dict[str, Any]:
+    restated = restatements(published, start, end)
     return {
         "start": start,
         "end": end,
-        "changes": [_change(*one) for one in found[:_MOST]],
-        "left": max(len(found) - _MOST, 0),
-        "periods": len({(one.series.name, day) for one, day, _ in found}),
-        "reasons": Counter(head.reason for *_, head in found).most_common(),
-        "last": None if found else _last(shown),
+        "changes": [_change(*entry) for entry in restated[:_MOST]],
+        "left": max(len(restated) - _MOST, 0),
+        "periods": len({(series.series.name, day) for series, day, _ in restated}),
+        "reasons": Counter(summary.reason for *_, summary in restated).most_common(),
+        "last": None if restated else _last(published),
     }
 
 
-def _change(shown: Shown, day: date, head: Head) -> dict[str, Any]:
-    kept = shown.numbers.periods[day]
-    at = kept.heads.index(head)
-    ((version, moved),) = kept.moved(shown.series, at, at + 1)
+def _change(published: PublishedSeries, day: date, summary: VersionSummary) -> dict[str, Any]:
+    period_versions = published.numbers.periods[day]
+    at = period_versions.summaries.index(summary)
+    ((version, moved),) = period_versions.moved(published.series, at, at + 1)
     return {
-        "metric": shown.series.metric.name if shown.series.called is None else shown.series.called,
-        "period": shown.series.period(day),
+        "metric": published.series.metric.name if published.series.called is None else published.series.called,
+        "period": published.series.period(day),
         "version": version,
-        "label": LABELS[head.state.value],
+        "label": LABELS[summary.state.value],
         "moved": {name: sides for name, sides in moved.items() if sides.changed},
     }
 
 
-def _last(shown: list[Shown]) -> datetime | None:
+def _last(published: list[PublishedSeries]) -> datetime | None:
     """When a number was restated last."""
-    every = (head.published_at for one in shown for kept in one.numbers.periods.values() for head in kept.heads if head.restates)
+    every = (
+        summary.published_at
+        for one in published
+        for period_versions in one.numbers.periods.values()
+        for summary in period_versions.summaries
+        if summary.restates
+    )
     return max(every, default=None)

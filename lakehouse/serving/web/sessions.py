@@ -1,7 +1,8 @@
-"""Who looks at the pages: a token signs in once, then a cookie names the session. Forms carry the session's own secret.
+"""Sessions of the pages: a token signs in once, then a cookie names the session. Forms carry a secret of the session.
 
-The cookie is readable by no script and sent by no other site; it opens the pages alone, the API reads none. Sessions are
-kept in memory under a hash, and end with the token, after some hours, and when the process does.
+Scripts cannot read the cookie and other sites cannot send it; it is valid for the pages only, the API reads none. Sessions are
+stored in memory under a hash of their name, not in the cookie: signing out, or revoking the token, ends a session also for a copy
+of its cookie. They end after some hours, and with the process. The libraries tried instead are in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from lakehouse.serving.http.tokens import Role, Token
 if TYPE_CHECKING:
     from fastapi.responses import Response
 
-    from lakehouse.serving.http.authentication import Callers
+    from lakehouse.serving.http.authentication import Authenticator
 
 COOKIE = "lakehouse_session"
-#: Seconds that a session lasts, and how many there are at once.
+#: Seconds until a session ends, and the most sessions at once.
 LASTS, _MOST = 8 * 3600, 1000
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS = 10
@@ -34,7 +35,7 @@ _FIELDS = 10
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody who signed in; ``secret`` is what their forms carry."""
+    """A visitor who signed in; ``secret`` is the one that their forms carry."""
 
     token: Token
     secret: str
@@ -42,40 +43,40 @@ class Session:
 
     @property
     def decides(self) -> bool:
-        """Whether they may decide on rows, and see what rows say."""
+        """Whether they may decide on rows and see the values of rows."""
         return self.token.role is Role.STEWARD
 
 
 class Sessions:
     """The sessions of this process.
 
-    :param reading_needs_token: whether pages are shown to those alone who signed in.
+    :param reading_needs_token: whether visitors have to sign in to read.
     """
 
-    def __init__(self, callers: Callers, *, reading_needs_token: bool) -> None:
-        self._callers, self.closed = callers, reading_needs_token
+    def __init__(self, authenticator: Authenticator, *, reading_needs_token: bool) -> None:
+        self._authenticator, self.closed = authenticator, reading_needs_token
         self._open: OrderedDict[str, Session] = OrderedDict()
 
     async def visitor(self, request: Request) -> None:
-        """Note who asks.
+        """Attach the session to the request.
 
-        :raises Problem: where nobody signed in and reading needs that.
+        :raises Problem: when nobody signed in and reading requires it.
         """
         request.state.session = await self._of(request)
         if request.state.session is None and self.closed:
             raise Problem(401, "sign-in", "sign in to read this page")
 
     async def anybody(self, request: Request) -> None:
-        """Note who asks; the page is for everybody."""
+        """Attach the session to the request, if there is one."""
         request.state.session = await self._of(request)
 
     async def sign_in(self, request: Request, text: str) -> str:
-        """Begin a session.
+        """Start a session.
 
-        :returns: what the cookie says.
-        :raises Problem: for a token that may not be used.
+        :returns: the value of the cookie.
+        :raises Problem: when the token is not valid.
         """
-        token = await self._callers.holder_of(request, text)
+        token = await self._authenticator.holder_of(request, text)
         name = secrets.token_urlsafe(32)
         self._open[_hashed(name)] = Session(token, secrets.token_urlsafe(32), monotonic() + LASTS)
         while len(self._open) > _MOST:
@@ -83,32 +84,33 @@ class Sessions:
         return name
 
     def sign_out(self, request: Request) -> None:
-        """End the session that asks."""
+        """End the session of a request."""
         self._open.pop(_hashed(request.cookies.get(COOKIE, "")), None)
 
     async def _of(self, request: Request) -> Session | None:
-        """The session of a cookie, as long as its token may be used."""
+        """The session that the cookie names, while its token is valid."""
         name = _hashed(request.cookies.get(COOKIE, ""))
-        found = self._open.get(name)
-        if found is None:
+        current = self._open.get(name)
+        if current is None:
             return None
-        token = (await self._callers.lake.tokens()).get(found.token.token_id)
-        if token is None or not token.holds(self._callers.lake.settings.clock()) or monotonic() > found.until:
+        cache = self._authenticator.cache
+        token = (await cache.tokens()).get(current.token.token_id)
+        if token is None or not token.holds(cache.settings.clock()) or monotonic() > current.until:
             self._open.pop(name, None)
             return None
-        return found
+        return current
 
 
 def session(request: Request) -> Session | None:
-    """Who asks, where they signed in."""
-    found: Session | None = getattr(request.state, "session", None)
-    return found
+    """The session of a request; None when the visitor has not signed in."""
+    current: Session | None = getattr(request.state, "session", None)
+    return current
 
 
 async def form(request: Request) -> dict[str, str]:
-    """What a form says.
+    """The fields of a form.
 
-    :raises Problem: for anything that our pages do not send.
+    :raises Problem: for anything that the pages do not send.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise Problem(415, "no-form", "this address takes the form of its page")
@@ -120,26 +122,26 @@ async def form(request: Request) -> dict[str, str]:
 
 
 async def own_form(request: Request) -> tuple[Session, dict[str, str]]:
-    """What a form of the one who signed in says.
+    """The session of a request, and the fields of its form.
 
-    :raises Problem: where nobody did, or the form is not of their session.
+    :raises Problem: when nobody signed in, or the form belongs to another session.
     """
-    found = session(request)
-    if found is None:
+    current = session(request)
+    if current is None:
         raise Problem(401, "sign-in", "sign in first; the session may have ended")
-    said = await form(request)
-    if not hmac.compare_digest(said.pop("secret", "").encode(), found.secret.encode()):
+    fields = await form(request)
+    if not hmac.compare_digest(fields.pop("secret", "").encode(), current.secret.encode()):
         raise Problem(403, "other-form", "this form belongs to an earlier session: load the page again")
-    return found, said
+    return current, fields
 
 
-def give(response: Response, request: Request, name: str) -> None:
-    """Set the cookie; only over TLS where the page came that way."""
-    safe = request.headers.get("origin", "").startswith("https://")
-    response.set_cookie(COOKIE, name, max_age=LASTS, path="/", secure=safe, httponly=True, samesite="strict")
+def set_cookie(response: Response, request: Request, name: str) -> None:
+    """Set the cookie; it is restricted to TLS when the page was loaded over TLS."""
+    over_tls = request.headers.get("origin", "").startswith("https://")
+    response.set_cookie(COOKIE, name, max_age=LASTS, path="/", secure=over_tls, httponly=True, samesite="strict")
 
 
-def take(response: Response) -> None:
+def delete_cookie(response: Response) -> None:
     """Remove the cookie."""
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 

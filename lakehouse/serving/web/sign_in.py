@@ -1,4 +1,4 @@
-"""Signing in and out, the style sheet, and what is said where there is no page."""
+"""Signing in and out, the style sheet and the icon, and the response for paths that have no page."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ if TYPE_CHECKING:
 
     from lakehouse.serving.web.sessions import Sessions
 
-#: An address of ours: nothing that a browser could take for another host's.
+#: A path of this site: nothing that a browser could take for another host's address.
 _OURS = re.compile(rf"/|{PREFIX}/(?!.*\.\.)[A-Za-z0-9/._:?=&%-]*")
-_KEPT = {"Cache-Control": "max-age=300"}
-_EVERY = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_CACHED = {"Cache-Control": "max-age=300"}
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class ForSignIn(Parameters):
-    """Where to go behind it."""
+class SignInParameters(Parameters):
+    """The page to show after signing in."""
 
     next: str = "/"
 
 
-def add(router: APIRouter, known: Sessions) -> None:
+def add(router: APIRouter, visitors: Sessions) -> None:
     """Add the pages."""
 
     @router.get(PREFIX + "/sign-in")
-    async def asked(request: Request, wanted: Annotated[ForSignIn, Query()]) -> Response:
-        return respond(request, "sign_in", "sign-in", {"next": _ours(wanted.next), "problem": None, "closed": known.closed})
+    async def sign_in_page(request: Request, wanted: Annotated[SignInParameters, Query()]) -> Response:
+        return respond(request, "sign_in", "sign-in", {"next": _ours(wanted.next), "problem": None, "closed": visitors.closed})
 
     @router.post(PREFIX + "/sign-in")
     async def sign_in(request: Request) -> Response:
-        said = await sessions.form(request)
-        following = _ours(said.get("next", "/"))
+        fields = await sessions.form(request)
+        following = _ours(fields.get("next", "/"))
         try:
-            name = await known.sign_in(request, said.get("token", "").strip())
+            name = await visitors.sign_in(request, fields.get("token", "").strip())
         except Problem as problem:
-            told = f"{problem.detail[:1].upper()}{problem.detail[1:]}."
-            values = {"next": following, "problem": told, "closed": known.closed}
+            sentence = f"{problem.detail[:1].upper()}{problem.detail[1:]}."
+            values = {"next": following, "problem": sentence, "closed": visitors.closed}
             return respond(request, "sign_in", "sign-in", values, problem.status)
-        answer = goto(following)
-        sessions.give(answer, request, name)
-        return answer
+        response = goto(following)
+        sessions.set_cookie(response, request, name)
+        return response
 
     @router.post(PREFIX + "/sign-out")
     async def sign_out(request: Request) -> Response:
         await sessions.own_form(request)
-        known.sign_out(request)
-        answer = goto(f"{PREFIX}/sign-in" if known.closed else "/")
-        sessions.take(answer)
-        return answer
+        visitors.sign_out(request)
+        response = goto(f"{PREFIX}/sign-in" if visitors.closed else "/")
+        sessions.delete_cookie(response)
+        return response
 
     @router.get(PREFIX + "/style.css")
     async def style() -> Response:
-        return Response(page.style(), headers=_KEPT, media_type="text/css")
+        return Response(page.style(), headers=_CACHED, media_type="text/css")
 
     @router.get(PREFIX + "/icon.svg")
     async def icon() -> Response:
-        return Response(page.icon(), headers=_KEPT, media_type="image/svg+xml")
+        return Response(page.icon(), headers=_CACHED, media_type="image/svg+xml")
 
-    @router.api_route(PREFIX + "/{_:path}", methods=_EVERY)
-    @router.api_route(PREFIX, methods=_EVERY)
-    @router.api_route("/", methods=_EVERY[1:])
+    @router.api_route(PREFIX + "/{_:path}", methods=_METHODS)
+    @router.api_route(PREFIX, methods=_METHODS)
+    @router.api_route("/", methods=_METHODS[1:])
     async def nothing() -> Response:
         raise Problem(404, "no-such-page", "there is no page at this address")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.serving.app import Terms
+from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, two_days
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -368,7 +368,7 @@ def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path
 
 def test_a_lake_that_cannot_be_read_is_said_so(tmp_path: Any) -> None:
     told = two_days(desk(lake_settings(tmp_path)))
-    with asked(told.settings, catalog(told.metric), Terms(rate=1e9)) as client:
+    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=1e9)) as client:
         broken = tmp_path / "lake" / "gold" / "total" / "_delta_log" / f"{4:020}.json"
         broken.write_text("this is no commit")
         problem = got(client, "/health", 503)

@@ -11,7 +11,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
-from lakehouse.serving.app import Terms
+from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.support.api_client import asked, at, catalog, got, on, problem, tell
@@ -177,7 +177,7 @@ def test_a_body_whose_length_is_not_said_is_not_read_for_ever(client: TestClient
 
 def test_where_reading_needs_a_token(settings: Settings) -> None:
     _, reader = tokens.add(settings, "ben", Role.READER)
-    terms = Terms(rate=1e9, reading_needs_token=True)
+    terms = AccessPolicy(rate=1e9, reading_needs_token=True)
     with asked(settings, catalog(metric()), terms) as client:
         for path in ("/metrics", "/quarantine", "/metrics/total?window=2024-01-01", "/data-quality/restatements"):
             assert got(client, path, 401)["type"] == "urn:lakehouse:token-needed"

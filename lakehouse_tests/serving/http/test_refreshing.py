@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.serving.http.refreshing import Fresh
+from lakehouse.serving.http.refreshing import RefreshedValue
 
 
 class Clock:
@@ -30,7 +30,7 @@ def test_it_is_read_again_when_it_is_due(clock: Clock) -> None:
         return len(reads)
 
     async def asking() -> list[int]:
-        fresh, seen = Fresh(read, after=1, at_most=3), []
+        fresh, seen = RefreshedValue(read, after=1, at_most=3), []
         for now in (0, 1, 2, 2, 10):
             clock.now = now
             seen.append(await fresh.get())
@@ -50,7 +50,7 @@ def test_many_who_ask_at_once_are_told_the_same_by_one_look(clock: Clock) -> Non
         return object()
 
     async def asking() -> list[object]:
-        fresh = Fresh(read, after=1, at_most=1)
+        fresh = RefreshedValue(read, after=1, at_most=1)
         waiting = [asyncio.create_task(fresh.get()) for _ in range(50)]
         await asyncio.sleep(0.05)
         waiting[0].cancel()
@@ -72,7 +72,7 @@ def test_a_failure_is_told_to_those_who_wait_and_tried_again(clock: Clock) -> No
         return one
 
     async def asking() -> None:
-        fresh = Fresh(read, after=1, at_most=3)
+        fresh = RefreshedValue(read, after=1, at_most=3)
         assert await fresh.get() == 1
         clock.now = 2
         assert await fresh.get() == 1, "an old one that is young enough"

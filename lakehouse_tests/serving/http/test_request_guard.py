@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 from starlette.testclient import TestClient
 
-from lakehouse.serving.app import Terms
-from lakehouse.serving.http.request_guard import Buckets, Guard
+from lakehouse.serving.app import AccessPolicy
+from lakehouse.serving.http.request_guard import RequestGuard, TokenBuckets
 from lakehouse_tests.support.api_client import asked, catalog, got, problem
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
@@ -27,7 +27,7 @@ class Clock:
 
 
 def test_a_client_may_ask_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, buckets = Clock(monkeypatch), Buckets(rate=2, burst=4)
+    clock, buckets = Clock(monkeypatch), TokenBuckets(rate=2, burst=4)
     assert [buckets.wait("a") for _ in range(5)] == [0, 0, 0, 0, 0.5]
     assert buckets.wait("b") == 0, "each on its own"
     clock.now += 0.25
@@ -40,14 +40,14 @@ def test_a_client_may_ask_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) 
 
 def test_clients_are_forgotten_and_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
-    buckets = Buckets(rate=1, burst=1)
+    buckets = TokenBuckets(rate=1, burst=1)
     for number in range(20_000):
         buckets.wait(f"{number}")
     assert len(buckets._left) == 10_000
 
 
 def test_too_many_requests(tmp_path: Path) -> None:
-    with asked(lake_settings(tmp_path), catalog(metric()), Terms(rate=1)) as client:
+    with asked(lake_settings(tmp_path), catalog(metric()), AccessPolicy(rate=1)) as client:
         answers = [client.get("/health") for _ in range(5)]
         assert [answer.status_code for answer in answers[:2]] == [200, 200]
         limited = next(answer for answer in answers if answer.status_code == 429)
@@ -70,7 +70,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
     ],
 )
 def test_under_which_names_it_is_asked(tmp_path: Path, host: str, status: int) -> None:
-    terms = Terms(hosts={"localhost", "127.0.0.1", "[::1]", "metrics.example"}, rate=1e9)
+    terms = AccessPolicy(hosts={"localhost", "127.0.0.1", "[::1]", "metrics.example"}, rate=1e9)
     with asked(lake_settings(tmp_path), catalog(metric()), terms) as client:
         answer = client.get("/health", headers={"Host": host})
         assert answer.status_code == status
@@ -114,7 +114,7 @@ def _broken() -> Iterator[TestClient]:
     async def page() -> Response:
         return Response("<p>", headers={"Content-Security-Policy": "default-src 'self'"})
 
-    app.add_middleware(Guard, hosts=(), rate=1e9)
+    app.add_middleware(RequestGuard, hosts=(), rate=1e9)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 

@@ -66,7 +66,7 @@ def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int,
     for start, versions in numbers_history.history(desk.settings, one, starts).items():
         kept_ = followed.periods[start]
         for text in ASKED:
-            answer, chosen = numbers_history.pick(versions, parse(text)), choose(kept_.heads, parse(text))
+            answer, chosen = numbers_history.pick(versions, parse(text)), choose(kept_.summaries, parse(text))
             assert (answer is None) == (chosen is None)
             if answer and chosen:
                 assert (kept_.version(one, chosen[0]), chosen[1]) == (answer.version, answer.note)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.ledger import decisions
-from lakehouse.serving.app import Terms
+from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE, Session
@@ -87,7 +87,7 @@ def test_over_tls_the_cookie_stays_there(client: TestClient, told: Desk) -> None
 
 
 def test_where_reading_needs_a_token(told: Desk) -> None:
-    with asked(told.settings, catalog(told.metric, source=SOURCE), Terms(rate=1e9, reading_needs_token=True)) as client:
+    with asked(told.settings, catalog(told.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)) as client:
         for path in READ:
             answer = client.get(path, follow_redirects=False)
             assert answer.status_code == 303
@@ -106,11 +106,11 @@ def test_sessions_are_told_apart() -> None:
 
 
 def test_who_asks_too_often_or_under_another_name_is_told_on_a_page(told: Desk) -> None:
-    with asked(told.settings, catalog(told.metric), Terms(rate=0.001, hosts={"localhost"})) as client:
+    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)
         client.get("/health")
         assert "Ask less often." in page(client.get("/"), 429).text
-    with asked(told.settings, catalog(told.metric), Terms(rate=1.0)) as client:
+    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=1.0)) as client:
         answers = [client.get("/page/style.css").status_code for _ in range(4)]
         assert answers[:2] == [200, 200]
         assert 429 in answers
