@@ -1,1 +1,1 @@
-"""What the API and the pages share: cached published numbers, parameters, answers, errors, authentication, limits."""
+"""What the API and the pages share: cached tables, parameters, responses, problems, authentication, and limits of requests."""

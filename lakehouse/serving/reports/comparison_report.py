@@ -1,6 +1,6 @@
-"""The comparison of two versions of a metric, as a page for each reader: terminal, Markdown, HTML, JSON.
+"""The comparison of two versions of a metric as a document: for the terminal, as Markdown, HTML or JSON.
 
-Only what stands where is said here: the words are in ``figures``, the drawing in ``charts``, the markup in the templates.
+Only the layout belongs here: the wording is in ``wording``, the drawing in ``charts``, the markup in the templates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.serving.reports import wording
-from lakehouse.serving.reports.charts import Series, before_and_after
+from lakehouse.serving.reports.charts import PlottedSeries, before_and_after
 from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
 from lakehouse.text import json_value
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta
 
-#: Rows of one measure on a page, and in a terminal; JSON has all.
+#: The most rows of a measure on a page, and in a terminal; JSON has all.
 MOST = 200
 MOST_IN_TERMINAL = 50
-#: Drawings of one measure, where its grain does not add up.
+#: The most drawings of a measure whose grain does not add up.
 _MOST_DRAWN = 6
 _NUMERIC = ("difference", "percent", "rows", "limit")
 
 
 def as_terminal(comparison: Comparison) -> RenderableType:
-    """For a console of any settings: no name in it is taken for markup."""
+    """For the terminal; no name is interpreted as markup."""
     parts: list[RenderableType] = [Text(wording.summary(comparison), style="bold")]
     parts += [Text(sentence, style="red") for sentence in wording.absent(comparison)]
     for threshold in comparison.thresholds:
@@ -55,7 +55,7 @@ def as_terminal(comparison: Comparison) -> RenderableType:
 
 
 def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
-    """As much as 80 columns hold: no number or period is ever folded, and revisions and rows are left to the other formats."""
+    """What fits into 80 columns: numbers and periods are not folded; revisions and rows are in the other formats only."""
     shown = Table(box=box.HORIZONTALS, collapse_padding=True, pad_edge=False)
     for at, head in enumerate(heads[:-1]):
         numeric = names < at <= names + 4
@@ -68,7 +68,7 @@ def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """For a pull request, a wiki or a mail as text."""
+    """As Markdown, for a pull request, a wiki or a plain text mail."""
     sides = f"From {escape(comparison.from_version)} to {escape(comparison.to_version)}"
     about = f"{sides}, {escape(comparison.first)} to {escape(comparison.last)}. Made {wording.moment(comparison.made_at)}."
     lines = [f"# {escape(comparison.metric)}", "", about, "", f"**{escape(wording.summary(comparison, arrow='→'))}**", ""]
@@ -81,7 +81,7 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def as_html(comparison: Comparison) -> str:
-    """A page that can be mailed, printed and kept: it needs no other file."""
+    """As an HTML page in a single file, which can be mailed, printed and archived."""
     verdicts = [(threshold, *wording.verdict(comparison, threshold)) for threshold in comparison.thresholds]
     return page(
         "comparison",
@@ -97,9 +97,9 @@ def as_html(comparison: Comparison) -> str:
 
 
 def as_json(comparison: Comparison) -> str:
-    """For programs: everything, in the order given; decimals as text, so that none is rounded on the way."""
+    """As JSON, with everything in the given order; decimals are text, so that none is rounded."""
     missing = comparison.missing()
-    found = {
+    document = {
         "metric": comparison.metric,
         "from_version": comparison.from_version,
         "to_version": comparison.to_version,
@@ -121,7 +121,7 @@ def as_json(comparison: Comparison) -> str:
         ],
         "changes": [_change(comparison, change) for change in comparison.changes],
     }
-    return json.dumps(found, ensure_ascii=False, indent=2, allow_nan=False)
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
 
 
 def release_notes(
@@ -135,7 +135,7 @@ def release_notes(
     deprecated_on: date | None,
     description_changes: Sequence[str],
 ) -> str:
-    """What to tell the readers of a metric whose ``latest`` was moved to another version, as Markdown."""
+    """Release notes for the readers of a metric whose ``latest`` has been moved to another version, as Markdown."""
     metric, old, new = escape(comparison.metric), escape(moved_from), escape(moved_to)
     moved = f"On {wording.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
     lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(reason)}", "", "## What changed", ""]
@@ -161,12 +161,12 @@ def release_notes(
 
 
 def _rows(comparison: Comparison, measure: str, most: int) -> tuple[list[str], list[list[str]], int]:
-    """The changes of a measure as text: the heads, the rows, and how many were left out."""
+    """The changes of a measure as text: the headers, the rows, and how many rows were left out."""
     sides = comparison.from_version, comparison.to_version
     names = [wording.unit(comparison.periods), *comparison.grain, *sides, "difference", "percent", "revisions", "reason", "rows"]
     heads = [wording.plain(name) for name in names]
-    found = comparison.largest(measure)
-    return heads, [_cells(change, comparison.grain) for change in found[:most]], len(found[most:])
+    largest = comparison.largest(measure)
+    return heads, [_cells(change, comparison.grain) for change in largest[:most]], len(largest[most:])
 
 
 def _cells(change: MeasureDelta, grain: Sequence[str]) -> list[str]:
@@ -205,51 +205,57 @@ def _sums(comparison: Comparison) -> list[str]:
 
 def _thresholds(comparison: Comparison) -> list[str]:
     rows = [
-        [one.measure, f"{wording.number(one.percent)} %", wording.verdict(comparison, one)[1]] for one in comparison.thresholds
+        [threshold.measure, f"{wording.number(threshold.percent)} %", wording.verdict(comparison, threshold)[1]]
+        for threshold in comparison.thresholds
     ]
     return table(["threshold of", "limit", "verdict"], rows, right=_NUMERIC) if rows else []
 
 
 def _drawn(comparison: Comparison, measure: str) -> dict[str, Any]:
-    """What the page shows of a measure."""
-    found = comparison.largest(measure)
+    """The part of the page about a measure."""
+    largest = comparison.largest(measure)
     series, caption = _series(comparison, measure)
     unit = wording.unit(comparison.periods)
-    said = f"No {unit} differs."
-    if found:
-        largest = f"{wording.where(found[0])}, {' → '.join(wording.both(found[0].sides))}"
-        said = f"{wording.counted(len(found), 'number')} of {measure} changed; the largest difference is that of {largest}."
+    sentence = f"No {unit} differs."
+    if largest:
+        first = f"{wording.where(largest[0])}, {' → '.join(wording.both(largest[0].sides))}"
+        sentence = f"{wording.counted(len(largest), 'number')} of {measure} changed; the largest difference is that of {first}."
     return {
         "name": measure,
         "chart": before_and_after(series),
         "caption": caption,
-        "alternative": f"Line chart of {measure} by {unit}, before and after. {said}",
-        "changes": found[:MOST],
-        "count": wording.counted(len(found), "changed number"),
-        "left": len(found[MOST:]),
+        "alternative": f"Line chart of {measure} by {unit}, before and after. {sentence}",
+        "changes": largest[:MOST],
+        "count": wording.counted(len(largest), "changed number"),
+        "left": len(largest[MOST:]),
     }
 
 
-def _series(comparison: Comparison, measure: str) -> tuple[list[Series], str]:
-    """What to draw, and how that is said: the sum over the grain where it adds up, else the grains that changed most."""
+def _series(comparison: Comparison, measure: str) -> tuple[list[PlottedSeries], str]:
+    """What to draw, and its caption: the sum over the grain if it adds up, otherwise the grains that changed most."""
     changes = [change for change in comparison.changes if change.measure == measure]
     unit = wording.unit(comparison.periods)
     grains = list(dict.fromkeys(change.grain for change in (*comparison.largest(measure), *changes)))
     if measure in comparison.additive or len(grains) == 1:
         over = f", over all of {', '.join(comparison.grain)}" if len(grains) > 1 else ""
-        return [_one("", changes, comparison.periods)], f"By {unit}{over}; below, the difference"
+        return [_plotted("", changes, comparison.periods)], f"By {unit}{over}; below, the difference"
     names = {grain: ", ".join(f"{column} {value}" for column, value in grain) for grain in grains[:_MOST_DRAWN]}
     of_many = f", the {_MOST_DRAWN} of {len(grains):,} that changed most" if len(grains) > _MOST_DRAWN else ""
-    drawn = [_one(name, [one for one in changes if one.grain == grain], comparison.periods) for grain, name in names.items()]
+    drawn = [
+        _plotted(name, [change for change in changes if change.grain == grain], comparison.periods)
+        for grain, name in names.items()
+    ]
     return drawn, f"By {unit} and {', '.join(comparison.grain)}{of_many}; below each, the difference"
 
 
-def _one(name: str, changes: Sequence[MeasureDelta], periods: Sequence[str]) -> Series:
+def _plotted(name: str, changes: Sequence[MeasureDelta], periods: Sequence[str]) -> PlottedSeries:
     of_period: dict[str, list[MeasureDelta]] = {period: [] for period in periods}
     for change in changes:
         of_period[change.period].append(change)
-    sums = [Sides(added(one.before for one in found), added(one.after for one in found)) for found in of_period.values()]
-    return Series(name, tuple(of_period), tuple(sums))
+    sums = [
+        Sides(added(change.before for change in group), added(change.after for change in group)) for group in of_period.values()
+    ]
+    return PlottedSeries(name, tuple(of_period), tuple(sums))
 
 
 def _change(comparison: Comparison, change: MeasureDelta) -> dict[str, Any]:

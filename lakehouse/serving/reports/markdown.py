@@ -1,4 +1,4 @@
-"""Markdown that shows what it was given: every text escaped, every table as wide as its cells.
+"""Markdown in which every text is escaped and every table is as wide as its cells.
 
 What stands in a page is said by the reports.
 """
@@ -13,12 +13,12 @@ from lakehouse.serving.reports.wording import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Signs that mean something wherever they stand; ``_`` only beside a blank; ``://`` and ``www.`` would become links.
+#: Characters that have a meaning everywhere; ``_`` only next to a space; ``://`` and ``www.`` would become links.
 _MEANING = re.compile(r"[\\`*{}\[\]<>#|!~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
 def escape(text: object) -> str:
-    """Text that stands for itself, on one line."""
+    """Text on one line, with Markdown's characters escaped."""
     return _MEANING.sub(lambda sign: "\\" + sign.group(), plain(text))
 
 

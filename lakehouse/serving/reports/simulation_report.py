@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.serving.reports import wording
-from lakehouse.serving.reports.charts import Series, before_and_after, convergence
+from lakehouse.serving.reports.charts import PlottedSeries, before_and_after, convergence
 from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
 
 if TYPE_CHECKING:
     from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 
-#: Days of one measure, and lines of the log, on a page.
+#: The most days of a measure, and the most lines of the log, on a page.
 MOST = 200
 
 
 def simulation_markdown(simulation: Simulation) -> str:
-    """For a pull request, a wiki or a mail as text."""
+    """As Markdown, for a pull request, a wiki or a plain text mail."""
     made = f"Made {wording.moment(simulation.made_at)}."
     lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(summary(simulation))}**", ""]
     if simulation.parameters:
@@ -31,12 +31,12 @@ def simulation_markdown(simulation: Simulation) -> str:
     if simulation.promotions:
         heads = ["period", "version", "state", "reason", "published", "made from", "output"]
         log = _log(simulation)
-        lines += ["## Promotions", "", *table(heads, [_line(one) for one in log[:MOST]]), *_left(len(log), "line")]
+        lines += ["## Promotions", "", *table(heads, [_line(promotion) for promotion in log[:MOST]]), *_left(len(log), "line")]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def simulation_html(simulation: Simulation) -> str:
-    """A page that can be mailed, printed and kept: it needs no other file."""
+    """As an HTML page in a single file, which can be mailed, printed and archived."""
     log = _log(simulation)
     return page(
         "simulation",
@@ -49,29 +49,29 @@ def simulation_html(simulation: Simulation) -> str:
 
 
 def summary(simulation: Simulation, arrow: str = "→") -> str:
-    """What came of it, in a sentence."""
+    """The result in a sentence."""
     if not simulation.days:
         return "No day was simulated."
     on_time, late = simulation.arrived()
     rows = f"{late:,} of {wording.counted(on_time + late, 'row')} came late"
     rows += f" ({100 * late / (on_time + late):.2f} %)" if late else ""
     restated = f"{len(simulation.restated()):,}" if simulation.restated() else "None"
-    said = f"{restated} of {wording.counted(len(simulation.periods), 'day')} ended on another number"
+    outcome = f"{restated} of {wording.counted(len(simulation.periods), 'day')} ended on another number"
     sums = wording.totals(simulation.totals(), arrow)
-    return "; ".join(part for part in (said, sums, rows) if part) + "."
+    return "; ".join(part for part in (outcome, sums, rows) if part) + "."
 
 
 def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:
-    """What the page shows of a measure."""
+    """The part of the page about a measure."""
     days = simulation.of(measure)
-    distances = [found for day in days if (found := day.distances())]
+    distances = [of_day for day in days if (of_day := day.distances())]
     changed = sum(day.sides.changed for day in days)
-    furthest = max((abs(found[0]) for found in distances), default=0)
-    said = f"they differ on {wording.counted(changed, 'day')}"
+    furthest = max((abs(of_day[0]) for of_day in distances), default=0)
+    sentence = f"they differ on {wording.counted(changed, 'day')}"
     return {
         "name": measure,
-        "chart": before_and_after([Series("", tuple(day.period for day in days), tuple(day.sides for day in days))]),
-        "alternative": f"Line chart of {measure} by day, provisional and final; {said}.",
+        "chart": before_and_after([PlottedSeries("", tuple(day.period for day in days), tuple(day.sides for day in days))]),
+        "alternative": f"Line chart of {measure} by day, provisional and final; {sentence}.",
         "convergence": convergence(distances) if distances else None,
         "converging": f"Line chart of the distance from the final number by revision; first up to {furthest:.2f} %.",
         "days": days[:MOST],
@@ -94,12 +94,12 @@ def _cells(day: SimulatedDay) -> list[str]:
 
 
 def _log(simulation: Simulation) -> list[SimulatedPromotion]:
-    return sorted(simulation.promotions, key=lambda one: (one.published_at, one.period))
+    return sorted(simulation.promotions, key=lambda promotion: (promotion.published_at, promotion.period))
 
 
-def _line(one: SimulatedPromotion) -> list[str]:
-    published = wording.moment(one.published_at)
-    return [one.period, one.version, one.state, wording.reason(one.reason), published, one.inputs, one.output]
+def _line(promotion: SimulatedPromotion) -> list[str]:
+    published, reason = wording.moment(promotion.published_at), wording.reason(promotion.reason)
+    return [promotion.period, promotion.version, promotion.state, reason, published, promotion.inputs, promotion.output]
 
 
 def _left(count: int, noun: str) -> list[str]:

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that nothing else uses: after drawing, each becomes the page's variable of that name.
+#: Placeholder colours: after drawing, each is replaced by the page's CSS variable of that name.
 COLOURS = {
     name: f"#00000{at}" for at, name in enumerate(("ink", "muted", "rule", "before", "after", "up", "down", "card"), start=1)
 }
 #: The height of one drawing in inches.
 HEIGHT = 3.1
-#: Up to so many points each gets a dot.
+#: The most points that get a dot each.
 DOTTED = 70
-#: Width in inches and the most labels on its time axis: for a desk and for a phone.
+#: Width in inches and the most labels on the time axis, for wide and for narrow screens.
 _WIDE, _NARROW = (9.6, 11), (4.4, 5)
-#: The time axis has room for so many at least: one day's bar is no wall.
+#: The fewest periods that the time axis has room for: otherwise the bar of a single day would fill the chart.
 _FEWEST = 10
 #: matplotlib's settings are global to the process.
 _SETTINGS = Lock()
@@ -51,19 +51,19 @@ class Chart:
 def chart(draw: Callable[[Figure, int], None], height: float = HEIGHT) -> Chart:
     """A drawing.
 
-    :param draw: is given the figure, and how many labels its time axis has room for.
+    :param draw: gets the figure, and the most labels that its time axis has room for.
     """
     return Chart(*(_svg(draw, width, height, labels) for width, labels in (_WIDE, _NARROW)))
 
 
 def values(numbers: Sequence[object]) -> list[float]:
-    """As matplotlib wants them; a missing number or an infinite one is a gap in the line."""
-    found = [float(one) if isinstance(one, (int, float, Decimal)) else float("nan") for one in numbers]
-    return [one if isfinite(one) else float("nan") for one in found]
+    """Numbers as matplotlib needs them; a missing or infinite number is a gap in the line."""
+    floats = [float(number) if isinstance(number, (int, float, Decimal)) else float("nan") for number in numbers]
+    return [number if isfinite(number) else float("nan") for number in floats]
 
 
 def short(value: float, _at: float | None = None) -> str:
-    """A number at an axis."""
+    """A number as an axis label."""
     for size, letter in ((1e9, "bn"), (1e6, "m"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):,g}{letter}"
@@ -71,7 +71,7 @@ def short(value: float, _at: float | None = None) -> str:
 
 
 def label(axes: Axes, periods: Sequence[str], most: int) -> None:
-    """The periods below the last drawing, evenly thinned out; days of one year go without it."""
+    """Label the time axis with evenly spaced periods; days of a single year are labelled without it."""
     step = max(1, -(-len(periods) // most))
     years = {period[:4] for period in periods}
     shown = [cut(period[5:] if len(years) == 1 and len(period) == len("2024-01-15") else period, 12) for period in periods]
@@ -81,13 +81,13 @@ def label(axes: Axes, periods: Sequence[str], most: int) -> None:
 
 
 def cut(text: str, most: int) -> str:
-    """What fits; the table has the whole."""
+    """A text shortened to what fits; the table shows it in full."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def frame(axes: Axes) -> None:
-    """No box, quiet lines."""
+    """Style the axes: no box, light grid lines."""
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
     axes.set_axisbelow(True)
@@ -111,7 +111,7 @@ def _svg(draw: Callable[[Figure, int], None], width: float, height: float, label
 
 
 def _inline(svg: str) -> str:
-    """The drawing as a part of a page: no header, metadata, comments, sizes or styles of its own, colours from the page."""
+    """The drawing for inclusion in a page: without header, metadata, comments, sizes and styles; colours come from the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     head, rest = svg.split(">", 1)
@@ -124,10 +124,10 @@ def _inline(svg: str) -> str:
 
 
 def _attributes(style: re.Match[str]) -> str:
-    """A style as attributes of its element; the page says which font."""
-    said = [part.partition(":")[::2] for part in style[1].split(";") if ":" in part]
-    told = {name.strip(): value.strip() for name, value in said}
-    size = re.search(r"[\d.]+px", told.pop("font", ""))
-    told |= {"font-size": size[0]} if size else {}
-    told.pop("font-family", None)
-    return "".join(f' {name}="{value}"' for name, value in told.items())
+    """A style as attributes of its element; the page sets the font."""
+    parts = [part.partition(":")[::2] for part in style[1].split(";") if ":" in part]
+    attributes = {name.strip(): value.strip() for name, value in parts}
+    size = re.search(r"[\d.]+px", attributes.pop("font", ""))
+    attributes |= {"font-size": size[0]} if size else {}
+    attributes.pop("font-family", None)
+    return "".join(f' {name}="{value}"' for name, value in attributes.items())

@@ -1,4 +1,4 @@
-"""The HTML pages' templates: where they lie and which words they know. Everything that is not markup is escaped."""
+"""The environment of the HTML templates: where they are, and their filters. Everything that is not markup is escaped."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def _environment() -> Environment:
 
 
 def _bound(text: str) -> str:
-    """No line ends before a percent sign or behind an arrow."""
+    """Keep percent signs and arrows on the line of their number."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("→ ", "→\N{NO-BREAK SPACE}")
 
 
 def _seconds(count: int | None) -> str:
-    """Seconds as people say them."""
+    """Seconds as a duration."""
     return "" if count is None else "0 s" if count <= 0 else format_duration(timedelta(seconds=count))
 
 
 def text(name: str) -> str:
-    """What a template says where nothing is filled in, such as the style sheet."""
+    """A template without variables, such as the style sheet."""
     return _environment().get_template(name).render()
 
 
 def page(template: str, **values: Any) -> str:
-    """The page of a template, which needs nothing from anywhere else."""
+    """A rendered page; it loads nothing from other hosts."""
     return _environment().get_template(f"{template}.html.j2").render(values)

@@ -1,4 +1,4 @@
-"""How numbers, periods and verdicts are put in words: the same in the terminal, in Markdown and in HTML.
+"""Numbers, periods and verdicts in words, the same in the terminal, in Markdown and in HTML.
 
 Nothing here escapes for a format, except that no text gives a line break or a terminal code away.
 """
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, Threshold
 
-#: What readers are told of a number's state.
+#: The labels of the states of a number.
 LABELS = {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}
 _UNITS = {r"\d{4}-\d\d-\d\d": "day", r"\d{4}-W\d\d": "week", r"\d{4}-\d\d": "month", r"\d{4}-Q[1-4]": "quarter"}
-#: A float is shown with at least so many places and at least so many digits, whichever is more.
+#: The fewest decimal places and the fewest digits of a float; whichever gives more.
 _PLACES, _DIGITS = 2, 6
-#: Below this a float's zeros say nothing: it is written with an exponent.
+#: Smaller floats are written with an exponent.
 _TINY = 1e-10
 
 
 def plain(text: object) -> str:
-    """Text on one line: whatever does not print is written as its escape."""
+    """Text on one line; characters that are not printable are escaped."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(text))
 
 
@@ -43,7 +43,7 @@ def number(value: Number | None) -> str:
 
 
 def both(sides: Sides) -> tuple[str, str]:
-    """Before and after; two that differ never look the same."""
+    """Before and after; different numbers are never written alike."""
     before, after = number(sides.before), number(sides.after)
     if before == after and sides.changed and sides.before is not None and sides.after is not None:
         return f"{exact(sides.before):,f}", f"{exact(sides.after):,f}"
@@ -51,7 +51,7 @@ def both(sides: Sides) -> tuple[str, str]:
 
 
 def difference(sides: Sides) -> str:
-    """After minus before, with its sign and as many places as the sides have; empty where one is missing."""
+    """After minus before, with its sign and the decimal places of the sides; empty when a side is missing."""
     apart = sides.difference
     if apart is None:
         return ""
@@ -94,7 +94,7 @@ def where(change: MeasureDelta) -> str:
 
 
 def cell(change: MeasureDelta, column: str) -> str:
-    """What the grain's column says."""
+    """The value of a column of the grain."""
     return plain(dict(change.grain).get(column, ""))
 
 
@@ -109,14 +109,14 @@ def moment(when: datetime) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of something."""
+    """A count with its noun."""
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def unit(periods: Iterable[str]) -> str:
-    """What the periods are: days, weeks, ...; mixed ones are periods."""
-    found = {next((name for form, name in _UNITS.items() if re.fullmatch(form, one)), "period") for one in periods}
-    return found.pop() if len(found) == 1 else "period"
+    """The noun for the periods: day, week, ...; ``period`` when they are mixed."""
+    nouns = {next((noun for form, noun in _UNITS.items() if re.fullmatch(form, period)), "period") for period in periods}
+    return nouns.pop() if len(nouns) == 1 else "period"
 
 
 def totals(sums: Mapping[str, Sides], arrow: str = "->") -> str:
@@ -141,7 +141,7 @@ def summary(comparison: Comparison, arrow: str = "->") -> str:
 
 
 def verdict(comparison: Comparison, threshold: Threshold) -> tuple[bool, str]:
-    """Whether the threshold held, and in words how not."""
+    """Whether a threshold was kept, and a sentence about how it was broken."""
     broken = [change for change in comparison.changes if threshold.broken_by(change)]
     if not broken:
         return True, "kept"
@@ -150,7 +150,7 @@ def verdict(comparison: Comparison, threshold: Threshold) -> tuple[bool, str]:
 
 
 def absent(comparison: Comparison) -> list[str]:
-    """A sentence for each side that misses periods."""
+    """A sentence for each side that lacks periods."""
     missing = comparison.missing()
     counted_as = ": its totals count nothing there" if comparison.totals() else ""
     sides = (comparison.from_version, missing.before), (comparison.to_version, missing.after)
@@ -158,7 +158,7 @@ def absent(comparison: Comparison) -> list[str]:
 
 
 def spans(periods: Sequence[str], most: int = 60) -> str:
-    """Periods as a list; days in a row as first to last, and no more than ``most`` entries."""
+    """Periods as a list; consecutive days as first to last, and at most ``most`` entries."""
     runs: list[list[str]] = []
     for period in sorted(periods):
         if runs and _follows(runs[-1][-1], period):

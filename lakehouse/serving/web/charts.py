@@ -1,4 +1,4 @@
-"""The charts of the pages: a series and its states, the story of one number, how late rows came.
+"""The charts of the pages: a series and its states, the versions of one number, and how late rows arrived.
 
 States differ in their marks and not in colour alone. What is drawn is in a table beside it, too.
 """
@@ -26,7 +26,7 @@ _KEPT = 32
 #: Marker, filled or hollow, per state.
 _MARKS = {State.FINAL: ("o", True), State.PRELIMINARY: ("o", False), State.LIVE: ("D", False)}
 _MIN, _HOUR, _DAY = 60, 3600, 86_400
-#: Where the bars of a distribution end, in seconds, and what is written there.
+#: The upper ends of a distribution's bars in seconds, with their labels.
 _EDGES = {
     _MIN: "1 min",
     5 * _MIN: "",
@@ -45,22 +45,22 @@ _EDGES = {
     90 * _DAY: "90 d",
     365 * _DAY: "1 y",
 }
-#: Those that a narrow drawing has room for.
+#: The labels that a narrow drawing has room for.
 _FEW = {_MIN, _HOUR, _DAY, 7 * _DAY, 90 * _DAY}
 _TICKS = {1: "1 s", 10: "10 s", _MIN: "1 min", 10 * _MIN: "10 min", _HOUR: "1 h", 6 * _HOUR: "6 h", _DAY: "1 d"}
 _TICKS |= {3 * _DAY: "3 d", 7 * _DAY: "7 d", 30 * _DAY: "30 d", 365 * _DAY: "1 y"}
-#: Up to so many revisions are named; a bound further right than this share is named to its left.
+#: The most revisions that are labelled; a bound to the right of this share of the width is labelled on its left.
 _LABELLED, _RIGHT = 14, 0.62
-#: Days that an axis spans: beyond the first times have no clock, beyond the second (a label) they have a year.
+#: Days that an axis spans: above the first, labels have no time of day; above the second (per label), they have a year.
 _CLOCK, _YEARS = 3, 30
-#: Behind text that a line may cross.
+#: The background of text that a line may cross.
 _BEHIND: dict[str, Any] = {"facecolor": COLOURS["card"], "edgecolor": "none", "pad": 0.8}
-#: A drawing with no more labels is narrow.
+#: A drawing with at most so many labels is narrow.
 _PHONE = 6
 
 
 class Line(NamedTuple):
-    """A measure of many periods: what was said first, and what is said now."""
+    """A measure over many periods: the numbers first published, and those of now."""
 
     name: str
     first: tuple[Number | None, ...]
@@ -77,12 +77,12 @@ class Bound(NamedTuple):
 
 @lru_cache(_KEPT)
 def series(periods: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
-    """Per measure the numbers of the periods, marked by state, with a stroke from what was published first."""
+    """For each measure the numbers of the periods, marked by state, with a stroke from the number first published."""
 
     def draw(figure: Figure, labels: int) -> None:
-        every = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, one in zip(every, lines):
-            first, now = values(one.first), values(one.now)
+        plots = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, measure in zip(plots, lines):
+            first, now = values(measure.first), values(measure.now)
             axes.plot(range(len(now)), now, color=COLOURS["after"], linewidth=1.4, alpha=0.6)
             axes.vlines(range(len(now)), first, now, color=COLOURS["down"], linewidth=2.2)
             axes.plot(range(len(first)), first, color=COLOURS["down"], linestyle="", marker="_", markersize=7)
@@ -91,20 +91,20 @@ def series(periods: tuple[str, ...], states: tuple[State, ...], lines: tuple[Lin
             axes.margins(y=0.12)
             frame(axes)
             if len(lines) > 1:
-                axes.set_title(cut(one.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
-        label(every[-1], periods, labels)
+                axes.set_title(cut(measure.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
+        label(plots[-1], periods, labels)
 
     return chart(draw, HEIGHT * (1 + 0.6 * (len(lines) - 1)))
 
 
 @lru_cache(_KEPT)
 def sparkline(states: tuple[State, ...], now: tuple[Number | None, ...]) -> Chart:
-    """The last numbers of a measure, as small as it gets."""
+    """The last numbers of a measure, without axes."""
 
     def draw(figure: Figure, _labels: int) -> None:
-        axes, found = figure.subplots(), values(now)
-        axes.plot(range(len(found)), found, color=COLOURS["after"], linewidth=1.4, alpha=0.6)
-        _marked(axes, list(range(len(found))), found, states, 5)
+        axes, numbers = figure.subplots(), values(now)
+        axes.plot(range(len(numbers)), numbers, color=COLOURS["after"], linewidth=1.4, alpha=0.6)
+        _marked(axes, list(range(len(numbers))), numbers, states, 5)
         axes.margins(0.03, 0.25)
         axes.set_axis_off()
 
@@ -113,14 +113,14 @@ def sparkline(states: tuple[State, ...], now: tuple[Number | None, ...]) -> Char
 
 @lru_cache(_KEPT)
 def story(times: tuple[datetime, ...], names: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
-    """How the numbers of a period moved over time, from one revision to the next."""
+    """How the numbers of a period changed from one revision to the next."""
 
     def draw(figure: Figure, labels: int) -> None:
-        dates: Any = import_module("matplotlib.dates")  # loads as late as in drawing; it has no types
-        every = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
+        dates: Any = import_module("matplotlib.dates")  # imported when a chart is drawn, as in svg; it has no types
+        plots = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
         at = [float(dates.date2num(when)) for when in times]
-        for axes, one in zip(every, lines):
-            now = values(one.now)
+        for axes, measure in zip(plots, lines):
+            now = values(measure.now)
             axes.step(at, now, where="post", color=COLOURS["after"], linewidth=1.6)
             _marked(axes, at, now, states, 6)
             for place, value, name in zip(at, now, names) if len(at) <= _LABELLED else ():
@@ -131,31 +131,31 @@ def story(times: tuple[datetime, ...], names: tuple[str, ...], states: tuple[Sta
             axes.margins(0.05, 0.25)
             frame(axes)
             if len(lines) > 1:
-                axes.set_title(cut(one.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
+                axes.set_title(cut(measure.name, 60), loc="left", fontsize=9, color=COLOURS["ink"])
         locator = dates.AutoDateLocator(minticks=2, maxticks=max(labels - 2, 3))
-        every[-1].xaxis.set_major_locator(locator)
+        plots[-1].xaxis.set_major_locator(locator)
         days = max(at) - min(at)
         written = "%Y-%m-%d" if days > _YEARS * labels else "%m-%d" if days > _CLOCK else "%m-%d %H:%M"
-        every[-1].xaxis.set_major_formatter(dates.DateFormatter(written))
+        plots[-1].xaxis.set_major_formatter(dates.DateFormatter(written))
         if not days:
-            every[-1].set_xlim(at[0] - 0.5, at[0] + 0.5)
+            plots[-1].set_xlim(at[0] - 0.5, at[0] + 0.5)
 
     return chart(draw, HEIGHT * (0.85 + 0.5 * (len(lines) - 1)))
 
 
 def distribution(seconds: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
-    """How many rows came how late, with the bounds drawn in; bars on a logarithmic scale."""
+    """How many rows arrived how late, with the bounds; the scale is logarithmic."""
     edges = list(_EDGES)
     counts = [0] * (len(edges) + 1)
-    for one in seconds:
-        counts[min(bisect_right(edges, max(one - 1, 0)), len(edges))] += 1
+    for lateness in seconds:
+        counts[min(bisect_right(edges, max(lateness - 1, 0)), len(edges))] += 1
     return _distribution(tuple(counts), bounds)
 
 
 @lru_cache(_KEPT)
 def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
     edges = list(_EDGES)
-    places = [_place(one.seconds) for one in bounds]
+    places = [_place(bound.seconds) for bound in bounds]
     last = max([at for at, count in enumerate(counts) if count] + [int(place) for place in places], default=0)
     published = counts[: last + 1]
 
@@ -189,25 +189,25 @@ def _distribution(counts: tuple[int, ...], bounds: tuple[Bound, ...]) -> Chart:
         ticks = [edges.index(edge) for edge in named]
         axes.set_xticks([at + 1 for at in ticks], [_EDGES[edges[at]] for at in ticks])
         axes.set_xlim(0, len(published))
-        for row, (one, place) in enumerate(zip(bounds, places)):
-            _bound(axes, one, place / len(published), place, 0.97 - 0.085 * row)
+        for row, (bound, place) in enumerate(zip(bounds, places)):
+            _bound(axes, bound, place / len(published), place, 0.97 - 0.085 * row)
 
     return chart(draw, HEIGHT)
 
 
 @lru_cache(_KEPT)
 def trend(days: tuple[str, ...], p50: tuple[int | None, ...], p95: tuple[int | None, ...], p99: tuple[int | None, ...]) -> Chart:
-    """How late the rows of each arrival day came: half of them, 95 and 99 of 100 within so much; logarithmic."""
+    """How late the rows of each arrival day came, as percentiles; the scale is logarithmic."""
 
     def draw(figure: Figure, labels: int) -> None:
         axes = figure.subplots()
         looks = ((p50, "-", "s", "before"), (p95, (0, (4, 2)), "^", "after"), (p99, "-", "o", "down"))
-        for found, line, mark, colour in looks:
-            known = values([None if one is None else max(one, 1) for one in found])
-            axes.plot(range(len(days)), known, color=COLOURS[colour], linewidth=1.6, linestyle=line, marker=mark, markersize=4)
+        for percentiles, line, mark, colour in looks:
+            drawn = values([None if seconds is None else max(seconds, 1) for seconds in percentiles])
+            axes.plot(range(len(days)), drawn, color=COLOURS[colour], linewidth=1.6, linestyle=line, marker=mark, markersize=4)
         axes.set_yscale("log")
-        every = [max(one, 1) for found in (p50, p95, p99) for one in found if one is not None]
-        low, high = min(every, default=1) / 2, max(every, default=1) * 2
+        latenesses = [max(seconds, 1) for line in (p50, p95, p99) for seconds in line if seconds is not None]
+        low, high = min(latenesses, default=1) / 2, max(latenesses, default=1) * 2
         axes.set_ylim(low, high)
         ticks = [at for at in _TICKS if low <= at <= high]
         axes.set_yticks(ticks, [_TICKS[at] for at in ticks])
@@ -218,14 +218,14 @@ def trend(days: tuple[str, ...], p50: tuple[int | None, ...], p95: tuple[int | N
     return chart(draw, HEIGHT)
 
 
-def _marked(axes: Axes, at: list[int] | list[float], found: list[float], states: tuple[State, ...], size: float) -> None:
-    """The marks of the states upon a line."""
+def _marked(axes: Axes, at: list[int] | list[float], numbers: list[float], states: tuple[State, ...], size: float) -> None:
+    """Mark the states on a line."""
     for state, (mark, filled) in _MARKS.items():
-        own = [(place, value) for place, value, is_ in zip(at, found, states) if is_ is state and not isnan(value)]
-        if own:
+        points = [(place, value) for place, value, is_ in zip(at, numbers, states) if is_ is state and not isnan(value)]
+        if points:
             face = COLOURS["after"] if filled else COLOURS["card"]
             axes.plot(
-                *zip(*own),
+                *zip(*points),
                 linestyle="",
                 marker=mark,
                 markersize=size,
@@ -236,19 +236,19 @@ def _marked(axes: Axes, at: list[int] | list[float], found: list[float], states:
 
 
 def _place(seconds: int) -> float:
-    """Where a lateness lies among the bars."""
+    """The position of a lateness among the bars."""
     edges = [0, *_EDGES]
     at = min(bisect_right(edges, seconds - 1) - 1, len(edges) - 2) if seconds > 0 else 0
     return at + min(max((seconds - edges[at]) / (edges[at + 1] - edges[at]), 0), 1)
 
 
-def _bound(axes: Axes, one: Bound, share: float, place: float, height: float) -> None:
+def _bound(axes: Axes, bound: Bound, share: float, place: float, height: float) -> None:
     looks = {"watermark": ("down", "-"), "asked": ("down", (0, (1, 1.5))), "expected": ("muted", (0, (4, 2)))}
-    colour, line = looks[one.kind]
+    colour, line = looks[bound.kind]
     axes.axvline(place, ymax=height + 0.02, color=COLOURS[colour], linewidth=1.8, linestyle=line)
     right = share > _RIGHT
     axes.annotate(
-        one.name,
+        bound.name,
         (place, height),
         (-5 if right else 5, 0),
         xycoords=axes.get_xaxis_transform(),

@@ -232,13 +232,13 @@ def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Pat
     told = two_followed_days(tmp_path)
     source = contract()
     tell(told.settings, source, [("a", at(1), at(2), "insert", "admitted")])
-    came = published_cache._read_came(told.settings, source, None)
+    came = published_cache._read_arrivals(told.settings, source, None)
     arrivals = weakref.ref(came.arrivals)
     came.estimate(date(2024, 1, 1), 1, at(3), published_cache.ZoneInfo("UTC"), 7)
     assert came.estimate.cache_info().currsize == 1
-    assert published_cache._read_came(told.settings, source, came) is came
+    assert published_cache._read_arrivals(told.settings, source, came) is came
     came.version -= 1  # as where the key log has moved on since
-    came = published_cache._read_came(told.settings, source, came)
+    came = published_cache._read_arrivals(told.settings, source, came)
     gc.collect()
     assert arrivals() is None
 
