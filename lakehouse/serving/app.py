@@ -52,7 +52,12 @@ class AccessPolicy:
 
 
 def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
-    """The application for a deployment."""
+    """The ASGI application for a deployment; it can also run behind a server of your own.
+
+    :param settings: where the tables are.
+    :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
+    :param policy: who may use the server, and how much; by default anyone who reaches it may read.
+    """
     policy = policy or AccessPolicy()
     cache = PublishedCache(settings, catalog)
     authenticator = Authenticator(cache)

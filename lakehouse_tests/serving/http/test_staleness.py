@@ -250,5 +250,5 @@ def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
     assert pending_changes.read(told.settings, known, "events", opened, first) is first
     append_to_silver(told.settings, ("c", 1, 1))
     second = pending_changes.read(told.settings, known, "events", opened, first)
-    assert second.anew["total"].starts == {date(2024, 2, 1)}
-    assert second.anew["total_weekly"] is first.anew["total_weekly"], "nothing was published"
+    assert second.periods["total"].starts == {date(2024, 2, 1)}
+    assert second.periods["total_weekly"] is first.periods["total_weekly"], "nothing was published"
