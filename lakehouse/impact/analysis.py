@@ -190,6 +190,6 @@ def _local(settings: Settings, path: Path) -> LandingFile:
     return LandingFile(f"{path}", path.name, settings.clock().date(), about.st_size, changed)
 
 
-def _is_named(name: str, said: str) -> bool:
+def _is_named(name: str, text: str) -> bool:
     """Whether a text is a file's name below landing, the end of it, or a path that leads to it."""
-    return name == said or name.endswith(f"/{said}") or said.endswith(f"/{name}")
+    return name == text or name.endswith(f"/{text}") or text.endswith(f"/{name}")

@@ -1,6 +1,6 @@
-"""The rows behind a published move: what silver's change feed says of some event days between two of its versions. No JVM.
+"""The changes of Silver rows behind a published revision: what two versions of Silver differ in on some event days.
 
-Fields that were redacted stay hidden, also where older files of the feed still hold them.
+This module only reads Silver's change feed; who changed a row, and why, is read from the audit log.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _KEPT = 64
 class RowMove:
     """What happened to a key on an event day: inserted, corrected, moved_in, moved_out, deleted.
 
-    ``fields`` names what differs, with the value before and after where the row was there on both sides, else all it said;
-    ``because`` and ``by`` are what the audit says of it, where it does.
+    ``fields`` names what differs, with the value before and after where the row exists on both sides, otherwise all its values;
+    ``because`` and ``by`` are the reason and actor in the audit log, where it has them.
     """
 
     key: str
@@ -57,7 +57,7 @@ class RowMove:
 class Behind:
     """The first rows by event day, and how many there are; ``known`` is false where the feed does not reach back so far.
 
-    No rows and ``known``: no change of a row is behind the move.
+    No rows and ``known``: no row has changed.
     """
 
     rows: list[RowMove] = field(default_factory=list)
@@ -66,9 +66,9 @@ class Behind:
 
 
 def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
-    """What versions ``first`` through ``last`` of silver did to the rows of some event days; nothing where ``last`` is behind.
+    """What versions ``first`` through ``last`` of Silver changed in the rows of some event days; none if ``last`` is earlier.
 
-    :param most: so many rows are told, all are counted.
+    :param most: how many rows are returned at most; all are counted.
     """
     if first > last:
         return Behind()
@@ -90,7 +90,7 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
 
 @lru_cache(_KEPT)
 def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[KeyChange], pa.Table, int]:
-    """The first moves, what the feed says of their keys, and how many moves there are: what was committed stays as it is."""
+    """The first changes, the change feed of their keys, and the number of all changes; cached, because commits never change."""
     _, path, options = place
     table = table_io.open_table(path, dict(options))
     assert table is not None  # noqa: S101 (the caller has opened it)
@@ -150,7 +150,7 @@ def _told(
 
 
 def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
-    """What the audit says last of some keys in these versions."""
+    """The last entry of the audit log for each of some keys in these versions."""
     where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
     table = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None

@@ -34,9 +34,9 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
             grain: [new - old for new, old in zip(after[grain], before[grain])]
             for grain in [*after, *(grain for grain in before if grain not in after)]
         }
-    told = {grain: values for grain, values in differences.items() if any(values)}
-    told = told or {tuple(None for _ in series.metric.grain): [0 for _ in names]}
-    rows = [dict(zip([*series.metric.grain, *names], [*grain, *values])) for grain, values in told.items()]
+    changed = {grain: values for grain, values in differences.items() if any(values)}
+    changed = changed or {tuple(None for _ in series.metric.grain): [0 for _ in names]}
+    rows = [dict(zip([*series.metric.grain, *names], [*grain, *values])) for grain, values in changed.items()]
     return pa.Table.from_pylist(rows, schema=pa.schema([pa.field(item.name, item.type) for item in restated.schema]))
 
 

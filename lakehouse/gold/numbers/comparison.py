@@ -47,7 +47,7 @@ class Sides(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether the sides say different numbers; a NaN is equal to itself, 1 to 1.00."""
+        """Whether the numbers differ; NaN equals NaN, and 1 equals 1.00."""
         if self.before is None or self.after is None:
             return self.before is not self.after
         return str(self.before) != str(self.after) and exact(self.before) != exact(self.after)
@@ -94,7 +94,7 @@ class MeasureDelta:
 
     :param period: a day, week, month or quarter: 2024-01-15, 2024-W03, 2024-01, 2024-Q1.
     :param grain: columns and their values; empty for a metric without grain.
-    :param before_version: the revision behind ``before``; None where that side has none.
+    :param before_version: the revision of ``before``; None where that side has none.
     :param before_state: live, preliminary or final.
     :param reason: why ``after`` was published.
     :param rows: how many silver rows brought the change about, where that is known.

@@ -91,8 +91,8 @@ def history(settings: Settings, series: Series, starts: Collection[date]) -> dic
 
 def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
     """The newest revision of every period."""
-    found = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]}, settings.storage_options)
-    return {start: versions[-1] for start, versions in versions_in(series, found).items()}
+    table = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]}, settings.storage_options)
+    return {start: versions[-1] for start, versions in versions_in(series, table).items()}
 
 
 def version(settings: Settings, series: Series, period: Period, selector: VersionSelector) -> SelectedVersion:
@@ -115,16 +115,16 @@ def history_between(settings: Settings, series: Series, first: date, last: date)
     return history(settings, series, starts)
 
 
-def versions(known: Mapping[date, Sequence[PublishedVersion]], asked: VersionSelector) -> dict[date, PublishedVersion]:
+def versions(known: Mapping[date, Sequence[PublishedVersion]], selector: VersionSelector) -> dict[date, PublishedVersion]:
     """The selected version of each period that has it."""
-    answers = {start: pick(known[start], asked) for start in sorted(known)}
-    return {start: answer.version for start, answer in answers.items() if answer is not None}
+    selections = {start: pick(known[start], selector) for start in sorted(known)}
+    return {start: selection.version for start, selection in selections.items() if selection is not None}
 
 
-def pick(known: Sequence[PublishedVersion], asked: VersionSelector) -> SelectedVersion | None:
+def pick(known: Sequence[PublishedVersion], selector: VersionSelector) -> SelectedVersion | None:
     """Select a version among those of one period, oldest first; None where it does not exist."""
-    found = choose(known, asked)
-    return None if found is None else SelectedVersion(*found)
+    selected = choose(known, selector)
+    return None if selected is None else SelectedVersion(*selected)
 
 
 def changes(
@@ -135,15 +135,15 @@ def changes(
     :param known: the history of the period: reasons and counts of rows then cover all revisions between the two versions, and
         an adjustment is shown as what the closed number comes to with it.
     """
-    shown = after or before
-    if shown is None:
+    version = after or before
+    if version is None:
         return []
     reason, count = _behind(before, after, known)
     grain = series.metric.grain
-    old, new = (_by_grain(series, version and in_whole(series, version, known)) for version in (before, after))
+    old, new = (_by_grain(series, side and in_whole(series, side, known)) for side in (before, after))
     return [
         MeasureDelta(
-            period=shown.period,
+            period=version.period,
             grain=tuple((name, f"{value}") for name, value in zip(grain, key)),
             measure=measure.name,
             before=old.get(key, {}).get(measure.name),
@@ -254,14 +254,14 @@ def _by_grain(series: Series, version_: PublishedVersion | None) -> dict[tuple[A
     return {tuple(row.get(name) for name in series.metric.grain): row for row in rows}
 
 
-def versions_in(series: Series, found: pa.Table | None) -> dict[date, list[PublishedVersion]]:
+def versions_in(series: Series, table: pa.Table | None) -> dict[date, list[PublishedVersion]]:
     """Published rows grouped into versions, in the order of publication."""
     rows: dict[tuple[date, int, int], list[dict[str, Any]]] = {}
-    for row in [] if found is None else found.to_pylist():
+    for row in [] if table is None else table.to_pylist():
         rows.setdefault((row[series.by], row["revision"], row["adjustment"] or 0), []).append(row)
     by_start: dict[date, list[PublishedVersion]] = {}
-    for (start, *_), own in sorted(rows.items(), key=lambda item: item[0]):
-        by_start.setdefault(start, []).append(_version(series, start, own))
+    for (start, *_), rows_of_version in sorted(rows.items(), key=lambda item: item[0]):
+        by_start.setdefault(start, []).append(_version(series, start, rows_of_version))
     return by_start
 
 

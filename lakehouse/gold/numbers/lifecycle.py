@@ -48,7 +48,7 @@ class RevisionReason(str, Enum):
     MANUAL = "manual"
 
 
-#: Of several reasons the one that tells most, first.
+#: Where several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
     RevisionReason.BUG_REPLAY,
@@ -135,7 +135,7 @@ def reason_for(
     """The reason of a revision.
 
     :param requested: the reason that the run gives, such as a backfill; None where it follows the data.
-    :param causes: what happened to the rows behind the number: counts of inserted, corrected, moved and deleted keys.
+    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     """
     if published is None:
         return RevisionReason.INITIAL

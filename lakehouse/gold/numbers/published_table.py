@@ -60,14 +60,14 @@ def published_states(existing: pa.Table | None, by: str) -> dict[date, Published
     """What is published of each period, from its rows."""
     if existing is None or not len(existing):
         return {}
-    said = existing.select([by, "revision", "is_latest", "state", "content", "adjustment"])
-    plain = said.group_by(said.column_names).aggregate([]).to_pylist()
+    columns = existing.select([by, "revision", "is_latest", "state", "content", "adjustment"])
+    rows = columns.group_by(columns.column_names).aggregate([]).to_pylist()
     newest: dict[date, PublishedState] = {
-        row[by]: PublishedState(row["revision"], State(row["state"]), row["content"]) for row in plain if row["is_latest"]
+        row[by]: PublishedState(row["revision"], State(row["state"]), row["content"]) for row in rows if row["is_latest"]
     }
-    adjusted = [row for row in plain if row["adjustment"] is not None]
+    adjusted = [row for row in rows if row["adjustment"] is not None]
     for row in sorted(adjusted, key=lambda row: row["adjustment"]):
-        if row["revision"] == newest[row[by]].revision:  # the contract may have said "restate" since
+        if row["revision"] == newest[row[by]].revision:  # the contract may have changed to "restate" since then
             newest[row[by]] = replace(newest[row[by]], restated=row["content"])
     return newest
 
@@ -101,7 +101,7 @@ def _files(settings: Settings, path: str) -> pa.Table | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON that tells different values apart."""
+    """A value as JSON, different for different values."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, date):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: The key, beside those of days, under which the booked adjustments are stored.
+#: The key of the booked adjustments; all other keys are days.
 _ADJUSTMENTS = "adjustments"
 
 
 @dataclass(frozen=True)
 class RollupInputs:
-    """The published numbers behind a longer period; empty for a day, which is computed from Silver.
+    """The published numbers that a longer period was computed from; empty for a day, which is computed from Silver.
 
     :param revisions: per day the label of its revision, such as ``r3``.
     :param adjustments: the version names of the adjustments that are booked in the period.

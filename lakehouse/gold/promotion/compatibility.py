@@ -80,7 +80,7 @@ def of_coverage(
     if not numbers:
         yield f"gold/{later.name} holds no number; {_fill(later, shown)}"
         return
-    # A day that was emptied before the version was filled has nothing to be filled with, and says nothing either way.
+    # A day that was emptied before the version was filled cannot be filled, and its absence does not matter.
     missing = [start for start in shown if start not in numbers and (start in pending.starts or not shown[start].is_empty)]
     if missing:
         yield f"gold/{later.name} has no number for {join_periods(missing)}, which readers see; {_fill(later, missing)}"

@@ -71,7 +71,7 @@ class _Both:
 
     shown: Series
     to: Series
-    beside: Series
+    later: Series
     before: SeriesSnapshot
     table: DeltaTable | None
     old: Mapping[date, PublishedNumber]
@@ -118,11 +118,11 @@ def plan_promotion(
         *(f"--threshold: v{to_version} has no measure {name}" for name in sorted(unknown)),
         *compatibility.of_contracts(both.shown.metric, later),
         *compatibility.of_types(both.before.table, both.table, both.to),
-        *compatibility.of_coverage(settings, both.old, both.new, both.beside, pending),
-        *compatibility.of_held(settings, both.shown, both.beside),
+        *compatibility.of_coverage(settings, both.old, both.new, both.later, pending),
+        *compatibility.of_held(settings, both.shown, both.later),
     ]
     if not problems:
-        problems = list(compatibility.of_checks(settings, both.beside, both.new, drafts))
+        problems = list(compatibility.of_checks(settings, both.later, both.new, drafts))
     return PromotionPlan(
         kind=PromotionKind.PROMOTE,
         shown=number,
@@ -130,7 +130,7 @@ def plan_promotion(
         before=both.before,
         drafts=drafts,
         inputs={
-            f"gold/{both.beside.name}": -1 if both.table is None else both.table.version(),
+            f"gold/{both.later.name}": -1 if both.table is None else both.table.version(),
             "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
         },
         comparison=comparison,
@@ -171,10 +171,10 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
 def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
     to = served_version.version(catalog, metric, to_version)
     shown = served_version.version(catalog, metric, shown_version(settings, metric))
-    beside, before = Series(to.metric), write_audit_publish.read(settings, to)
-    table = table_io.open_snapshot(locations.gold(settings, beside), settings.storage_options)
-    new = version_numbers.current_numbers(None if table is None else table_io.read_version(table), beside)
-    return _Both(shown, to, beside, before, table, version_numbers.current_numbers(before.existing, shown), new)
+    later, before = Series(to.metric), write_audit_publish.read(settings, to)
+    table = table_io.open_snapshot(locations.gold(settings, later), settings.storage_options)
+    later_numbers = version_numbers.current_numbers(None if table is None else table_io.read_version(table), later)
+    return _Both(shown, to, later, before, table, version_numbers.current_numbers(before.existing, shown), later_numbers)
 
 
 def _drafts(
@@ -186,12 +186,12 @@ def _drafts(
 ) -> list[Draft]:
     """Draft the numbers that readers are to see; changes of state are left to the daily close (see ``pending.find_due``)."""
     today, drafts = lifecycle.today(settings.clock(), terms), []
-    for start, one in sorted(numbers.items()):
+    for start, number in sorted(numbers.items()):
         draft = draft_period(
-            before.series, before.published_states.get(start), start, one.rows, today, requested=reason, terms=terms
+            before.series, before.published_states.get(start), start, number.rows, today, requested=reason, terms=terms
         )
         if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
-            drafts.append(replace(draft, lineage=NumberLineage.of_row(one.row)))
+            drafts.append(replace(draft, lineage=NumberLineage.of_row(number.row)))
     return drafts
 
 
@@ -204,12 +204,12 @@ def _compared(
         return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
 
     labels = (f"v{both.shown.metric.dataset_version}", f"v{both.to.metric.dataset_version}")
-    before, after = side(both.shown, both.old), side(both.beside, both.new)
+    before, after = side(both.shown, both.old), side(both.later, both.new)
     return numbers_history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
 
 
-def _in_whole(version: PublishedVersion, one: PublishedNumber) -> PublishedVersion:
-    return replace(version, rows=one.rows.to_pylist(), adjustment=one.row["adjustment"])
+def _in_whole(version: PublishedVersion, number: PublishedNumber) -> PublishedVersion:
+    return replace(version, rows=number.rows.to_pylist(), adjustment=number.row["adjustment"])
 
 
 def _beyond(change: MeasureDelta) -> str:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from lakehouse.ledger.log_table import Int32
     from lakehouse.settings import Settings
 
-#: Under this name a commit says of itself that it moved the readers.
+#: The key of a promotion in the metadata of its commit.
 COMMIT_KEY = "moved"
 #: The fields that the commit records there.
 _RECORDED = {"kind", "from_version", "to_version", "by", "reason", "inputs", "accepted", "follows", "release_notes"}
 
 
 class PromotionKind(str, Enum):
-    """Forward to numbers that were filled beside, or back to those that readers saw before."""
+    """Forward to a version that was filled in a table of its own, or back to one that readers saw before."""
 
     PROMOTE = "promote"
     ROLLBACK = "rollback"
@@ -40,7 +40,7 @@ class PromotionEntry:
 
     ``periods`` counts what got another number; ``inputs`` names the version of the table that was promoted and the contract
     of either side; ``accepted`` the differences that somebody put up with; ``follows`` is the silver version from which on
-    the promoted numbers have to follow it, None behind a rollback.
+    the promoted numbers have to follow it, None after a rollback.
     """
 
     metric: str

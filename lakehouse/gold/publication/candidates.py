@@ -117,11 +117,11 @@ def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
 def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
     """The candidates, by period."""
     where = None if starts is None else {series.by: starts}
-    found = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
-    if found is None:
+    table = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
+    if table is None:
         return []
     result = []
-    for start, rows in sorted(table_io.split(found, series.by).items()):
+    for start, rows in sorted(table_io.split(table, series.by).items()):
         row = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
@@ -141,9 +141,9 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
     """Per period the checks that hold its candidate back, without candidates that are still being checked."""
-    found = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
-    told = {} if found is None else dict(zip(found[series.by].to_pylist(), found["failed"].to_pylist()))
-    checks = {start: sorted(json.loads(failed)) for start, failed in told.items() if failed}
+    table = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
+    failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
+    checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}
     return {start: names for start, names in checks.items() if names}
 
 

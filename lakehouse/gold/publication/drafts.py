@@ -93,7 +93,7 @@ def draft_period(
     :param published: what is published of the period.
     :param today: the day in the metric's calendar.
     :param requested: the reason that the run gives; None where it follows the data.
-    :param causes: what happened to the Silver rows behind the number: counts of inserted, corrected, moved and deleted keys.
+    :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     :param content: the digest to compare with the published content; default: that of ``rows``.
     :param terms: when a number is final and what changes it then; default: those of the series' contract.
     """

@@ -41,7 +41,7 @@ NAMES = ALWAYS | {
 _DEPRECATED_CHECKS = {"second_engine_reads_the_same": "read_back_matches"}
 _DEPRECATED_NUMBERS = {"rows_unexpected": "rows_alien"}
 
-#: Engines differ in how they hold text in memory, not in what it says.
+#: Engines differ in how they hold text in memory, not in its content.
 _PLAIN = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 _NAN = object()
 _AGAIN = "materialize the period again"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RejectedCandidate:
-    """A candidate, known by a digest of what it said, and who refused it. ``revision`` is what it would have been."""
+    """A refused candidate: the digest of its content, the revision that it would have been, and who refused it, why and when."""
 
     series: str
     period_start: date

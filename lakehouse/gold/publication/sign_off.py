@@ -38,12 +38,15 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
     settings = with_table_cache(settings)
     before = write_audit_publish.read(settings, series, [period.start])
     held = _held(settings, series, period, revision)
-    standing, today = before.published_states.get(period.start), lifecycle.today(settings.clock(), series.metric.publication)
-    current = draft_period(series, standing, period.start, held.draft.rows, today)
+    published_state, today = (
+        before.published_states.get(period.start),
+        lifecycle.today(settings.clock(), series.metric.publication),
+    )
+    current = draft_period(series, published_state, period.start, held.draft.rows, today)
     published: list[Revision] = []
     if current is not None:
         draft = replace(held.draft, state=current.state, action=current.action, booked_on=current.booked_on)
-        expected = write_audit_publish.next_revision(draft, standing)
+        expected = write_audit_publish.next_revision(draft, published_state)
         if expected != revision:
             msg = (
                 f"{series.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "

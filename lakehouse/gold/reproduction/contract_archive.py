@@ -2,7 +2,7 @@
 
 A contract is known by the hash that revisions and commits carry. A metric's row names the contract of its source beside it,
 and is written again when that is another one: which of the two were in force is a question of time. Which contract counts
-for a revision is told in ``terms``.
+for a revision belongs to ``contract_history``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, A
 
 
 def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:
-    """The hash of the source's contract that counted beside a metric's contract at a time; None where nothing tells."""
+    """The hash of the source's contract that was in force with a metric's contract at a time; None where it is not recorded."""
     archived = [entry for entry in _archived(settings, "metric", metric) if entry.version == version]
     before = [entry for entry in archived if entry.recorded_at <= when]
     return next((entry.source_version for entry in reversed(before or archived[:1])), None)

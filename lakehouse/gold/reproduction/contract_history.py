@@ -88,9 +88,9 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
     return HistoricalContracts(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
 
 
-def _read(kind: type[Any], said: dict[str, Any], name: str) -> Any:
+def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(stored)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"]))

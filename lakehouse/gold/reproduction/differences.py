@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"[(,]\s*(?:distinct\s+)?\*", re.IGNORECASE)
-#: Two doubles that agree as far as this say the same: the last digits of a sum depend on the order of the rows.
+#: Doubles within this tolerance are equal: the last digits of a sum depend on the order of the rows.
 _AS_GOOD_AS_EQUAL = 1e-12
 _Cells = dict[tuple[Any, ...], dict[str, Any]]
 

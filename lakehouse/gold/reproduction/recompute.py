@@ -62,9 +62,9 @@ def computed(
     spark, metric = session(), series.metric
     with sized_for(spark, settings, many=is_large(settings, contract)):
         named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
-        behind, hidden = _silver_of_then(settings, spark, contract, named)
-        found = metric_query.by_day(metric_query.compute(behind, metric, [start]).toArrow(), metric)
-    return Recomputed(found[start] if start in found else metric_query.nothing(spark, settings, metric), hidden)
+        silver_rows, hidden = _silver_of_then(settings, spark, contract, named)
+        numbers = metric_query.by_day(metric_query.compute(silver_rows, metric, [start]).toArrow(), metric)
+    return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
 
 
 def _named_inputs(
@@ -93,10 +93,10 @@ def _silver_of_then(
         rows = silver_merge.state(spark, settings, contract, days, ids)
         hidden |= _hidden_since(settings, contract, rows, ids)
         parts.append(rows)
-    behind = parts[0]
+    silver_rows = parts[0]
     for part in parts[1:]:
-        behind = behind.unionByName(part)
-    return behind, hidden
+        silver_rows = silver_rows.unionByName(part)
+    return silver_rows, hidden
 
 
 def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> dict[str, list[str]]:
@@ -170,9 +170,9 @@ def _with_others(
         if row["event_date"] not in named:
             named |= _named_inputs(settings, contract, row, [row["event_date"]])
     with sized_for(spark, settings, many=is_large(settings, contract)):
-        behind, hidden = _silver_of_then(settings, spark, contract, named)
-        found = metric_query.of_periods(behind, metric, [series.period(start)]).get(start)
-    return Recomputed(added if found is None else rollup_totals.joined(series, added, found), hidden)
+        silver_rows, hidden = _silver_of_then(settings, spark, contract, named)
+        number = metric_query.of_periods(silver_rows, metric, [series.period(start)]).get(start)
+    return Recomputed(added if number is None else rollup_totals.joined(series, added, number), hidden)
 
 
 def is_large(settings: Settings, contract: SourceContract) -> bool:

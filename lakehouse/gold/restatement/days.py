@@ -210,6 +210,6 @@ _WORDS = {
 
 
 def explain(reason: RevisionReason, causes: Mapping[str, int]) -> str:
-    """Explain a restatement to people: its reason, and what happened to the rows behind it."""
+    """Explain a restatement to people: its reason, and what happened to its Silver rows."""
     changes = ", ".join(f"{causes[kind]:,} {word}" for kind, word in _WORDS.items() if causes.get(kind))
     return f"{reason.value}: {changes}" if changes else reason.value

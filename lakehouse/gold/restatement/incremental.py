@@ -43,7 +43,7 @@ def numbers(spark: SparkSession, settings: Settings, before: SeriesSnapshot, day
     """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out."""
     metric = before.series.metric
     since = _versions_of(before, days) if may_be_patched(metric) else {}
-    # Stored numbers are masked before silver is (see ``erasure``): they do not go together.
+    # Published numbers are masked before Silver is (see ``stewardship.mask_published``): until then they do not match.
     masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
     table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
@@ -93,7 +93,7 @@ def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, m
     for rows, sign in ((published, 1), (plus, 1), (minus, -1)):
         for row in [] if rows is None else rows.to_pylist():
             if rows is published and not row["row_count"]:
-                continue  # it says that the day was empty
+                continue  # the row of an empty day
             values = sums[tuple(row[name] for name in metric.grain)]
             with localcontext(adjustments.EXACT):
                 for position, name in enumerate(names):

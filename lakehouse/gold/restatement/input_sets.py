@@ -1,7 +1,7 @@
 """``ops/inputs``: from which ingestions, decisions and redactions a revision was made (rule R10).
 
-A set has a name, made of what is in it, and is kept as what it adds to an older one: a revision needs to say the name
-only. Sets only grow, because Bronze and what people say about it are only added to.
+A set is named by a digest of its members and stored as what it adds to an older set, so that a revision only needs its name.
+Sets only grow, because Bronze, decisions and redactions are append-only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class UnknownInputsError(LakehouseError):
-    """A name of inputs that nothing is recorded for. Its text says what to do."""
+    """A name of inputs that is not recorded. The message says what to do."""
 
 
 @dataclass(frozen=True)

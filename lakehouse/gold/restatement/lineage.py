@@ -81,9 +81,9 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     }
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
     if lacking and table is not None:
-        # A run that was stopped behind its commit has not recorded what silver took in with it.
+        # A run that was stopped after its commit has not recorded which inputs Silver contains with it.
         metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
-        why = next((one for one in metadata if "days" in one), {})  # a compaction behind it tells of none
+        why = next((one for one in metadata if "days" in one), {})  # a later compaction names none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return SilverInputs(
@@ -129,8 +129,8 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
 def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
     """How many rows of each event day wait for a steward's decision."""
     where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value], "event_date": list(days)}
-    found = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
-    if found is None:
+    table = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
+    if table is None:
         return {}
-    counts = found.group_by("event_date").aggregate([("event_date", "count")])
+    counts = table.group_by("event_date").aggregate([("event_date", "count")])
     return dict(zip(counts["event_date"].to_pylist(), counts["event_date_count"].to_pylist()))

@@ -83,7 +83,7 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     metric = rollup.metric
     names = [*metric.additive, "row_count"]
     columns = [*metric.grain, *names]
-    filled = days.filter(pc.greater(days["row_count"], 0))  # the others say that their day is empty
+    filled = days.filter(pc.greater(days["row_count"], 0))  # the others are rows of empty days
     parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
     if booked is not None and len(booked):
         parts.append(booked.select(columns))
@@ -109,21 +109,21 @@ def _from_silver(
     spark, metric = session(), daily.metric
     version = table_io.version(locations.silver(settings, metric.source), settings.storage_options)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
-    waiting = {held.start for held in candidates.held(settings, daily, published)}
-    waiting |= find_pending(settings, daily).starts & published
-    # Silver says another number of these for good: somebody refused it, or it became an adjustment.
-    waiting |= find_refused(settings, daily, rows, published).keys() & published
-    waiting |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    frames = [metric_query.silver_rows(spark, settings, metric, published - waiting)]
-    frames += _as_published(settings, contract, spark, daily, rows, waiting)
-    behind: DataFrame = frames[0]
+    unpublished = {held.start for held in candidates.held(settings, daily, published)}
+    unpublished |= find_pending(settings, daily).starts & published
+    # The published number of these days stays different: the new one was refused, or became an adjustment.
+    unpublished |= find_refused(settings, daily, rows, published).keys() & published
+    unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
+    frames = [metric_query.silver_rows(spark, settings, metric, published - unpublished)]
+    frames += _as_published(settings, contract, spark, daily, rows, unpublished)
+    silver_rows: DataFrame = frames[0]
     for frame in frames[1:]:
-        behind = behind.unionByName(frame.select(behind.columns))
-    found = metric_query.of_periods(behind, metric, periods)
+        silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
+    numbers = metric_query.of_periods(silver_rows, metric, periods)
     if table_io.version(locations.silver(settings, metric.source), settings.storage_options) != version:
         msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
         raise CommitFailedError(msg)
-    return found
+    return numbers
 
 
 def _as_published(

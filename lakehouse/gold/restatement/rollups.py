@@ -96,10 +96,10 @@ def _publish_periods(
     for period, number in found.items():
         published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
-        anew = _anew(before.existing, rollup, period, days_of_period)
-        draft = draft_period(rollup, published, period.start, number, today, requested=_reason(anew, published, run))
+        changed_days = _changed_days(before.existing, rollup, period, days_of_period)
+        draft = draft_period(rollup, published, period.start, number, today, requested=_reason(changed_days, published, run))
         if draft is not None:
-            explanation = run.explanation or f"{draft.reason.value}: {_told(anew)}"
+            explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days)}"
             drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
@@ -136,16 +136,16 @@ def _lineage(days: pa.Table, daily: Series, booked: pa.Table | None) -> NumberLi
     )
 
 
-def _reason(anew: pa.Table, standing: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
+def _reason(changed_days: pa.Table, published: lifecycle.PublishedState | None, run: Run) -> RevisionReason | None:
     """The reason with the highest precedence for which one of the changed days was published."""
-    if standing is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(anew):
+    if published is None or run.reason not in (None, RevisionReason.BACKFILL) or not len(changed_days):
         return run.reason
-    there = {RevisionReason(text) for text in pc.unique(anew["reason"]).to_pylist()}
-    graver = next((reason for reason in REASONS_BY_PRECEDENCE if reason in there), run.reason)
-    return graver or (RevisionReason.INITIAL if RevisionReason.INITIAL in there else RevisionReason.LATE_DATA)
+    reasons = {RevisionReason(text) for text in pc.unique(changed_days["reason"]).to_pylist()}
+    first = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), run.reason)
+    return first or (RevisionReason.INITIAL if RevisionReason.INITIAL in reasons else RevisionReason.LATE_DATA)
 
 
-def _anew(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:
+def _changed_days(existing: pa.Table | None, rollup: Series, period: Period, day_rows: pa.Table) -> pa.Table:
     """The rows of the days with another revision than the newest number was computed from."""
     earlier: Mapping[date, str] = {}
     if existing is not None:
@@ -157,7 +157,7 @@ def _anew(existing: pa.Table | None, rollup: Series, period: Period, day_rows: p
     return day_rows.filter(pa.array([earlier.get(day) != f"r{number}" for day, number in named], pa.bool_()))
 
 
-def _told(anew: pa.Table) -> str:
+def _explain(changed_days: pa.Table) -> str:
     """A sentence that lists the days with another revision than the newest number was computed from."""
-    changed = sorted(set(anew["period"].to_pylist()))
+    changed = sorted(set(changed_days["period"].to_pylist()))
     return f"made from {join_limited(changed, _SHOWN)} anew" if changed else "made anew"
