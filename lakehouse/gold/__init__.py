@@ -1,1 +1,1 @@
-"""Published numbers: the table and its reading, publication, restatement, promotion and reproduction."""
+"""Gold: the published numbers of metrics. ``numbers`` reads them; the others publish, restate, promote and reproduce them."""

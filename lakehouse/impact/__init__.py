@@ -1,1 +1,1 @@
-"""What a file, a key or a range of days touches, and which rows are behind a change. Reading only."""
+"""What a file, a key or a range of days affects, and the row changes behind a published revision. Reading only."""

@@ -1,4 +1,4 @@
-"""A published number: its table, its states, its versions, and how two of them compare.
+"""Published numbers: their table, lifecycle, versions and history, and the comparison of two versions.
 
-Plain Python: ``lifecycle``, ``comparison``, ``version_selector``. Making a number public belongs in ``gold.publication``.
+``lifecycle``, ``comparison``, ``version_selector`` and ``rollup_inputs`` are plain Python. Publishing belongs to ``publication``.
 """

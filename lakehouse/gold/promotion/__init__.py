@@ -1,1 +1,1 @@
-"""Moving readers to another dataset version: compatibility, plan, commit, log."""
+"""Promotion and rollback of dataset versions: compatibility, plan, commit and log."""

@@ -1,1 +1,1 @@
-"""Write, audit, publish (R8): candidates, the checks they must pass, revisions, and sign-off of held numbers."""
+"""Write, audit, publish (R8): drafts, candidates and their checks, the commit of revisions, and sign-off of held numbers."""

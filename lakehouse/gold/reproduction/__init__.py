@@ -1,1 +1,1 @@
-"""Making a published revision again from the inputs it names (R10)."""
+"""Reproduction of a published revision from the inputs that it names (R10), and the contracts that were in force then."""

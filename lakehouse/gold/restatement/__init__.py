@@ -1,1 +1,1 @@
-"""Which periods change and what their new numbers are: daily numbers from silver, roll-ups from published days."""
+"""Restatement: which periods have to be computed again, and their new numbers: days from Silver, longer periods from days."""

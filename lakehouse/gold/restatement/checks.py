@@ -1,7 +1,7 @@
-"""The checks of a metric's numbers: a number computed now against the gate's checks, and published numbers against silver.
+"""The checks of a metric's days: the gate's checks on a number computed now, and published numbers against Silver.
 
-What a candidate has to meet before it is published is in ``publication.gate``. A difference between published numbers and silver
-that something pending explains is reported, and is no failure.
+What a candidate must pass before it is published belongs to ``publication.gate``. A difference between published numbers
+and Silver that a pending change explains is reported, but is no failure.
 """
 
 from __future__ import annotations
