@@ -23,7 +23,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.quality import rules as quality_rules
 from lakehouse.quality import source_checks
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def time_dependent_checks(settings: Settings, contract: SourceContract) -> list[
     return [name for name in source_check_names(contract) if name == FRESH or quarantined]
 
 
-def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each arrival day."""
     source, options = contract.dataset, settings.storage_options
     entries = ingestions.all_of(settings, source)
@@ -84,20 +84,20 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
         malformed = in_bronze[day] - sound[day]
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed}
         balanced = read == in_bronze[day] == claims[day] + malformed
-        outcomes.append(Outcome("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
+        outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]
         explanation = "; ".join(filter(None, messages)) or None
-        outcomes.append(Outcome("no_file_held", day, not messages, {"files_held": len(messages)}, explanation))
+        outcomes.append(CheckResult("no_file_held", day, not messages, {"files_held": len(messages)}, explanation))
     return source_checks.with_severities(contract, outcomes)
 
 
-def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The contract's rules on the rows of each arrival day together: how many arrive, and the shares of NULLs."""
     entries = ingestions.all_of(settings, contract.dataset)
     return [*_check_row_counts(contract, entries, days), *_check_nulls(settings, contract, days)]
 
 
-def check_source(settings: Settings, contract: SourceContract) -> list[Outcome]:
+def check_source(settings: Settings, contract: SourceContract) -> list[CheckResult]:
     """Every check on the source as it is now; the day of an outcome is today."""
     fresh = [_check_freshness(settings, contract, contract.freshness)] if contract.freshness else []
     return source_checks.with_severities(contract, [*fresh, _check_reviews(settings, contract)])
@@ -128,7 +128,7 @@ class _ArrivalDay:
         return [rows for other, rows in self.rows.items() if 0 < (self.day - other).days <= days]
 
 
-def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], days: Collection[date]) -> list[Outcome]:
+def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], days: Collection[date]) -> list[CheckResult]:
     rule = contract.quality.row_count
     if rule is None:
         return []
@@ -140,7 +140,7 @@ def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], da
     return [quality_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
 
 
-def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     names = list(contract.quality.nulls)
     if not names:
         return []
@@ -153,7 +153,7 @@ def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[
     return source_checks.check_nulls(contract, days, counts, "records")
 
 
-def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> Outcome:
+def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> CheckResult:
     now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
     entries = ingestions.all_of(settings, contract.dataset)
     held = len(ingestions.still_held(entries))
@@ -171,10 +171,10 @@ def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshne
         why = f"the newest file, {file}, arrived {format_duration(age)} ago, and {format_duration(rule.max_age)} are tolerated"
     also = f"; {held} files that came could not be read, see the check no_file_held" if held else ""
     advice = f"{why}{also}: look whether {contract.dataset} is still being sent"
-    return Outcome(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
+    return CheckResult(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
 
 
-def _check_reviews(settings: Settings, contract: SourceContract) -> Outcome:
+def _check_reviews(settings: Settings, contract: SourceContract) -> CheckResult:
     now, columns = settings.clock(), ["quarantine_since", "quarantine_status", "quarantine_review_by"]
     path, where = locations.quarantine(settings, contract.dataset), {"quarantine_status": [QuarantineStatus.OPEN.value]}
     table = table_io.read(path, columns, where, settings.storage_options)
@@ -187,7 +187,7 @@ def _check_reviews(settings: Settings, contract: SourceContract) -> Outcome:
         longest = f"the oldest of them by {format_duration(now - min(overdue))}"
         advice = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'"
         why = f"{len(overdue)} rows are past their review deadline, {longest}: {advice}"
-    return Outcome(REVIEWED, now.date(), not overdue, numbers, why, warns=True)
+    return CheckResult(REVIEWED, now.date(), not overdue, numbers, why, warns=True)
 
 
 def _hours(span: timedelta) -> float:

@@ -16,7 +16,7 @@ from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.lateness.rules import exceeds, late_share
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -42,7 +42,7 @@ def row_check_names(contract: SourceContract) -> dict[str, str]:
 
 def check_rows(
     settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Every check on the rows of each arrival day.
 
     :param in_bronze: how many rows Bronze holds, per arrival day.
@@ -51,7 +51,7 @@ def check_rows(
     return [*disposed, *_check_judgements(settings, contract, days), *_check_reviews(settings, contract, days)]
 
 
-def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = locations.key_log(settings, contract.dataset)
@@ -71,11 +71,11 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
         numbers = {"rows": sound[day], "beyond_watermark": beyond[day], "share": round(share, 6)}
         tolerated = bound is None or not exceeds(beyond[day], sound[day], bound)
         why = None if tolerated else f"{share:.2%} of the rows came beyond the watermark; the contract tolerates {bound:.2%}"
-        outcomes.append(Outcome("lateness_tolerated", day, tolerated, numbers, why, warns=True))
+        outcomes.append(CheckResult("lateness_tolerated", day, tolerated, numbers, why, warns=True))
         for name, rule in contract.quality.named_rules.items():
             count = failed[day][name]
             why = f"{count} rows fail {rule.sql}: {_FATE[rule.severity]}" if count else None
-            outcomes.append(Outcome(f"rule_{name}", day, not count, {"rows": sound[day], "failed": count}, why, warns=True))
+            outcomes.append(CheckResult(f"rule_{name}", day, not count, {"rows": sound[day], "failed": count}, why, warns=True))
     return outcomes
 
 
@@ -86,7 +86,7 @@ _FATE = {
 }
 
 
-def _check_reviews(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def _check_reviews(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     columns = ["arrival_date", "quarantine_status", "quarantine_review_by"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": [QuarantineStatus.OPEN.value]}
     table = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
@@ -99,13 +99,13 @@ def _check_reviews(settings: Settings, contract: SourceContract, days: Collectio
     for day in sorted(days):
         numbers = {"waiting": waiting[day], "overdue": overdue[day]}
         advice = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'" if overdue[day] else None
-        outcomes.append(Outcome("no_review_overdue", day, not overdue[day], numbers, advice, warns=True))
+        outcomes.append(CheckResult("no_review_overdue", day, not overdue[day], numbers, advice, warns=True))
     return outcomes
 
 
 def check_dispositions(
     settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Whether the dispositions of each arrival day add up, and agree with silver where nothing waits for it.
 
     :param in_bronze: how many rows Bronze holds, per arrival day.
@@ -113,7 +113,7 @@ def check_dispositions(
     try:
         account = dispositions_account.rows(settings, contract, arrival_days=list(days))
     except key_log.IncompleteKeyLogError as problem:
-        return [Outcome("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
+        return [CheckResult("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
     waiting = applied_inputs.pending(settings, contract.dataset).keys()
     # Also the days of rows that do not count: silver must not hold them there.
     event_days = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
@@ -133,7 +133,7 @@ def check_dispositions(
         numbers |= {"waiting_for_silver": waits, "event_days_off": len(wrong)}
         advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
         passed = not wrong and of_day.total() == in_bronze.get(day, 0)
-        outcomes.append(Outcome("every_row_disposed", day, passed, numbers, None if passed else advice))
+        outcomes.append(CheckResult("every_row_disposed", day, passed, numbers, None if passed else advice))
     return outcomes
 
 

@@ -1,4 +1,4 @@
-"""What a check found on one partition."""
+"""The result of a check, as every layer's ``checks`` module returns it. The checks themselves are in those modules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One check on one partition. ``explanation`` says what to do where it failed; ``warns`` that it is no error."""
+class CheckResult:
+    """One check on one partition. ``explanation`` is the reason of a failure and the way out; ``warns`` marks no error."""
 
     check: str
     day: date

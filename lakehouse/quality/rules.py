@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.quality import statistics
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -236,7 +236,7 @@ def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
     return Finding(numbers, why if _beyond(score, Fraction(bound)) else None, rule.severity)
 
 
-def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Callable[[bool], str]) -> Outcome:
+def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Callable[[bool], str]) -> CheckResult:
     """What the rules of one check found, as one: it is an error where any rule that failed is one.
 
     :param way_out: what to do where it failed; asked with whether it is a warning only.
@@ -248,7 +248,7 @@ def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Call
     warns = all(finding.severity == "warn" for finding in failed or findings)
     problems = "; ".join(finding.problem for finding in failed if finding.problem)
     explanation = f"{problems}. {way_out(warns)}." if failed else None
-    return Outcome(check, period, not failed, finite, explanation, warns)
+    return CheckResult(check, period, not failed, finite, explanation, warns)
 
 
 def as_float(value: Result) -> float:

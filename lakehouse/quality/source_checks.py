@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.quality import rules as quality_rules
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,14 +28,14 @@ CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of th
 NullCounts = dict["date", tuple[int, int]]
 
 
-def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[Outcome]:
+def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[CheckResult]:
     """Whether a table has the expected columns, once for each day; a table that does not exist yet passes."""
     existing = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
     types = {field.name: field.type for field in existing}
     wrong = [field.name for field in expected if types.get(field.name) != field.type]
     passed = table is None or not wrong
     explanation = None if passed else f"not as the contract says: {', '.join(wrong)}"
-    return [Outcome("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
+    return [CheckResult("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
 
 
 def null_counts(rows: pa.Table, by: str, name: str) -> NullCounts:
@@ -47,7 +47,7 @@ def null_counts(rows: pa.Table, by: str, name: str) -> NullCounts:
 
 def check_nulls(
     contract: SourceContract, days: Collection[date], counts: Mapping[str, NullCounts], rows_are: str
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """The share of NULLs on each day against the contract's bounds.
 
     :param counts: by field; what is missing counts as no rows.
@@ -68,7 +68,7 @@ def way_out(_warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
     return "Numbers follow all the same: look at the files, and have the source send what it left out"
 
 
-def with_severities(contract: SourceContract, outcomes: Iterable[Outcome]) -> list[Outcome]:
+def with_severities(contract: SourceContract, outcomes: Iterable[CheckResult]) -> list[CheckResult]:
     """Outcomes with the severity that the contract gives their checks."""
     severities = contract.quality.severity
     return [

@@ -20,7 +20,7 @@ from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.quality import source_checks
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -57,7 +57,7 @@ def silver_check_names(contract: SourceContract) -> dict[str, str]:
     return _ALWAYS | (nulls if contract.quality.nulls else {})
 
 
-def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each event day."""
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
@@ -67,7 +67,7 @@ def check_silver(settings: Settings, contract: SourceContract, days: Collection[
     return source_checks.with_severities(contract, outcomes)
 
 
-def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The contract's rules on the rows of each event day together. A redacted field does not count as NULL."""
     names = list(contract.quality.nulls)
     if not names:
@@ -84,7 +84,7 @@ def check_source_rules(settings: Settings, contract: SourceContract, days: Colle
     return source_checks.check_nulls(contract, days, counts, "rows")
 
 
-def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[Outcome]:
+def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Silver's rows of each event day, one by one, against those that the dispositions apply to it.
 
     The disposition tables are read first, as whole columns. Where they differ from silver, the keys in question are judged
@@ -97,7 +97,7 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
     try:
         differing = _differing_rows(settings, contract, days, in_silver)
     except key_log.IncompleteKeyLogError as problem:
-        return [Outcome(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
+        return [CheckResult(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
     any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(settings, source)
     waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
     held = Counter({count["values"]: count["counts"] for count in pc.value_counts(in_silver["event_date"]).to_pylist()})
@@ -119,11 +119,13 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
         wrong = missing[day] + too_many[day]
         advice = "something that came since waits for silver" if waits else f"materialize silver/{source} for {day}"
         why = f"silver lacks {missing[day]} rows of the day that count, and holds {too_many[day]} that do not: {advice}"
-        outcomes.append(Outcome(EQUALS_BRONZE, day, not wrong or waits, numbers, why if wrong else None))
+        outcomes.append(CheckResult(EQUALS_BRONZE, day, not wrong or waits, numbers, why if wrong else None))
     return outcomes
 
 
-def _check_rows(settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[Outcome]:
+def _check_rows(
+    settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]
+) -> list[CheckResult]:
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
     columns = ["event_date", "record_key", *required]
@@ -145,8 +147,8 @@ def _check_rows(settings: Settings, contract: SourceContract, table: DeltaTable 
         counts = rows_per_key if everywhere else Counter(of_day)  # where each day stands for itself, a key may be on several
         twice = sum(counts[key] > 1 for key in of_day) if policy.keys_contend else 0
         advice = "a key lives twice: materialize again this day and the others on which the key has been" if twice else None
-        outcomes.append(Outcome("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
-        outcomes.append(Outcome("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))
+        outcomes.append(CheckResult("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
+        outcomes.append(CheckResult("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))
     return outcomes
 
 

@@ -19,7 +19,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
@@ -28,14 +28,14 @@ FILE = Ingestion(
 )
 
 
-def outcome(settings: Settings, check: str, **said: Any) -> Outcome:
+def outcome(settings: Settings, check: str, **said: Any) -> CheckResult:
     [found] = [one for one in bronze_checks.check_source(settings, contract(**said)) if one.check == check]
     assert found.day == settings.clock().date()
     assert found.passed == (found.explanation is None)
     return found
 
 
-def fresh(settings: Settings, **said: Any) -> Outcome:
+def fresh(settings: Settings, **said: Any) -> CheckResult:
     return outcome(settings, FRESH, freshness={"max_age": "PT26H", **said})
 
 

@@ -19,7 +19,7 @@ from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -72,7 +72,7 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     lake.deliver(FIFTH, FIRST_SALES.encode())
     lake.ingest(FIFTH)
 
-    def disposed() -> Outcome:
+    def disposed() -> CheckResult:
         outcomes = bronze_checks.check_bronze(settings, lake.contract, [FIFTH])
         (outcome,) = [outcome for outcome in outcomes if outcome.check == "every_row_disposed"]
         return outcome

@@ -32,7 +32,7 @@ from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, Hi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ POLICIES = ("merge", "overwrite_partition_safe", "overwrite_all", "append")
 BOTH = [FIRST, SECOND]
 
 
-def judged(lake: Lake, days: list[date] = BOTH) -> list[Outcome]:
+def judged(lake: Lake, days: list[date] = BOTH) -> list[CheckResult]:
     """The check on silver, as a run of the layer evaluates it beside the others."""
     found = [one for one in silver_checks.check_silver(lake.settings, lake.contract, days) if one.check == "equals_bronze"]
     assert [one.day for one in found] == days
@@ -183,12 +183,12 @@ def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_fac
         assert [one.day for one in judged(lake, DAYS) if not one.passed] == [day]
 
 
-def published(desk: Office, *numbers: int) -> list[Outcome]:
+def published(desk: Office, *numbers: int) -> list[CheckResult]:
     days = [date(2024, 2, number) for number in numbers]
     return restatement_checks.check_published(desk.settings, Series(desk.metrics[0]), days)
 
 
-def told(outcome: Outcome) -> tuple[bool, int, int, int]:
+def told(outcome: CheckResult) -> tuple[bool, int, int, int]:
     numbers = outcome.numbers
     return outcome.passed, numbers["published_rows"], numbers["silver_rows"], numbers["explained"]
 

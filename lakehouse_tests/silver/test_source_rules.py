@@ -28,7 +28,7 @@ from lakehouse_tests.support.lake_settings import lake_settings
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
@@ -48,7 +48,7 @@ def arrive(settings: Settings, rows: dict[int, list[int]]) -> None:
             ingestions.record(settings, file)
 
 
-def row_counts(settings: Settings, *numbers: int, **rule: Any) -> list[Outcome]:
+def row_counts(settings: Settings, *numbers: int, **rule: Any) -> list[CheckResult]:
     source = contract(quality={"row_count": rule})
     return bronze_checks.check_source_rules(settings, source, [day(number) for number in numbers])
 

@@ -14,7 +14,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.gold.publication.gate import Candidate, audit, blocking
 
 if TYPE_CHECKING:
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
 
 DAY = date(2024, 11, 20)
 MONEY = pa.decimal128(38, 2)
@@ -43,7 +43,7 @@ def candidate(rows: pa.Table, **more: Any) -> Candidate:
     return replace(Candidate("revenue", DAY, 3, ["store"], rows, rows), **more)
 
 
-def found(of: Candidate, check: str, **rules: Any) -> Outcome:
+def found(of: Candidate, check: str, **rules: Any) -> CheckResult:
     outcomes = audit(GoldChecks.model_validate(rules), of)
     [one] = [outcome for outcome in outcomes if outcome.check == check]
     assert one.day == of.period

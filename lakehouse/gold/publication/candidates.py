@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.series import Series
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 _SCHEMA = arrow_schema(CANDIDATE)
@@ -85,7 +85,7 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}
 
 
-def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[Outcome]]) -> None:
+def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[CheckResult]]) -> None:
     """Keep the candidates that failed, with what their checks found, and remove the others of ``starts``.
 
     :raises CommitFailedError: when another run has removed one that failed, or writes to the table at the same time.

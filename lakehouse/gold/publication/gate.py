@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakehouse.contracts.checks import GoldChecks
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.quality.statistics import Result
 
 __all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "deprecated_names", "names", "with_deprecated_names"]
@@ -57,7 +57,7 @@ def deprecated_names() -> dict[str, str]:
     return {old: f"Deprecated until the next release: now {new}." for old, new in _DEPRECATED_CHECKS.items()}
 
 
-def with_deprecated_names(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def with_deprecated_names(outcomes: Iterable[CheckResult]) -> list[CheckResult]:
     """The outcomes of any checks, and those of renamed checks a second time under their earlier names."""
     current = list(outcomes)
     repeated = [
@@ -71,7 +71,7 @@ def with_deprecated_names(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return current + repeated
 
 
-def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
+def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
     """Run every check of a metric on a candidate, once each; ``totals_equal_silver`` only where Silver's rows were counted."""
     findings_by_check = {
         "keys_unique": [_keys_unique(candidate)],
@@ -85,7 +85,7 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[Outcome]:
     return [_outcome(candidate, check, findings) for check, findings in findings_by_check.items() if findings]
 
 
-def blocking(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def blocking(outcomes: Iterable[CheckResult]) -> list[CheckResult]:
     """The outcomes that hold a candidate."""
     return [outcome for outcome in outcomes if not outcome.passed and not outcome.warns]
 
@@ -125,7 +125,7 @@ def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...
     return Counter(zip(*plain))
 
 
-def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> Outcome:
+def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> CheckResult:
     return quality_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.drafts import Draft
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 _ATTEMPTS = 20
@@ -81,7 +81,7 @@ class PublishResult:
 
     revisions: list[Revision] = field(default_factory=list)
     held: list[date] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CheckResult] = field(default_factory=list)
     lineage: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -147,8 +147,8 @@ def publish(
     candidates.propose(settings, series, proposed, run.run_id, settings.clock())
     read_back = candidates.read_back(settings, series, proposed)
     before_these = trailing(settings, series, starts)
-    outcomes: list[Outcome] = []
-    failed: dict[date, list[Outcome]] = {}
+    outcomes: list[CheckResult] = []
+    failed: dict[date, list[CheckResult]] = {}
     for draft, revision in proposed:
         rows = (draft.rows, read_back[draft.start])
         findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
@@ -178,7 +178,7 @@ def judge(
     read_back: pa.Table,
     before_these: pa.Table | None,
     silver_rows: int | None,
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Run the checks on a number that would be ``revision`` of a period.
 
     :param read_back: the number as a second engine reads it from the candidates table.

@@ -12,7 +12,7 @@ from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.publication import candidates, gate, write_audit_publish
 from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -38,7 +38,9 @@ def gold_check_names(series: Series) -> dict[str, str]:
     return gate.names(series.checks) | PUBLISHED | gate.deprecated_names()
 
 
-def check_gold(settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[Outcome]:
+def check_gold(
+    settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]
+) -> list[CheckResult]:
     """Every check of a candidate, of the number that silver gives now for each event day that has rows."""
     counted = count_silver_rows(settings, series.metric, days)
     with_rows = [day for day in sorted(days) if counted.get(day)]
@@ -53,7 +55,7 @@ def check_rollup(
     rollup: Series,
     session: Callable[[], SparkSession],
     starts: Collection[date],
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Every check of a candidate, of the number that the published days give now for each period.
 
     :param starts: the first days of the periods.
@@ -63,7 +65,7 @@ def check_rollup(
     return _check_candidates(settings, rollup, {period.start: rows for period, rows in numbers.items()}, {})
 
 
-def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[Outcome]:
+def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
     """The rows behind the published number of each day, adjustments included, against those that silver holds now.
 
     :param series: the days of a metric as readers see them.
@@ -86,13 +88,13 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
         difference = f"{shown} rows are behind the published number, and silver holds {held}"
         advice = reason or f"nothing that waits explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
-        outcomes.append(Outcome(EQUALS_SILVER, day, not differs or reason is not None, numbers, explanation))
+        outcomes.append(CheckResult(EQUALS_SILVER, day, not differs or reason is not None, numbers, explanation))
     return outcomes
 
 
 def _check_candidates(
     settings: Settings, series: Series, numbers: Mapping[date, pa.Table], silver_rows: Mapping[date, int]
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """The checks of a candidate, of numbers that were computed but are not published."""
     before = write_audit_publish.read(settings, series, sorted(numbers))
     trailing = write_audit_publish.trailing(settings, series, numbers)

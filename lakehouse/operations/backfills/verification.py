@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
 #: The key in a publication's trigger that names the plan it belongs to.
@@ -152,7 +152,7 @@ def _count_files(settings: Settings, plan: BackfillPlan, result: BackfillVerific
 
 def _judge(result: BackfillVerification, table: str, days: list[date], check: Any) -> None:
     result.partitions[table] = len(days)
-    outcomes: Iterable[Outcome] = check(days) if days else ()
+    outcomes: Iterable[CheckResult] = check(days) if days else ()
     for outcome in outcomes:
         if not outcome.passed:
             sentence = f"{table} {outcome.day}: {outcome.check}: {outcome.explanation or 'failed'}"

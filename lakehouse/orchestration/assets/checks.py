@@ -14,12 +14,12 @@ from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
-from lakehouse.quality.check_result import Outcome
+from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 
 #: Evaluates the wanted checks for some days, reading with the settings it is given; it may evaluate others as well.
-Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[Outcome]]
+Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
 
 _NEWEST_WITHOUT_PARTITION = 31
 
@@ -29,10 +29,10 @@ def source_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The checks of a source: of its bronze and silver per partition, and of its arrivals as a whole."""
 
-    def judge_bronze(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+    def judge_bronze(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
         return bronze_checks.check_bronze(settings, contract, days)
 
-    def judge_silver(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[Outcome]:
+    def judge_silver(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
         return silver_checks.check_silver(settings, contract, days)
 
     return [
@@ -47,7 +47,7 @@ def metric_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
 
-    def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+    def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         one = served_version.daily(settings, catalog, metric)
         found = restatement_checks.check_published(settings, one, days)
         if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these are told without computing the number anew
@@ -62,7 +62,7 @@ def rollup_checks(
 ) -> dg.AssetChecksDefinition:
     """The checks of a longer period's numbers."""
 
-    def judge(settings: Settings, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[Outcome]:
+    def judge(settings: Settings, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         daily = served_version.daily(settings, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
         return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)

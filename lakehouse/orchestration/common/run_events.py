@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
-    from lakehouse.quality.check_result import Outcome
+    from lakehouse.quality.check_result import CheckResult
 
 
 def report(
     context: dg.AssetExecutionContext,
     key: dg.AssetKey,
     days: Mapping[date, Mapping[str, Any]],
-    outcomes: Iterable[Outcome],
+    outcomes: Iterable[CheckResult],
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Tell Dagster what a run did to ``days`` (with their metadata), and what the checks say where no step of theirs will."""
     scattered = DAYS_TAG in context.run.tags
@@ -47,7 +47,7 @@ def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapp
 
 
 def checked(
-    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[Outcome]
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[CheckResult]
 ) -> None:
     """Log an evaluation per outcome, bound to the newest materialization of its partition."""
     outcomes = list(outcomes)
