@@ -66,7 +66,7 @@ def candidates(settings: Settings, series: Series) -> str:
 
 
 def key_log(settings: Settings, source: str) -> str:
-    """What each row of a source's Bronze table says about a record key, and whether it was admitted."""
+    """The claims of a source's Bronze rows about record keys, and whether each row was admitted."""
     return settings.table("ops", f"{source}_keys")
 
 

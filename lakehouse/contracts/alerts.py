@@ -1,4 +1,4 @@
-"""When the people behind a source or a metric are told that something is wrong, under the key ``alerts:``.
+"""The conditions under which the owners of a source or a metric are alerted, under the key ``alerts:``.
 
 Only the bounds belong here; what exactly is held against them is in ``operations.alerts.rules``. Bounds are decimals: what lies
 exactly on its bound is within it.

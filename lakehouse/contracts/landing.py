@@ -1,4 +1,4 @@
-"""What a contract says of names in the landing folder: patterns with the arrival day, and when an arrival day is complete."""
+"""The contract's rules for names in the landing folder: patterns with the arrival day, and when an arrival day is complete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DayPattern = Annotated[str, AfterValidator(_names_the_day)]
 
 
 class CompleteWhen(Strict):
-    """What tells that an arrival day is there as a whole; until then its files are left where they are."""
+    """What marks an arrival day as complete; until then its files are not taken in."""
 
     marker: DayPattern | None = Field(None, description="A file whose being there says so, as in '{arrival_date}/_SUCCESS'.")
     manifest: Annotated[DayPattern, AfterValidator(_names_a_format)] | None = Field(
@@ -54,6 +54,6 @@ class CompleteWhen(Strict):
         return self.marker or self.manifest or ""
 
     def takes_files_of(self, landing: str) -> bool:
-        """Whether a plain file of the pattern ``landing`` would be taken for one that tells of the others."""
+        """Whether a data file of the pattern ``landing`` would be taken for a completion marker."""
         plain = landing.replace(DAY, "2024-01-31").replace("*", "file").replace("?", "x")
         return fnmatchcase(plain, self.pattern.replace(DAY, "2024-01-31"))

@@ -110,7 +110,7 @@ class TypeLateness(Strict):
 
 
 class LatenessByType(Strict):
-    """Which field of a row tells its event type, and the bounds of those that differ."""
+    """The field of a row that holds its event type, and the bounds of the event types that have their own."""
 
     column: str
     values: dict[str, TypeLateness] = Field(min_length=1)

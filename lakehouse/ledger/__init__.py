@@ -1,4 +1,5 @@
-"""The small operational tables, written and read through delta-rs without a JVM.
+"""The small operational tables that several layers share, written and read through delta-rs.
 
-Everything here can be made again from the data tables: Bronze is the truth, these are copies for fast reading.
+A log that only one capability reads stands with that capability. Decisions, redactions and rebuild requests are input, which
+nothing can recreate; the other tables here are copies or derive from Bronze.
 """

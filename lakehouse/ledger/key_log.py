@@ -1,7 +1,7 @@
 """``ops/<source>_keys``: every claim that Bronze makes about a key, narrow enough to be read whole.
 
-A *claim* is what one row says about one key: an insert, a correction, a delete, or, where the row corrects another key
-under its own, the retirement of that other key. The log is appended before silver is merged and tells where a key may
+A *claim* is the statement of one row about one key: an insert, a correction, a delete, or, where the row corrects another key
+under its own, the retirement of that other key. The log is appended before silver is merged and records where a key may
 live; a claim too many does no harm (rule R2 takes the greatest).
 
 Each claim carries the standing that the contract gives its row. Rows that are not admitted stand here too, so that a
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
         ("beyond", pa.bool_()),
     ]
 )
-#: What the contract says of a row, beside what the row says itself.
+#: The columns that admission adds to the content of the row.
 JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 #: The bronze columns that claims are made of.
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
@@ -56,7 +56,7 @@ class IncompleteKeyLogError(LakehouseError):
 def claims(bronze: pa.Table) -> pa.Table:
     """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    own = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
+    inserted = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
     other = sound.filter(
         pc.fill_null(
             pc.and_kleene(pc.is_valid(sound["corrects_key"]), pc.not_equal(sound["corrects_key"], sound["record_key"])), False
@@ -65,7 +65,7 @@ def claims(bronze: pa.Table) -> pa.Table:
     retired = other.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
     retired = retired.append_column("kind", pa.array(["retire"] * len(retired), pa.string()))
     retired = retired.append_column("event_date", pa.nulls(len(retired), pa.date32()))
-    return pa.concat_tables([own.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
+    return pa.concat_tables([inserted.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
 
 
 def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:

@@ -30,7 +30,7 @@ class Publication:
     """One commit of a series.
 
     ``published`` names the version per period; ``input_versions`` what it was made from, with its time range; ``validation``
-    counts the checks; ``trigger`` tells the files, decisions, redactions or code behind it; ``keys`` counts the changed keys
+    counts the checks; ``trigger`` lists the files, decisions, redactions or code behind it; ``keys`` counts the changed keys
     per silver day, with a sample; ``downstream`` names the datasets and consumers that it concerns.
     """
 
