@@ -1,6 +1,6 @@
 """Bytes of a landing file into records, one by one: every record comes out once, a broken one with the reason.
 
-What a record's values *mean* is decided in ``rows``; here only the file formats are known. A fault that concerns the
+What a record's values *mean* is decided in ``row_parser``; here only the file formats are known. A fault that concerns the
 file as a whole (broken gzip, a missing column) is a :class:`FileProblem`: such a file is held, not half read.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import Source
 
 _GZIP_MAGIC = b"\x1f\x8b"
-#: An unclosed quote is given this many lines to close; then its first line is malformed and reading goes on behind it.
+#: An unclosed quote is given this many lines to close; then its first line is malformed and reading goes on after it.
 MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
@@ -277,8 +277,7 @@ def _json_number(text: str) -> Decimal:
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_DIGITS:
-        msg = f"holds a number of {len(text)} characters; {MAX_DIGITS} are allowed"
-        raise ValueError(msg)
+        raise ValueError(f"holds a number of {len(text)} characters; {MAX_DIGITS} are allowed")
 
 
 def _check_depth(values: dict[str, Any]) -> None:
@@ -288,13 +287,11 @@ def _check_depth(values: dict[str, Any]) -> None:
         level = [child for child in below if isinstance(child, (dict, list))]
         if not level:
             return
-    msg = f"nested deeper than {MAX_DEPTH} levels"
-    raise ValueError(msg)
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _no_constant(word: str) -> NoReturn:
-    msg = f"not JSON: {word}"
-    raise ValueError(msg)
+    raise ValueError(f"not JSON: {word}")
 
 
 def _text(line: bytes) -> str:

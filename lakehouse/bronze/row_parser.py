@@ -90,14 +90,14 @@ class RowParser:
                     raise Malformed(msg)
                 typed[spec.name] = self._constant.get(spec.name)  # of a source_system of its own
                 continue
-            typed[spec.name] = _said(spec.in_file, convert, value)
+            typed[spec.name] = _converted(spec.in_file, convert, value)
         return typed
 
     def _clocks(self, present: dict[str, Any], *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
         arrival = present.get(clocks.arrival) if clocks.arrival else None
         arrival_ts = (
-            self._delivery.received_at if arrival is None else _said(clocks.arrival, to_timestamp, arrival, self._naive_zone)
+            self._delivery.received_at if arrival is None else _converted(clocks.arrival, to_timestamp, arrival, self._naive_zone)
         )
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zone it would lie outside of the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
@@ -121,9 +121,9 @@ class RowParser:
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
         """Event time (None where only a day is named), event day, and the instant from which the event can have been."""
         if is_date_only(value):
-            event_date = _said(column, to_date, value)
+            event_date = _converted(column, to_date, value)
             return None, event_date, start_of_day(event_date, self._zone)
-        event_ts = _said(column, to_timestamp, value, self._naive_zone)
+        event_ts = _converted(column, to_timestamp, value, self._naive_zone)
         try:
             return event_ts, business_day_of(event_ts, self._zone), event_ts
         except OverflowError:
@@ -133,10 +133,10 @@ class RowParser:
     def _change(self, present: dict[str, Any]) -> dict[str, Any]:
         changes = self._contract.changes
         flag = present.get(changes.is_correction) if changes.is_correction else None
-        is_correction = False if flag is None else _said(changes.is_correction, to_boolean, flag)
+        is_correction = False if flag is None else _converted(changes.is_correction, to_boolean, flag)
         corrects = present.get(changes.corrects_event_id) if changes.corrects_event_id else None
-        said = present.get(changes.op) if changes.op else None
-        word = None if said is None else _said(changes.op, to_text, said).strip().lower()
+        value = present.get(changes.op) if changes.op else None
+        word = None if value is None else _converted(changes.op, to_text, value).strip().lower()
         if word is None:
             op = "correct" if is_correction else "insert"
         elif word in self._ops:
@@ -152,19 +152,19 @@ class RowParser:
             "change_op": op,
             "is_correction": is_correction or op == "correct",
             "corrects_key": None if corrects is None else self._corrected_key(corrects),
-            "source_sequence": 0 if sequence is None else _said(self._contract.order.sequence, to_integer, sequence),
+            "source_sequence": 0 if sequence is None else _converted(self._contract.order.sequence, to_integer, sequence),
             "corrected_by": self._text(present, changes.corrected_by),
             "correction_reason": self._text(present, changes.correction_reason),
             "corrected_field": self._text(present, changes.corrected_field),
         }
 
     def _text(self, present: dict[str, Any], column: str | None) -> str | None:
-        return None if column is None or column not in present else _said(column, to_text, present[column])
+        return None if column is None or column not in present else _converted(column, to_text, present[column])
 
     def _corrected_key(self, value: Any) -> str:
         key = self._contract.primary_key[0]
         convert = next(convert for spec, convert in self._fields if spec.name == key)
-        return record_key([_said(self._contract.changes.corrects_event_id, convert, value)])
+        return record_key([_converted(self._contract.changes.corrects_event_id, convert, value)])
 
 
 def record_key(values: list[Any]) -> str:
@@ -191,8 +191,8 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _said(column: str | None, convert: Any, *arguments: Any) -> Any:
-    """``convert(*arguments)``, with the column named in what it says against the value."""
+def _converted(column: str | None, convert: Any, *arguments: Any) -> Any:
+    """``convert(*arguments)``, with the column named in the error about the value."""
     try:
         return convert(*arguments)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """One value of a file into one value of a column, strictly: nothing is rounded, guessed or cut off.
 
-Two things that no reader could do otherwise: a double is the nearest one to what the file says, and of an hour that a
+Two exceptions are unavoidable: a double is the nearest one to the number in the file, and of an hour that a
 zone's clock shows twice the first is meant.
 """
 

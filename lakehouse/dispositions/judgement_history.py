@@ -1,7 +1,7 @@
-"""``ops/<source>_overruled``: what claims said before an operation judged them anew, so that it can be undone (rule R10).
+"""``ops/<source>_overruled``: the judgements of claims before a rebuild request replaced them, so that it can be undone (R10).
 
-Judging again overwrites claims in the key log; here is appended, before that, what they said until then. Only judgements
-are undone here: a decision of a steward stands beside the key log and is left out by its id.
+Judging rows again overwrites their claims in the key log; before that, the previous claims are appended here. Only judgements
+are undone with this log: a steward's decision has its own log, and is left out by its id.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _ABOUT = pa.schema([("operation_id", pa.string()), ("number", pa.int64()), ("recorded_at", pa.timestamp("us", "UTC"))])
 _SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
-#: What makes two claims the same one, whatever is said of it.
+#: What makes two claims the same one, whatever their judgement.
 CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 
 def record(settings: Settings, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
-    """Keep what the key log says of some claims before an operation overwrites them, once.
+    """Keep claims of the key log before a rebuild request overwrites them, once.
 
     A claim that is not there yet is kept without a standing: put back, it counts for nothing. ``number`` tells the order of
     operations, which a clock that stands still would not.
@@ -45,18 +45,18 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     number = 1 + ((pc.max(known["number"]).as_py() or 0) if known is not None else 0)
     about = {"operation_id": operation_id, "number": number, "recorded_at": now}
     rows = [stands.get(claim, row | unknown) | about for claim, row in wanted.items()]
-    told = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
+    digest = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
     options = settings.storage_options
     table_io.append(
-        locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{told}"
+        locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{digest}"
     )
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     """The claims to put in the place of those in the key log, to have them judged as these operations left them.
 
-    That is what they said before the first operation that is not among ``ids``. An operation is known by any of its records:
+    These are the claims before the first request that is not among ``ids``. An operation is known by any of its records:
     it is recorded again once its rows are judged.
     """
     log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)

@@ -1,11 +1,10 @@
-"""Rows of Bronze with what the contract says of each: lateness in plain Python, row rules by Spark.
+"""Rows of Bronze with the contract's judgement of each: lateness in plain Python, row rules by Spark.
 
-What is judged is Bronze, so that a judgement can be made again. The rules themselves are in ``dispositions.admission``.
+Rows are read from Bronze, so that a judgement can be repeated. The rules themselves are in ``admission``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions.admission import ADMITTED, Judgement, RowJudge
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import without_ansi
 
@@ -89,17 +89,16 @@ def _failing(settings: Settings, contract: SourceContract, spark: SparkSession, 
     columns = [name for name, _ in bronze_columns(contract)]
     rows = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
     rows = rows.where("malformed_reason IS NULL AND change_op <> 'delete'")
-    found: dict[RowId, list[str]] = defaultdict(list)
     fails = {}
     for name, rule in rules.items():
         fails[name] = F.coalesce(~F.expr(f"cast(({rule.sql}) as boolean)"), F.lit(False)).alias(f"_{name}")
         try:
-            rows.select(fails[name]).schema  # noqa: B018 (what Spark has to say against one rule, it says here)
+            rows.select(fails[name]).schema  # noqa: B018 (Spark reports an invalid rule here, by itself)
         except PySparkException as error:
             msg = f"quality.row_rules of {contract.dataset}: {name}: {rule.sql!r} is no condition: {_first_line(error)}"
             raise RuleError(msg) from None
     try:
-        marked = (
+        failed = (
             rows.select("ingestion_id", "line_number", *fails.values())
             .where(" OR ".join(f"`_{name}`" for name in rules))
             .toArrow()
@@ -107,9 +106,7 @@ def _failing(settings: Settings, contract: SourceContract, spark: SparkSession, 
     except PySparkException as error:
         msg = f"quality.row_rules of {contract.dataset} cannot be run on {sorted(where['ingestion_id'])}: {_first_line(error)}"
         raise RuleError(msg) from None
-    for row in marked.to_pylist():
-        found[row["ingestion_id"], row["line_number"]] = [name for name in rules if row[f"_{name}"]]
-    return dict(found)
+    return {row_id_of(row): [name for name in rules if row[f"_{name}"]] for row in failed.to_pylist()}
 
 
 def _first_line(error: PySparkException) -> str:

@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
         ("beyond", pa.bool_()),
     ]
 )
-#: The columns that admission adds to the content of the row.
+#: The columns of the contract's judgement; the others are taken from the row.
 JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 #: The bronze columns that claims are made of.
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
@@ -56,16 +56,16 @@ class IncompleteKeyLogError(LakehouseError):
 def claims(bronze: pa.Table) -> pa.Table:
     """The claims of some bronze rows (columns :data:`BRONZE_COLUMNS` and :data:`JUDGED`)."""
     sound = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    inserted = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
-    other = sound.filter(
+    same_key = sound.rename_columns({"change_op": "kind"}).select(SCHEMA.names)
+    corrections = sound.filter(
         pc.fill_null(
             pc.and_kleene(pc.is_valid(sound["corrects_key"]), pc.not_equal(sound["corrects_key"], sound["record_key"])), False
         )
     )
-    retired = other.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
+    retired = corrections.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
     retired = retired.append_column("kind", pa.array(["retire"] * len(retired), pa.string()))
     retired = retired.append_column("event_date", pa.nulls(len(retired), pa.date32()))
-    return pa.concat_tables([inserted.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
+    return pa.concat_tables([same_key.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
 
 
 def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
@@ -75,19 +75,19 @@ def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    found = table_io.read(
+    log = table_io.read(
         locations.key_log(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options
     )
-    return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+    return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
     """The same, key by key."""
-    found = table_io.read(
+    log = table_io.read(
         locations.key_log(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options
     )
     result: dict[str, set[date]] = {key: set() for key in keys}
-    for row in [] if found is None else found.to_pylist():
+    for row in [] if log is None else log.to_pylist():
         if row["event_date"] is not None:
             result[row["record_key"]].add(row["event_date"])
     return result
@@ -95,38 +95,38 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
 
 def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any]) -> set[date]:
     """The arrival days of the claims whose ``column`` holds one of the values."""
-    found = table_io.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
-    return set() if found is None else set(pc.unique(found["arrival_date"]).to_pylist())
+    log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
+    return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
 def days(settings: Settings, source: str) -> set[date]:
     """Every event day that any record has named."""
-    found = table_io.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
-    return set() if found is None else {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+    log = table_io.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
+    return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
     """The keys about which these ingestions make claims, and the event days of their claims."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
-    if found is None:
+    log = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
+    if log is None:
         return set(), set()
-    return set(found["record_key"].to_pylist()), {day for day in pc.unique(found["event_date"]).to_pylist() if day is not None}
+    return set(log["record_key"].to_pylist()), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
     """The claims of an ingestion, as they were judged when it was logged."""
-    found = table_io.read(
+    log = table_io.read(
         locations.key_log(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options
     )
-    return SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
+    return SCHEMA.empty_table() if log is None else log.cast(SCHEMA)
 
 
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys that these ingestions speak of."""
     wanted = {"ingestion_id": ingestion_ids}
-    found = table_io.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
-    return pa.array([], pa.string()) if found is None else pc.unique(found["record_key"])
+    log = table_io.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
+    return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
@@ -141,6 +141,6 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     retired = pc.unique(table_io.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
     if not len(retired):
         return set()
-    found = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
-    spoken_of = pc.unique(found.filter(pc.is_in(found["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
-    return set(pc.unique(found.filter(pc.is_in(found["record_key"], spoken_of))["arrival_date"]).to_pylist())
+    log = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
+    spoken_of = pc.unique(log.filter(pc.is_in(log["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
+    return set(pc.unique(log.filter(pc.is_in(log["record_key"], spoken_of))["arrival_date"]).to_pylist())

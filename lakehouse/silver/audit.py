@@ -1,7 +1,7 @@
-"""The audit's rows, made from the change feed of the very commit to silver that they tell of; no JVM.
+"""The rows of the audit, computed from the change feed of each commit to silver.
 
-One row per key that a commit changed: of one that was there before always, of a new one when it is late. What a row may
-say is kept in ``silver.audit_log``; why a commit was made stands in its own metadata.
+One row per key that a commit changed: of an existing key always, of a new one when it is late. The rows are kept, found and
+masked in ``audit_log``; why a commit was made stands in its own metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     _Texts = dict[int, tuple[str, ...]]
 
 _log = logging.getLogger(__name__)
-#: So many versions without a row are looked at again each time; one more and a commit without rows says they are done.
+#: So many versions without a row are read again each time; for more of them, a commit without rows records the version.
 _LOOKED_AT_AGAIN = 8
 #: So many changes are turned into text at a time: a first file of a million late rows must not stand in memory as objects.
 _AT_ONCE = 20_000
@@ -76,12 +76,12 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     done = audit_log.followed(settings, source, silver_id)
     if done >= newest:
         return 0
-    known = redactions.all_of(settings, source)  # read behind the table: all that its commits name are among them
-    told = {commit["version"]: commit for commit in commit_log.history(table, done)}
-    lost = newest - done - len(told)
+    known = redactions.all_of(settings, source)  # read after the table: all that its commits name are among them
+    history = {commit["version"]: commit for commit in commit_log.history(table, done)}
+    lost = newest - done - len(history)
     written, marked = 0, done
     named: set[str] = set()
-    for version, commit in sorted(told.items()):
+    for version, commit in sorted(history.items()):
         changed = _changed(table, version)
         if changed is None:
             lost += 1
@@ -119,7 +119,7 @@ class _Rows:
     ) -> None:
         self._settings, self._contract, self._metrics, self._cause = settings, contract, metrics, cause
         self._zone = ZoneInfo(contract.clocks.timezone)
-        self._said = changed.select(
+        self._content = changed.select(
             [name for name in changed.column_names if name not in change_feed.NO_CONTENT and name != "_net"]
         )
         by = contract.lateness.by.column if contract.lateness.by else "change_op"
@@ -199,29 +199,29 @@ class _Rows:
 
     def _texts(self, places: list[int]) -> _Texts:
         """What some rows say, each value as JSON."""
-        rows = self._said.take(pa.array(places, pa.int64()))
+        rows = self._content.take(pa.array(places, pa.int64()))
         return dict(zip(places, zip(*([audit_log.text(value) for value in column.to_pylist()] for column in rows.columns))))
 
     def _differing(self, change: Change, texts: _Texts) -> set[str] | None:
         if change.before is None or change.after is None:
             return None
-        both = zip(self._said.column_names, texts[change.before], texts[change.after])
+        both = zip(self._content.column_names, texts[change.before], texts[change.after])
         return {name for name, old, new in both if old != new}
 
     def _value(self, place: int | None, names: Collection[str] | None, texts: _Texts) -> str | None:
         if place is None:
             return None
-        said = zip(self._said.column_names, texts[place])
-        return "{" + ", ".join(f'"{name}": {text}' for name, text in said if names is None or name in names) + "}"
+        values = zip(self._content.column_names, texts[place])
+        return "{" + ", ".join(f'"{name}": {text}' for name, text in values if names is None or name in names) + "}"
 
     def _impacted(self, days: Collection[date]) -> str:
         """The published numbers that the change may move: those of each metric's window over its days, and their roll-ups."""
-        found = []
-        for one in map(Series, self._metrics):
-            reached = sorted(reach_ahead(days, one.metric.window))
-            for series in (one, *one.rollups):
-                found += [f"{series.name}@{name}" for name in dict.fromkeys(series.period(day).name for day in reached)]
-        return json.dumps(found)
+        numbers = []
+        for daily in map(Series, self._metrics):
+            affected = sorted(reach_ahead(days, daily.metric.window))
+            for series in (daily, *daily.rollups):
+                numbers += [f"{series.name}@{name}" for name in dict.fromkeys(series.period(day).name for day in affected)]
+        return json.dumps(numbers)
 
 
 def _changed(table: DeltaTable, version: int) -> pa.Table | None:

@@ -1,7 +1,7 @@
 """``ops/late_arrival_audit``: one row per change of a silver row that was there before, and per late insert.
 
-What the rows say is made in ``silver.audit``, from silver's change feed; here is why a commit was made, and the rows are
-kept, found and masked. Values are JSON of the changed fields, or of the whole row where it is new or gone.
+The rows are computed in ``audit``, from silver's change feed; here is why a commit was made, and the rows are kept, found and
+masked. Values are JSON of the changed fields, or of the whole row where it is new or gone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, rebuild_requests
 from lakehouse.ledger.input_ids import InputKind, is_manual_input
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a commit to silver was made: its own metadata, and what stewards said about keys in the entries that it names."""
+    """Why a commit to silver was made: its metadata, and the decisions and redactions that it names, by key."""
 
     why: Mapping[str, Any]
     ingestions: frozenset[str]
@@ -106,24 +107,24 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
 
 
 def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
-    """What a commit's metadata says (see ``commits.why``).
+    """Why a commit was made, by its metadata (see ``commit_log.why``).
 
     :param redacted: all redactions of the source.
     """
     ids = set(why.get("ingestions", ()))
-    ingestions = frozenset(one for one in ids if not is_manual_input(one))
+    ingestions = frozenset(input_id for input_id in ids if not is_manual_input(input_id))
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
     if any(map(InputKind.DECISION.is_kind_of, ids)):
-        by_row = {one.row: one for one in decisions.all_of(settings, source) if one.decision_id in ids}
+        by_row = {decision.row: decision for decision in decisions.all_of(settings, source) if decision.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]
     claims = table_io.read(locations.key_log(settings, source), columns, where, settings.storage_options) if by_row else None
-    decided = {one.record_key: one for one in by_row.values()}
-    for claim in [] if claims is None else claims.to_pylist():  # what a row says of another key is decided with it
-        one = by_row.get((claim["ingestion_id"], claim["line_number"]))
-        if one is not None:
-            decided.setdefault(claim["record_key"], one)
+    decided = {decision.record_key: decision for decision in by_row.values()}
+    for claim in [] if claims is None else claims.to_pylist():  # a row's claim about another key is decided with the row
+        decision = by_row.get(row_id_of(claim))
+        if decision is not None:
+            decided.setdefault(claim["record_key"], decision)
     return Cause(why, ingestions, decided, hidden)
 
 
@@ -191,14 +192,14 @@ def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Tab
 
 
 def notified(settings: Settings, rows: pa.Table) -> int:
-    """Say of some rows of :func:`untold` that everybody concerned was told, in one commit; doing it again writes nothing.
+    """Mark rows of :func:`untold` as notified, in one commit; repeating it writes nothing.
 
     Nothing else of the rows is written: somebody may mask them at this moment.
 
     :returns: how many rows say so.
     """
-    told = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
-    table_io.upsert(locations.audit_log(settings), told, _SAME, options=settings.storage_options, partition_by="source")
+    notified_rows = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
+    table_io.upsert(locations.audit_log(settings), notified_rows, _SAME, options=settings.storage_options, partition_by="source")
     return len(rows)
 
 
@@ -208,12 +209,12 @@ def parsed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """The row without the values of the redacted fields: which fields changed stays, what they said does not."""
+    """The row without the values of the redacted fields: which fields changed stays, their values do not."""
     hidden = dict(row)
     for name in _VALUES:
         if row[name] is not None:
             value = json.loads(row[name])
-            hidden[name] = _JSON.encode({field: REDACTED if field in fields else said for field, said in value.items()})
+            hidden[name] = _JSON.encode({field: REDACTED if field in fields else content for field, content in value.items()})
     return hidden
 
 

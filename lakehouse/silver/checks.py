@@ -187,7 +187,7 @@ def _applied_rows(settings: Settings, contract: SourceContract, days: Collection
     rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
     if rows is None:
         return _ROW.empty_table()
-    # Filtered here: a condition on text may have delta-rs read the files of all days (see ``store``).
+    # Filtered here: a condition on text may have delta-rs read the files of all days (see ``delta.table_io``).
     applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
     return rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
 

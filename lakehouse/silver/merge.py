@@ -2,7 +2,7 @@
 
 That is so under ``merge``; :func:`state` follows the other reprocess policies, too (``dispositions.reprocess_policy``), and
 says what
-silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` makes days anew from Bronze.
+silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` computes days from Bronze.
 Both end in the same rows.
 """
 
@@ -66,7 +66,7 @@ def state(
 ) -> DataFrame:
     """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
 
-    :param ids: only what these ingestions brought and these decisions said, with rows judged as these operations left them,
+    :param ids: only the rows of these ingestions and these decisions, with rows judged as these rebuild requests left them,
         so that any earlier state can be made again (R10); redactions always count.
     :param until: only what had arrived by then, also of a file that arrived in parts.
     """
@@ -127,7 +127,7 @@ def merge(
 def rebuild(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], why: dict[str, Any]
 ) -> set[date]:
-    """Make days anew from Bronze; days that come out equal are not written.
+    """Compute days from Bronze; days that come out equal are not written.
 
     :returns: the days that were.
     """

@@ -1,7 +1,7 @@
-"""Making a range of event days again under the code and the contract as they are now: judging rows anew, then a rebuild.
+"""Rebuild requests: judging the rows of a range of event days again, under the present code and contract.
 
-Here the wish is recorded and the rows are judged; silver follows with its next run (see ``apply``), also when this
-process was stopped in between.
+The request is recorded here and the rows are judged; silver rebuilds the days with its next run (see ``update``), also where
+this process was stopped in between.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def plan(
     runner_id: str,
     operation: str = rebuild_requests.BUG_REPLAY,
 ) -> Planned:
-    """Record that the days from ``first`` through ``last`` are to be made again, and judge their rows anew.
+    """Record that the days from ``first`` through ``last`` are to be rebuilt, and judge their rows again.
 
     Days outside of the range are among the planned ones where a row that is judged otherwise reaches them.
 

@@ -66,7 +66,7 @@ def update(
     source = contract.dataset
     target = locations.silver(settings, source)
     waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
-    # Not where a person said something: that may end what a merge's guard would keep.
+    # Not days with a manual input: it may remove a row that the MERGE condition would keep.
     may_merge = policy_of(contract).merges_pending
     merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
     rebuilt = frozenset(days) - merged

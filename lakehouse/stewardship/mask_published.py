@@ -47,29 +47,29 @@ def mask(
         hidden = [name for name in metric.grain if name in fields]
         values = _values_of(settings, contract, key, hidden) if hidden else {}
         if any(values.values()):
-            one = Series(metric)
-            reached = reach_ahead(days, metric.window)
-            for table in (one, *one.rollups):
-                masked += _mask_series(settings, contract, table, key, values, reached)
+            daily = Series(metric)
+            affected = reach_ahead(days, metric.window)
+            for series in (daily, *daily.rollups):
+                masked += _mask_series(settings, contract, series, key, values, affected)
     return masked
 
 
 @write_audit_publish.again_on_conflict
 def _mask_series(
-    settings: Settings, contract: SourceContract, one: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
+    settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
-    periods = {period.start: period for period in map(one.period, days)}
+    periods = {period.start: period for period in map(series.period, days)}
     masked = 0
-    for path in (locations.gold(settings, one), locations.candidates(settings, one)):
+    for path in (locations.gold(settings, series), locations.candidates(settings, series)):
         table = table_io.open_snapshot(path, settings.storage_options)
-        rows = None if table is None else table_io.read_version(table, None, {one.by: list(periods)})
+        rows = None if table is None else table_io.read_version(table, None, {series.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue
         changed = {}
-        for start, own in table_io.split(rows, one.by).items():
-            others = _values_of_others(settings, contract, key, list(values), source_days(one.metric, periods[start].days))
+        for start, of_period in table_io.split(rows, series.by).items():
+            others = _values_of_others(settings, contract, key, list(values), source_days(series.metric, periods[start].days))
             gone = {name: shown - others[name] for name, shown in values.items()}
-            after, count = _masked(one, own, gone)
+            after, count = _masked(series, of_period, gone)
             if count:
                 changed[start] = after
                 masked += count
@@ -78,11 +78,11 @@ def _mask_series(
     return masked
 
 
-def _masked(one: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
-    """The rows without the values, and digests of what they say now: no hash of the original is kept."""
-    told = rows.to_pylist()
+def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
+    """The rows without the values, with new digests: no hash of the original is kept."""
+    content_of_rows = rows.to_pylist()
     hit = set()
-    for position, row in enumerate(told):
+    for position, row in enumerate(content_of_rows):
         for name, values in gone.items():
             if row[name] in values:
                 row[name] = None
@@ -90,18 +90,20 @@ def _masked(one: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[
     if not hit:
         return rows, 0
     versions: dict[tuple[Any, ...], list[int]] = {}
-    for position, row in enumerate(told):
+    for position, row in enumerate(content_of_rows):
         versions.setdefault((row["revision"], row.get("adjustment")), []).append(position)
     for positions in versions.values():
-        if hit & set(positions) and told[positions[0]].get("adjustment") is None:
-            content = pa.Table.from_pylist([told[position] for position in positions], schema=rows.schema).select(one.content)
+        if hit & set(positions) and content_of_rows[positions[0]].get("adjustment") is None:
+            content = pa.Table.from_pylist([content_of_rows[position] for position in positions], schema=rows.schema).select(
+                series.content
+            )
             for position in positions:
-                told[position]["content"] = published_table.digest(content)
-    return pa.Table.from_pylist(told, schema=rows.schema), len(hit)
+                content_of_rows[position]["content"] = published_table.digest(content)
+    return pa.Table.from_pylist(content_of_rows, schema=rows.schema), len(hit)
 
 
 def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
-    """All that Bronze says in some fields of a key."""
+    """All values of some fields of a key in Bronze."""
     arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", [key])
     where = {"arrival_date": arrivals, "record_key": [key]}
     found = table_io.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)

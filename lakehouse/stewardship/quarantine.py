@@ -87,11 +87,11 @@ def entries(
         where["ingestion_id"] = {row[0] for row in selected.rows}
     path = locations.quarantine(settings, contract.dataset)
     table = table_io.read(path, columns, where, settings.storage_options)
-    found = [] if table is None else table.to_pylist()
+    rows = [] if table is None else table.to_pylist()
     if selected.rows is not None:
-        rows = set(selected.rows)
-        found = [entry for entry in found if row_id_of(entry) in rows]
+        row_ids = set(selected.rows)
+        rows = [entry for entry in rows if row_id_of(entry) in row_ids]
     if selected.overdue:
         now = settings.clock()
-        found = [entry for entry in found if is_overdue(entry, now)]
-    return sorted(found, key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]))
+        rows = [entry for entry in rows if is_overdue(entry, now)]
+    return sorted(rows, key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]))
