@@ -68,11 +68,11 @@ def print_verdict(verdict: BackfillVerification, summary: Mapping[str, Any], pla
     _done(summary, plan)
 
 
-def print_status(plan: BackfillPlan, status: str, told: Sequence[BackfillEvent]) -> None:
+def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent]) -> None:
     """How far one plan has come."""
     out.print(f"{plan.plan_id}: {status}", style="bold", soft_wrap=True)
     _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (asked by {plan.runner_id})")
-    for entry in told:
+    for entry in events:
         about = ""
         if "partitions" in entry.said:
             partitions = entry.said["partitions"]
@@ -81,7 +81,7 @@ def print_status(plan: BackfillPlan, status: str, told: Sequence[BackfillEvent])
             problems = [entry.said["problem"]] if "problem" in entry.said else entry.said["verdict"]["problems"]
             about = f": {join_limited(problems, _SHOWN, ' problems')}"
         _say(f"{entry.recorded_at:%Y-%m-%d %H:%M:%S}  {entry.kind}{about}")
-    final = next((entry for entry in told if entry.kind == "finished"), None)
+    final = next((entry for entry in events if entry.kind == "finished"), None)
     if final:
         _done(final.said["summary"], plan)
 
@@ -121,14 +121,17 @@ def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:
     for wave in waves:
         for name, count in wave.outcomes.items():
             outcomes[name] = outcomes.get(name, 0) + count
-    there = sum(wave.rows for wave in waves)
-    what = ", ".join(f"{count:,} {_WORDS.get(name, name)}" for name, count in outcomes.items()) or f"{counted(there)} there now"
+    existing_rows = sum(wave.rows for wave in waves)
+    description = (
+        ", ".join(f"{count:,} {_WORDS.get(name, name)}" for name, count in outcomes.items())
+        or f"{counted(existing_rows)} there now"
+    )
     if outcomes and (plan.metric is not None or plan.write_mode == "overwrite"):
-        what = f"at most {what}; a number that comes out equal stays"
+        description = f"at most {description}; a number that comes out equal stays"
     if waves[0].layer.value == "bronze":
-        what = f"{counted(sum(file.rows for file in plan.new_files))} to come, {what}"
+        description = f"{counted(sum(file.rows for file in plan.new_files))} to come, {description}"
     out.print(table, style="bold", soft_wrap=True)
-    _say(f"  {len(partitions):,} {'partition' if len(partitions) == 1 else 'partitions'} ({span}){runs}: {what}")
+    _say(f"  {len(partitions):,} {'partition' if len(partitions) == 1 else 'partitions'} ({span}){runs}: {description}")
 
 
 def _cost(cost: Cost) -> None:

@@ -35,8 +35,8 @@ def audit(
         raise typer.BadParameter(msg)
     settings, _ = catalog_with(source)
     since = since.replace(tzinfo=timezone.utc) if since is not None and since.tzinfo is None else since
-    found = log.read(settings, source, day=date.date() if date else None, key=key, actor=actor, action=action, since=since)
-    newest: pa.Table = found.slice(max(0, len(found) - limit)) if limit else found
+    rows = log.read(settings, source, day=date.date() if date else None, key=key, actor=actor, action=action, since=since)
+    newest: pa.Table = rows.slice(max(0, len(rows) - limit)) if limit else rows
     if as_json:
         for row in newest.to_pylist():
             out.print(json.dumps(_plain(log.parsed(row)), ensure_ascii=False), soft_wrap=True)
@@ -44,8 +44,8 @@ def audit(
     newest = newest if limit else newest.slice(max(0, len(newest) - _SHOWN))
     for row in newest.to_pylist():
         _print(log.parsed(row))
-    left = len(found) - len(newest)
-    out.print(f"{counted(len(found))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
+    left = len(rows) - len(newest)
+    out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
 
 def _print(row: dict[str, Any]) -> None:

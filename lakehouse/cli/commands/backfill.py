@@ -140,16 +140,18 @@ def status(
 
     settings, _ = deployment()
     wanted = [backfill_log.plan_named(settings, plan)] if plan else backfill_log.plans(settings)
-    told = {one.plan_id: backfill_log.events(settings, one.plan_id) for one in wanted}
-    stands = {one.plan_id: _stands(settings, one, told[one.plan_id]) for one in wanted}
+    events = {planned.plan_id: backfill_log.events(settings, planned.plan_id) for planned in wanted}
+    statuses = {planned.plan_id: _stands(settings, planned, events[planned.plan_id]) for planned in wanted}
     if as_json:
-        for one in wanted:
-            out.print(json.dumps(_as_json(one, stands[one.plan_id], told[one.plan_id]), default=str), soft_wrap=True)
+        for planned in wanted:
+            out.print(
+                json.dumps(_as_json(planned, statuses[planned.plan_id], events[planned.plan_id]), default=str), soft_wrap=True
+            )
     elif plan:
-        print_status(wanted[0], stands[wanted[0].plan_id], told[wanted[0].plan_id])
+        print_status(wanted[0], statuses[wanted[0].plan_id], events[wanted[0].plan_id])
     elif wanted:
-        done = {one.plan_id: sum(entry.kind == "wave" for entry in told[one.plan_id]) for one in wanted}
-        print_plans([(one, stands[one.plan_id], done[one.plan_id]) for one in wanted])
+        done = {planned.plan_id: sum(entry.kind == "wave" for entry in events[planned.plan_id]) for planned in wanted}
+        print_plans([(planned, statuses[planned.plan_id], done[planned.plan_id]) for planned in wanted])
     else:
         out.print("No backfill has been planned.")
 
@@ -184,11 +186,11 @@ def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layer
     with Progress(*columns, console=errors, disable=not errors.is_terminal) as bar:
         task = bar.add_task(plan.plan_id, total=max(len(plan.waves), 1))
 
-        def told(_layer: Layer, table: str, count: int) -> None:
+        def wave_done(_layer: Layer, table: str, count: int) -> None:
             bar.update(task, description=f"{table}: {count} partitions")
             bar.advance(task)
 
-        return Backfill(settings, catalog, plan, layers, session, told).run()
+        return Backfill(settings, catalog, plan, layers, session, wave_done).run()
 
 
 def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
@@ -204,14 +206,14 @@ def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
     return webserver
 
 
-def _stands(settings: Settings, plan: BackfillPlan, told: list[Any]) -> str:
+def _stands(settings: Settings, plan: BackfillPlan, events: list[Any]) -> str:
     """How far a plan has come; one that says that it runs, with nobody at work on it, was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
-    from lakehouse.orchestration.common.backfill_lock import is_at_work  # noqa: PLC0415
+    from lakehouse.orchestration.common.backfill_lock import is_backfill_running  # noqa: PLC0415
 
-    stands = backfill_log.status(told)
-    if stands is BackfillStatus.RUNNING and not is_at_work(settings, plan.source):
+    stands = backfill_log.status(events)
+    if stands is BackfillStatus.RUNNING and not is_backfill_running(settings, plan.source):
         return f"stopped; 'lakehouse backfill run {plan.plan_id}' goes on"
     return stands.value
 

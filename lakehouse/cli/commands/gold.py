@@ -41,17 +41,17 @@ def show(
     if as_json:
         out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
         return
-    found = answer.version
-    out.print(f"{found.name}  {found.state.value}", style="bold", soft_wrap=True)
+    shown = answer.version
+    out.print(f"{shown.name}  {shown.state.value}", style="bold", soft_wrap=True)
     if answer.note:
         out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
-    for row in found.rows:
+    for row in shown.rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
-    until = f" until {found.superseded_at:%Y-%m-%d %H:%M}" if found.superseded_at else ""
-    out.print(f"  published {found.published_at:%Y-%m-%d %H:%M} UTC{until}: {found.reason.value}", soft_wrap=True)
-    if found.restated_on:
-        out.print(f"  restated {found.restated_on:%Y-%m-%d %H:%M} UTC: {found.restatement_reason}", soft_wrap=True)
-    _print_origin(found)
+    until = f" until {shown.superseded_at:%Y-%m-%d %H:%M}" if shown.superseded_at else ""
+    out.print(f"  published {shown.published_at:%Y-%m-%d %H:%M} UTC{until}: {shown.reason.value}", soft_wrap=True)
+    if shown.restated_on:
+        out.print(f"  restated {shown.restated_on:%Y-%m-%d %H:%M} UTC: {shown.restatement_reason}", soft_wrap=True)
+    _print_origin(shown)
 
 
 @app.command()
@@ -123,25 +123,25 @@ def diff(
     if by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
-    one = arguments.series_of(settings, catalog, contract, Kind(by))
-    known = published_table.partitions(settings, locations.gold(settings, one), one.by)
+    series = arguments.series_of(settings, catalog, contract, Kind(by))
+    known = published_table.partitions(settings, locations.gold(settings, series), series.by)
     if not known:
-        errors.print(f"Nothing of {one.name} has been published.", style="yellow")
+        errors.print(f"Nothing of {series.name} has been published.", style="yellow")
         raise typer.Exit(1)
     first = start_date.date() if start_date else min(known)
-    last = end_date.date() if end_date else one.period(max(known)).last
+    last = end_date.date() if end_date else series.period(max(known)).last
     wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
-    history_ = numbers_history.history_between(settings, one, first, last)
+    history_ = numbers_history.history_between(settings, series, first, last)
     before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
-    found = numbers_history.comparison(one, before, after, (from_version, to_version), settings.clock(), known=history_)
+    comparison = numbers_history.comparison(series, before, after, (from_version, to_version), settings.clock(), known=history_)
     for file, text in ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html)):
         if file is not None:
-            file.write_text(text(found), encoding="utf-8")
+            file.write_text(text(comparison), encoding="utf-8")
             errors.print(f"written: {file}", style="dim", soft_wrap=True)
     if as_json:
-        out.print(comparison_report.as_json(found), soft_wrap=True)
+        out.print(comparison_report.as_json(comparison), soft_wrap=True)
     elif markdown is None and html is None:
-        out.print(comparison_report.as_terminal(found))
+        out.print(comparison_report.as_terminal(comparison))
 
 
 def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
@@ -186,22 +186,22 @@ def _told(sides: Sides) -> str:
     return f"{_shown(sides.before)} -> {_shown(sides.after)}{by}"
 
 
-def _print_origin(found: PublishedVersion) -> None:
-    said = found.row
-    if said.get("inputs"):
+def _print_origin(version: PublishedVersion) -> None:
+    row = version.row
+    if row.get("inputs"):
         out.print(
-            f"  from silver version {said['silver_version']}, arrivals through {said['known_through']}, inputs {said['inputs']}"
+            f"  from silver version {row['silver_version']}, arrivals through {row['known_through']}, inputs {row['inputs']}"
         )
-    inputs = found.made_from
+    inputs = version.made_from
     if inputs.revisions or inputs.adjustments:
         named = ", ".join(f"{day} {label}" for day, label in inputs.revisions.items())
         booked = ", ".join(inputs.adjustments)
         out.print(f"  made from {named}{f'; booked in it: {booked}' if booked else ''}", soft_wrap=True)
-    out.print(f"  by run {said['run_id']}, code {said['code_version']}, contract {said['contract_version']}", soft_wrap=True)
-    if said.get("undecided_rows"):
-        out.print(f"  {counted(said['undecided_rows'])} undecided", style="yellow")
-    if said.get("signed_off_by"):
-        out.print(f"  signed off by {said['signed_off_by']}: {said['sign_off_reason']}", soft_wrap=True)
+    out.print(f"  by run {row['run_id']}, code {row['code_version']}, contract {row['contract_version']}", soft_wrap=True)
+    if row.get("undecided_rows"):
+        out.print(f"  {counted(row['undecided_rows'])} undecided", style="yellow")
+    if row.get("signed_off_by"):
+        out.print(f"  signed off by {row['signed_off_by']}: {row['sign_off_reason']}", soft_wrap=True)
 
 
 def _as_json(version: PublishedVersion) -> dict[str, Any]:

@@ -69,16 +69,16 @@ def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revis
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
 
 
-def _print(one: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
-    name = one.period(waiting.start).name
+def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
+    name = series.period(waiting.start).name
     if as_json:
-        told = {"series": one.name, "period": name, "revision": waiting.revision, "reason": waiting.draft.reason.value}
-        told |= {"failed": dict(waiting.failed), "since": waiting.proposed_at, "rows": waiting.draft.rows.to_pylist()}
-        out.print(json.dumps(told, default=str), soft_wrap=True)
+        fields = {"series": series.name, "period": name, "revision": waiting.revision, "reason": waiting.draft.reason.value}
+        fields |= {"failed": dict(waiting.failed), "since": waiting.proposed_at, "rows": waiting.draft.rows.to_pylist()}
+        out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
     since = f"{waiting.proposed_at:%Y-%m-%d %H:%M} UTC"
     out.print(
-        f"{one.name} {name} r{waiting.revision}  {waiting.draft.explanation}, held since {since}", style="bold", soft_wrap=True
+        f"{series.name} {name} r{waiting.revision}  {waiting.draft.explanation}, held since {since}", style="bold", soft_wrap=True
     )
     for row in waiting.draft.rows.to_pylist():
         out.print("    " + "  ".join(f"{key} {value}" for key, value in row.items()), soft_wrap=True)

@@ -46,14 +46,14 @@ def impact(
     source = named or source or _only_source()
     settings, catalog = catalog_with(source)
     try:
-        found = _found(settings, catalog, source, file, key, start_date, end_date)
+        result = _found(settings, catalog, source, file, key, start_date, end_date)
     except UnknownSubjectError as problem:
         errors.print(f"{problem}.", style="yellow", soft_wrap=True)
         raise typer.Exit(1) from None
     if as_json:
-        out.print(json.dumps(found.as_json(), default=str, ensure_ascii=False), soft_wrap=True)
+        out.print(json.dumps(result.as_json(), default=str, ensure_ascii=False), soft_wrap=True)
         return
-    _print(found)
+    _print(result)
 
 
 def _only_source() -> str:
@@ -85,30 +85,30 @@ def _found(
     return tables.of_key(settings, catalog, source, key or "")
 
 
-def _print(found: Impact) -> None:
-    out.print(f"{found.source}: {found.about}", style="bold", soft_wrap=True)
-    for note in found.notes:
+def _print(result: Impact) -> None:
+    out.print(f"{result.source}: {result.about}", style="bold", soft_wrap=True)
+    for note in result.notes:
         _say(note)
-    if found.rows or found.out:
-        kept = counted(sum(found.rows.values()))
-        _say(", ".join([f"{kept} with an event day", *(f"{count:,} {why}" for why, count in found.out.items())]))
-    verb = "touched" if found.applied else "would touch"
-    _say(f"silver days that it {verb}: {_spans(found.days)}" if found.days else f"it {verb} no silver day")
-    if found.lives_on:
-        _say(f"lives on {_spans(found.lives_on)} now")
-    if found.waiting:
-        _say(f"silver has not followed yet on {_spans(found.waiting)}")
-    for series, periods in groupby(found.periods, lambda one: one.series):
+    if result.rows or result.out:
+        kept = counted(sum(result.rows.values()))
+        _say(", ".join([f"{kept} with an event day", *(f"{count:,} {why}" for why, count in result.out.items())]))
+    verb = "touched" if result.applied else "would touch"
+    _say(f"silver days that it {verb}: {_spans(result.days)}" if result.days else f"it {verb} no silver day")
+    if result.lives_on:
+        _say(f"lives on {_spans(result.lives_on)} now")
+    if result.waiting:
+        _say(f"silver has not followed yet on {_spans(result.waiting)}")
+    for series, periods in groupby(result.periods, lambda period: period.series):
         _print_periods(series, list(periods))
-    for metric, readers in found.readers.items():
+    for metric, readers in result.readers.items():
         _section(f"Readers of gold/{metric}: {', '.join(readers) or 'none named in the contract'}")
-    if found.models:
-        _section(f"Metrics made from these: {', '.join(found.models)}")
-    if found.moved:
-        _section("Published because of it" if found.applied else "Published of these days")
-    for one in found.moved[:_SHOWN]:
-        _say(f"{one.published_at:%Y-%m-%d %H:%M}  {one.version}  {one.state}, {one.reason}")
-    _left(len(found.moved))
+    if result.models:
+        _section(f"Metrics made from these: {', '.join(result.models)}")
+    if result.moved:
+        _section("Published because of it" if result.applied else "Published of these days")
+    for period in result.moved[:_SHOWN]:
+        _say(f"{period.published_at:%Y-%m-%d %H:%M}  {period.version}  {period.state}, {period.reason}")
+    _left(len(result.moved))
 
 
 def _print_periods(series: str, periods: list[Affected]) -> None:
@@ -120,14 +120,14 @@ def _print_periods(series: str, periods: list[Affected]) -> None:
     _left(len(periods))
 
 
-def _outcome(one: Affected) -> str:
-    if one.outcome.value == "adjusted":
-        return f"closed: a change is booked to {one.booked_to} as an adjustment"
-    if one.outcome.value == "unchanged":
+def _outcome(period: Affected) -> str:
+    if period.outcome.value == "adjusted":
+        return f"closed: a change is booked to {period.booked_to} as an adjustment"
+    if period.outcome.value == "unchanged":
         return "stays: a change of its closed days is booked elsewhere"
-    if one.outcome.value == "published":
+    if period.outcome.value == "published":
         return "a change publishes it for the first time"
-    return "a change restates it as a new final revision" if one.state == "final" else "a change restates it"
+    return "a change restates it as a new final revision" if period.state == "final" else "a change restates it"
 
 
 def _spans(days: list[date]) -> str:

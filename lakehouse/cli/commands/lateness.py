@@ -45,20 +45,20 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
     measured, before = of.measured, watermark_log.of(of.settings, source)
     if as_json:
         types = [
-            {"event_type": one.event_type, "rows": one.rows, "on_time": one.on_time, "max": one.latest}
-            | judging.percentiles(one.seconds)
-            for one in measured.types
+            {"event_type": entry.event_type, "rows": entry.rows, "on_time": entry.on_time, "max": entry.latest}
+            | judging.percentiles(entry.seconds)
+            for entry in measured.types
         ]
-        told = {"source": source, "first": measured.first, "last": measured.last, "types": types}
-        told |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
-        out.print(json.dumps(told | {"decisions": [asdict(one) for one in before]}, default=str), soft_wrap=True)
+        fields = {"source": source, "first": measured.first, "last": measured.last, "types": types}
+        fields |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
+        out.print(json.dumps(fields | {"decisions": [asdict(entry) for entry in before]}, default=str), soft_wrap=True)
         return
     out.print(f"{source}, rows that arrived {measured.first} to {measured.last}", style="bold", soft_wrap=True)
-    for one in measured.types:
-        percentiles = judging.percentiles(one.seconds) | {"max": one.latest}
+    for entry in measured.types:
+        percentiles = judging.percentiles(entry.seconds) | {"max": entry.latest}
         spans = [f"{name} {_told(seconds)}" for name, seconds in percentiles.items()]
-        share = f"{one.on_time / one.rows:.1%} on time"
-        out.print(f"  {one.event_type or 'no type'}: {counted(one.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
+        share = f"{entry.on_time / entry.rows:.1%} on time"
+        out.print(f"  {entry.event_type or 'no type'}: {counted(entry.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  became: {became or 'nothing arrived'}", soft_wrap=True)
     for past in before:
@@ -73,13 +73,13 @@ def propose(source: Source, start_date: Start = None, end_date: End = None, as_j
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
-    for kind, found in measurement.proposals(of.contract, of.measured, _since(of, None)).items():
+    for kind, proposal in measurement.proposals(of.contract, of.measured, _since(of, None)).items():
         if as_json:
-            out.print(json.dumps({"source": source, "event_type": kind, **_as_json(found)}), soft_wrap=True)
+            out.print(json.dumps({"source": source, "event_type": kind, **_as_json(proposal)}), soft_wrap=True)
             continue
-        out.print(f"{source}{f', {kind}' if kind else ''}: {_said(found)}", style="bold", soft_wrap=True)
-        out.print(f"  {found.because}", soft_wrap=True)
-        for one in found.evidence:
+        out.print(f"{source}{f', {kind}' if kind else ''}: {_said(proposal)}", style="bold", soft_wrap=True)
+        out.print(f"  {proposal.because}", soft_wrap=True)
+        for one in proposal.evidence:
             out.print(f"  a watermark of {_told(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
 
 
@@ -109,10 +109,10 @@ def apply(
         known = ", ".join(kind for kind in proposals if kind) or "none"
         msg = f"the contract has no bounds of its own for {event_type!r} (it has them for {known})"
         raise typer.BadParameter(msg)
-    found = proposals[event_type]
-    wanted = _span(watermark) if watermark else found.watermark
-    if wanted is None or wanted == found.current:
-        out.print(f"{source}: {_said(found)}; nothing was changed. {found.because}", soft_wrap=True)
+    proposal = proposals[event_type]
+    wanted = _span(watermark) if watermark else proposal.watermark
+    if wanted is None or wanted == proposal.current:
+        out.print(f"{source}: {_said(proposal)}; nothing was changed. {proposal.because}", soft_wrap=True)
         return
     path = contract_edit.file_of(of.settings.contracts, source)
     if path is None:
@@ -127,10 +127,10 @@ def apply(
     except contract_edit.PatchError as problem:
         errors.print(f"{path}: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
-    before = None if found.current is None else int(found.current.total_seconds())
-    evidence = json.dumps(_as_json(found)["evidence"])
+    before = None if proposal.current is None else int(proposal.current.total_seconds())
+    evidence = json.dumps(_as_json(proposal)["evidence"])
     moved = watermark_log.WatermarkDecision(
-        source, event_type, before, int(wanted.total_seconds()), day, by, reason, found.because, evidence, of.settings.clock()
+        source, event_type, before, int(wanted.total_seconds()), day, by, reason, proposal.because, evidence, of.settings.clock()
     )
     if print_only:
         watermark_log.record(of.settings, moved)
@@ -165,14 +165,16 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
     return _Of(settings, contract, measurement.measure(settings, contract, first, last), newest)
 
 
-def _since(of: _Of, asked: datetime | None) -> date:
+def _since(of: _Of, requested: datetime | None) -> date:
     """:raises typer.BadParameter: for a day of which rows have been judged."""
-    if asked is None:
+    if requested is None:
         return max(of.newest, of.settings.clock().date()) + timedelta(days=1)
-    if asked.date() <= of.newest:
-        msg = f"--since {asked.date()}: rows that arrived on {of.newest} have been judged; a replay would judge them otherwise"
+    if requested.date() <= of.newest:
+        msg = (
+            f"--since {requested.date()}: rows that arrived on {of.newest} have been judged; a replay would judge them otherwise"
+        )
         raise typer.BadParameter(msg)
-    return asked.date()
+    return requested.date()
 
 
 def _span(text: str) -> timedelta:
@@ -196,13 +198,19 @@ def _said(found: Proposal) -> str:
     return f"{there} -> {_told(found.watermark.total_seconds())}"
 
 
-def _as_json(found: Proposal) -> dict[str, object]:
+def _as_json(proposal: Proposal) -> dict[str, object]:
     seconds = {
-        name: None if (span := getattr(found, name)) is None else int(span.total_seconds())
+        name: None if (span := getattr(proposal, name)) is None else int(span.total_seconds())
         for name in ("current", "watermark", "needed")
     }
-    evidence = [{"watermark": int(one.watermark.total_seconds()), "share": one.share} for one in found.evidence]
-    return {"verdict": found.verdict.value, **seconds, "rows": found.rows, "because": found.because, "evidence": evidence}
+    evidence = [{"watermark": int(entry.watermark.total_seconds()), "share": entry.share} for entry in proposal.evidence]
+    return {
+        "verdict": proposal.verdict.value,
+        **seconds,
+        "rows": proposal.rows,
+        "because": proposal.because,
+        "evidence": evidence,
+    }
 
 
 def _told(seconds: float | None) -> str:

@@ -32,12 +32,12 @@ def notices(
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     failed = _send(settings, catalog) if send else False
     statuses = [ledger.NoticeStatus.WAITING] if pending else [*ledger.NoticeStatus]
-    found = ledger.of(settings, _series(settings, catalog, metric) if metric else None, statuses=statuses)
+    entries = ledger.of(settings, _series(settings, catalog, metric) if metric else None, statuses=statuses)
     if as_json:
-        for entry in found:
+        for entry in entries:
             out.print(json.dumps(_plain(entry), ensure_ascii=False), soft_wrap=True)
     else:
-        _print(settings, found)
+        _print(settings, entries)
     if failed:
         raise typer.Exit(1)
 
@@ -69,12 +69,12 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
     return [one.name for one in (daily, *daily.rollups)]
 
 
-def _print(settings: Settings, found: list[NoticeEntry]) -> None:
+def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
     """The newest ones, each with a line per consumer and target."""
     from lakehouse.operations.notices.pending import NOTIFY_WITHIN  # noqa: PLC0415
 
     shown: str | None = None
-    for entry in found[-_SHOWN:]:
+    for entry in entries[-_SHOWN:]:
         if entry.publication_id != shown:
             shown = entry.publication_id
             out.print(f"{entry.published_at:%Y-%m-%d %H:%M}  {entry.subject}", style="bold", soft_wrap=True)
@@ -86,8 +86,8 @@ def _print(settings: Settings, found: list[NoticeEntry]) -> None:
         if entry.delivered_at is not None:
             when = f"told {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
         out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
-    left = len(found) - _SHOWN
-    count = f"{len(found):,} {'notice' if len(found) == 1 else 'notices'}"
+    left = len(entries) - _SHOWN
+    count = f"{len(entries):,} {'notice' if len(entries) == 1 else 'notices'}"
     out.print(f"{count}{f', {left:,} older ones not shown (--json has all)' if left > 0 else ''}.")
 
 

@@ -152,7 +152,7 @@ def _found(metric: str) -> tuple[Settings, Catalog, MetricContract]:
 def _thresholds(texts: Sequence[str]) -> list[Threshold]:
     from lakehouse.gold.numbers.comparison import Threshold  # noqa: PLC0415
 
-    found = []
+    thresholds = []
     for text in texts:
         measure, _, percent = text.partition("=")
         try:
@@ -162,8 +162,8 @@ def _thresholds(texts: Sequence[str]) -> list[Threshold]:
         if not measure or not limit.is_finite() or limit < 0:
             msg = f"{text!r} is no threshold; name a measure and percent, as in revenue=5"
             raise typer.BadParameter(msg)
-        found.append(Threshold(measure.strip(), limit))
-    return found
+        thresholds.append(Threshold(measure.strip(), limit))
+    return thresholds
 
 
 def _run(who: str, job: str) -> Run:

@@ -59,17 +59,17 @@ def list_(
         raise typer.BadParameter(msg)
     selected = quarantine.StatusFilter(status).status
     wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=selected)
-    found = quarantine.entries(
+    entries = quarantine.entries(
         settings, catalog.sources[source], wanted, None if as_json else [*quarantine.KEY_COLUMNS, *_LISTED]
     )
     if as_json:
-        for entry in found:
+        for entry in entries:
             out.print(json.dumps({"row": format_row_id(row_id_of(entry)), **entry}, default=str), soft_wrap=True)
         return
-    for entry in found[:limit]:
+    for entry in entries[:limit]:
         _print_line(entry)
-    left = len(found) - limit
-    out.print(f"{counted(len(found))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
+    left = len(entries) - limit
+    out.print(f"{counted(len(entries))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
 
 
 @app.command()

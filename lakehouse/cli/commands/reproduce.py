@@ -65,40 +65,40 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
     from lakehouse.contracts.series import Series  # noqa: PLC0415
 
     kind = Calendar().parse(period).kind
-    found: dict[str, Series] = {}
+    series_by_name: dict[str, Series] = {}
     for metric in sorted(catalog.metrics.values(), key=lambda metric: metric.dataset_version):
         for called in (metric.metric, metric.name):
-            one = Series(metric, kind, called)
-            found.setdefault(one.name, one)
-            found.setdefault(called, one)
-    if name not in found:
+            series = Series(metric, kind, called)
+            series_by_name.setdefault(series.name, series)
+            series_by_name.setdefault(called, series)
+    if name not in series_by_name:
         known = ", ".join(sorted({metric.name for metric in catalog.metrics.values()})) or "none"
         _stop(f"No contract has 'metric: {name}'; known are {known}.")
-    return found[name]
+    return series_by_name[name]
 
 
-def _print(found: Reproduced) -> None:
-    out.print(f"{found.name}, made again from Bronze, {_verdict(found)}.", style="bold", soft_wrap=True)
-    _say(f"compared: {', '.join(found.compared)} ({counted(len(found.rows))})")
-    _say(f"code: {found.code_then} then, {found.code_now} now")
-    _say(f"contract: {found.contract_then} then, {found.contract_now} now")
-    if not found.certain:
+def _print(result: Reproduced) -> None:
+    out.print(f"{result.name}, made again from Bronze, {_verdict(result)}.", style="bold", soft_wrap=True)
+    _say(f"compared: {', '.join(result.compared)} ({counted(len(result.rows))})")
+    _say(f"code: {result.code_then} then, {result.code_now} now")
+    _say(f"contract: {result.contract_then} then, {result.contract_now} now")
+    if not result.certain:
         _say("the source's contract of then is not kept: silver was made again under the one of now")
-    for key, fields in sorted(found.hidden.items()):
+    for key, fields in sorted(result.hidden.items()):
         _say(f"redacted since: {', '.join(fields)} of {key}")
-    if found.close:
-        _say(f"the last digits of {', '.join(found.close)} depend on the order of rows: give it a decimal type")
-    for one in found.differences[:_SHOWN]:
+    if result.close:
+        _say(f"the last digits of {', '.join(result.close)} depend on the order of rows: give it a decimal type")
+    for one in result.differences[:_SHOWN]:
         where = ", ".join(f"{name} {_shown(value)}" for name, value in one.grain.items())
         _say(f"{f'{where}: ' if where else ''}{one.column}: {_shown(one.stored)} published, {_shown(one.again)} made again")
-    if len(found.differences) > _SHOWN:
-        _say(f"and {len(found.differences) - _SHOWN:,} cells more")
+    if len(result.differences) > _SHOWN:
+        _say(f"and {len(result.differences) - _SHOWN:,} cells more")
 
 
-def _verdict(found: Reproduced) -> str:
-    if not found.equal:
+def _verdict(result: Reproduced) -> str:
+    if not result.equal:
         return "differs"
-    return "is equal in all that is not redacted" if found.hidden else "is equal"
+    return "is equal in all that is not redacted" if result.hidden else "is equal"
 
 
 def _shown(value: Any) -> str:

@@ -140,14 +140,14 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
 
     catalog = _catalog(lake)
-    one = served_version.daily(lake, catalog, catalog.metrics[METRIC])
-    reached = simulation_results.lived_through(lake, one) or days[0]
+    daily = served_version.daily(lake, catalog, catalog.metrics[METRIC])
+    reached = simulation_results.lived_through(lake, daily) or days[0]
     days = [day for day in days if day >= reached]
     errors.print(f"Living through {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.ERROR)
     with dg.DagsterInstance.ephemeral() as instance:  # the user's own history of runs is not about these tables
         with_progress(Replay(lake, catalog, SOURCE, instance), days)
-    return one
+    return daily
 
 
 def _catalog(lake: Settings) -> Catalog:
@@ -165,39 +165,39 @@ def _versions(lake: Settings) -> list[int]:
     return [table_io.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
 
 
-def _found(lake: Settings, one: Series, options: Options, made_at: datetime) -> Simulation:
+def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -> Simulation:
     from lakehouse.examples import simulation_results  # noqa: PLC0415
 
     days = f"{options.days:,} {'day' if options.days == 1 else 'days'}"
     title = f"{days} of events, {100 * options.late_share:g} % of them late"
-    return simulation_results.simulation(lake, one, title, options.summary(), made_at)
+    return simulation_results.simulation(lake, daily, title, options.summary(), made_at)
 
 
-def _reports(found: Simulation) -> dict[str, str]:
+def _reports(simulation: Simulation) -> dict[str, str]:
     """File name to text."""
     from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
 
-    log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in found.promotions)
+    log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in simulation.promotions)
     return {
-        "simulation.md": simulation_markdown(found),
-        "simulation.html": simulation_html(found),
+        "simulation.md": simulation_markdown(simulation),
+        "simulation.html": simulation_html(simulation),
         "promotions.jsonl": log,
     }
 
 
-def _say(found: Simulation, options: Options, lake: Settings, reports: Path) -> None:
+def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path) -> None:
     from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
     from lakehouse.serving.reports.simulation_report import summary  # noqa: PLC0415
 
-    told = ", ".join(f"{name} {value}" for name, value in options.summary().items())
-    out.print(f"Simulated: {told}.", soft_wrap=True)
-    out.print(summary(found, "->"), soft_wrap=True)
-    out.print(f"{len(found.promotions):,} promotions, each with what it was made from; the reports:", soft_wrap=True)
+    parameters = ", ".join(f"{name} {value}" for name, value in options.summary().items())
+    out.print(f"Simulated: {parameters}.", soft_wrap=True)
+    out.print(summary(simulation, "->"), soft_wrap=True)
+    out.print(f"{len(simulation.promotions):,} promotions, each with what it was made from; the reports:", soft_wrap=True)
     for name in ("simulation.html", "simulation.md", "promotions.jsonl"):
         out.print(f"  {reports / name}", soft_wrap=True)
     out.print("Ask this lake as any other:", style="dim")
     out.print(f"  export LAKEHOUSE_ROOT={lake.root} LAKEHOUSE_CONTRACTS={lake.contracts}", style="dim", soft_wrap=True)
-    out.print(f"  lakehouse gold history {METRIC} {found.periods[0]}", style="dim", soft_wrap=True)
+    out.print(f"  lakehouse gold history {METRIC} {simulation.periods[0]}", style="dim", soft_wrap=True)
 
 
 def _shown(value: object) -> str:

@@ -40,20 +40,20 @@ def status() -> None:
     """Say whether it answers; the exit code is 1 where it does not."""
     from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
 
-    found = connect_server.recorded_server(connect_server.state_folder())
-    if found is None:
+    server = connect_server.recorded_server(connect_server.state_folder())
+    if server is None:
         out.print("No server was started here: 'lakehouse spark start' starts one.")
         raise typer.Exit(1)
-    if not found.is_running():
-        out.print(f"The server of {found.started_at} is gone; its log is {found.log}.", soft_wrap=True)
+    if not server.is_running():
+        out.print(f"The server of {server.started_at} is gone; its log is {server.log}.", soft_wrap=True)
         raise typer.Exit(1)
     connect_client.check_installed()
-    about = f"process {found.pid}, since {found.started_at}, log {found.log}"
-    spark = connect_client.version(found.address)
+    about = f"process {server.pid}, since {server.started_at}, log {server.log}"
+    spark = connect_client.version(server.address)
     if spark is None:
-        out.print(f"{found.address} does not answer ({about}); 'lakehouse spark stop' ends it.", soft_wrap=True)
+        out.print(f"{server.address} does not answer ({about}); 'lakehouse spark stop' ends it.", soft_wrap=True)
         raise typer.Exit(1)
-    out.print(f"{found.address} answers: Spark {spark} ({about}).", soft_wrap=True)
+    out.print(f"{server.address} answers: Spark {spark} ({about}).", soft_wrap=True)
 
 
 @app.command()

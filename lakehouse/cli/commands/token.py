@@ -44,12 +44,14 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
 
     settings, _ = deployment()
     known = tokens.all_of(settings)
-    for one in known.values():
+    for token in known.values():
         if as_json:
-            told = {**vars(one), "role": one.role.value, "status": _status(one, settings.clock())}
-            out.print(json.dumps({name: value for name, value in told.items() if name != "digest"}, default=str), soft_wrap=True)
+            fields = {**vars(token), "role": token.role.value, "status": _status(token, settings.clock())}
+            out.print(
+                json.dumps({name: value for name, value in fields.items() if name != "digest"}, default=str), soft_wrap=True
+            )
         else:
-            out.print(f"{one.token_id}  {one.role.value}  {one.name}  {_status(one, settings.clock())}", soft_wrap=True)
+            out.print(f"{token.token_id}  {token.role.value}  {token.name}  {_status(token, settings.clock())}", soft_wrap=True)
     if not known and not as_json:
         out.print("No token was ever added.")
 

@@ -96,17 +96,17 @@ def _checks_of(
         if not one_day:  # what is yielded below is then about no partition
             run_events.checked(context, key, outcomes)
         for name in sorted(wanted):
-            own = [outcome for outcome in outcomes if outcome.check == name]
-            failed = [outcome for outcome in own if not outcome.passed]
-            metadata = dict(own[0].numbers) if len(own) == 1 else {"days": len(own), "days_failed": len(failed)}
-            what = "; ".join(f"{outcome.day}: {outcome.explanation or 'failed'}" for outcome in failed[:10])
-            warns = all(outcome.warns for outcome in failed or own)
+            of_check = [outcome for outcome in outcomes if outcome.check == name]
+            failed = [outcome for outcome in of_check if not outcome.passed]
+            metadata = dict(of_check[0].numbers) if len(of_check) == 1 else {"days": len(of_check), "days_failed": len(failed)}
+            description = "; ".join(f"{outcome.day}: {outcome.explanation or 'failed'}" for outcome in failed[:10])
+            warns = all(outcome.warns for outcome in failed or of_check)
             yield dg.AssetCheckResult(
                 passed=not failed,
                 asset_key=key,
                 check_name=name,
                 metadata=metadata,
-                description=what or None,
+                description=description or None,
                 severity=run_events.severity(warns=warns),
             )
 

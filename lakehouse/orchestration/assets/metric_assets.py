@@ -55,16 +55,16 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         metadata={"dagster/uri": locations.gold(settings, Series(metric))},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        one = served_version.daily(settings, catalog, metric)
-        follows = find_pending(settings, one)  # also a close or a backfill may be the first to see what silver has changed
+        daily = served_version.daily(settings, catalog, metric)
+        follows = find_pending(settings, daily)  # also a close or a backfill may be the first to see what silver has changed
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
-        contract_history.remember(settings, one.metric, contract)
-        done = restatement_days.restate(settings, one, spark.session, days, _run(context), follows)
-        outcomes = [*done.outcomes, *restatement_checks.check_published(settings, one, days)]
-        yield from run_events.report(context, key, {day: _told(done, day) for day in days}, outcomes)
+        contract_history.remember(settings, daily.metric, contract)
+        done = restatement_days.restate(settings, daily, spark.session, days, _run(context), follows)
+        outcomes = [*done.outcomes, *restatement_checks.check_published(settings, daily, days)]
+        yield from run_events.report(context, key, {day: _metadata(done, day) for day in days}, outcomes)
 
     return gold_of_metric
 
@@ -88,16 +88,16 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         metadata={"dagster/uri": locations.gold(settings, rollup)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         daily = served_version.daily(settings, catalog, metric)
-        one = Series(daily.metric, rollup.kind, daily.called)
-        wanted = {one.period(day).start for day in days_of_run(context)}
-        follows = find_pending(settings, one) if FOLLOWS_TAG in context.run.tags else None
+        series = Series(daily.metric, rollup.kind, daily.called)
+        wanted = {series.period(day).start for day in days_of_run(context)}
+        follows = find_pending(settings, series) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts
-        contract_history.remember(settings, one.metric, contract)
-        done = rollups.restate(settings, contract, daily, one, spark.session, wanted, _run(context), follows)
-        yield from run_events.report(context, key, {start: _told(done, start) for start in wanted}, done.outcomes)
+        contract_history.remember(settings, series.metric, contract)
+        done = rollups.restate(settings, contract, daily, series, spark.session, wanted, _run(context), follows)
+        yield from run_events.report(context, key, {start: _metadata(done, start) for start in wanted}, done.outcomes)
 
     return rollup_of_metric
 
@@ -114,12 +114,12 @@ def _run(context: dg.AssetExecutionContext) -> Run:
     return Run(context.run.run_id, context.job_name, said, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
 
 
-def _told(done: PublishResult, start: object) -> dict[str, object]:
+def _metadata(done: PublishResult, start: object) -> dict[str, object]:
     """What Dagster shows of one period: its revision, and the lineage's names."""
-    told: dict[str, object] = {"restated": False, "held": start in done.held}
+    metadata: dict[str, object] = {"restated": False, "held": start in done.held}
     for revision in done.revisions:
         if revision.start == start:
-            told["restated"] = revision.action is not PublishAction.STATE_CHANGE
-            told |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
-            told |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
-    return told
+            metadata["restated"] = revision.action is not PublishAction.STATE_CHANGE
+            metadata |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
+            metadata |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
+    return metadata

@@ -73,7 +73,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
-        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         ingest = Ingest(settings, contract, spark.session, context.run.run_id)
         reports = {day: ingest.day(day, config.files) for day in days}
@@ -82,7 +82,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 context.log.error("held: %s", entry.message)
             for left in report.waiting:
                 context.log.warning("left for now: %s", left)
-        if not backfill_tags.belongs(context.run.tags):  # a planned backfill brings silver up to date itself
+        if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill brings silver up to date itself
             # Also what an earlier, killed run brought in and did not announce.
             run_events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
@@ -110,7 +110,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         metadata={"dagster/uri": locations.silver(settings, source)},
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        backfill_tags.hold_to_pins(context.run.tags, catalog)
+        backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
         outcomes = silver_checks.check_silver(settings, contract, days)
@@ -147,11 +147,11 @@ def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, 
 
 
 def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, Any]:
-    what = result.changes.get(day, Counter())
+    changes = result.changes.get(day, Counter())
     return {
         "method": "merge" if day in result.merged else "rebuild",
         "dagster/row_count": rows,
-        "content_changed": bool(what),
-        **{f"rows_{kind}": count for kind, count in sorted(what.items())},
+        "content_changed": bool(changes),
+        **{f"rows_{kind}": count for kind, count in sorted(changes.items())},
         "silver_version": result.version,
     }

@@ -18,12 +18,12 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
+from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.dagster_internals import SENSOR_NAME_TAG
 from lakehouse.orchestration.common.partitions import tags_for
 from lakehouse.orchestration.common.resources import LakeTables
-from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, plan
+from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, plan_run_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -63,7 +63,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         look,
         lambda settings: state_of(settings, read, [contract]),
         nothing="no decision waits for silver",
-        what="decisions",
+        subject="decisions",
     )
 
 
@@ -84,7 +84,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing="gold follows silver",
-        what="days",
+        subject="days",
     )
 
 
@@ -105,7 +105,7 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
-        what="periods",
+        subject="periods",
     )
 
 
@@ -131,7 +131,7 @@ def _sensor_of_one_run(
     state: Callable[[Settings], str],
     *,
     nothing: str,
-    what: str,
+    subject: str,
 ) -> dg.SensorDefinition:
     """A sensor that asks for one run of an asset about all that waits, however scattered, and for the next when that has ended.
 
@@ -140,7 +140,7 @@ def _sensor_of_one_run(
 
     :param state: tells of everything that ``look`` depends on; where it is as it was when nothing waited, nothing waits.
     :param nothing: what it says where nothing waits.
-    :param what: a word for what the runs are about.
+    :param subject: a word for what the runs are about.
     """
 
     @dg.sensor(
@@ -151,23 +151,23 @@ def _sensor_of_one_run(
         description=description,
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
-        if is_at_work(settings, source):
-            return dg.SkipReason(BACKFILL_AT_WORK)
+        if is_backfill_running(settings, source):
+            return dg.SkipReason(BACKFILL_RUNNING)
         reading = tables.reading(settings)
         now = state(reading)  # before the look: what is written in between makes the next tick look again
-        waiting = None if Cursor.read(context.cursor).nothing_at == now else look(reading)
+        waiting = None if Cursor.read(context.cursor).idle_state == now else look(reading)
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
             return dg.SkipReason(nothing)
         if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: name}, statuses=RUNNING)):
-            return dg.SkipReason(f"a run for {what} is on its way; the next follows when it has ended")
+            return dg.SkipReason(f"a run for {subject} is on its way; the next follows when it has ended")
         (cause,) = waiting.tag.values()
-        asked = plan(context.instance, next(iter(waiting.tag)), [cause])
-        if asked.on_their_way:
+        planned = plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
+        if planned.on_their_way:
             return dg.SkipReason(f"a run for {cause} is on its way")
-        if asked.given_up:
-            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {what}; look at the newest and start it again")
+        if planned.given_up:
+            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {subject}; look at the newest and start it again")
         tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
-        return dg.RunRequest(run_key=asked.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
+        return dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
 
     return sense

@@ -18,11 +18,11 @@ from lakehouse.bronze import pending_files
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, is_at_work
+from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.common.cursors import Cursor, short_hash, state_of
 from lakehouse.orchestration.common.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
-from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Plan, plan
+from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, RunRequestPlan, plan_run_requests
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -53,34 +53,34 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         description=f"New or changed files of {source} start bronze for their arrival days.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        if is_at_work(settings, source):
-            yield dg.SkipReason(BACKFILL_AT_WORK)
+        if is_backfill_running(settings, source):
+            yield dg.SkipReason(BACKFILL_RUNNING)
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
         infos, reading = bronze_landing.list_landing(settings, contract), tables.reading(settings)
         state = state_of(reading, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
-        if before.nothing_at == state:
-            yield dg.SkipReason(before.because)
+        if before.idle_state == state:
+            yield dg.SkipReason(before.skip_reason)
             return
-        found = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
-        reasons = list(found.remarks)
-        if found.unsettled:
-            reasons.append(f"left until settled: {join_limited(found.unsettled, _SHOWN, ' files')}")
-        if found.is_idle:
+        scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        reasons = list(scan.remarks)
+        if scan.unsettled:
+            reasons.append(f"left until settled: {join_limited(scan.unsettled, _SHOWN, ' files')}")
+        if scan.is_idle:
             because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
             context.update_cursor(f"{Cursor(state, because)}")
             yield dg.SkipReason(because)
             return
-        context.update_cursor(f"{Cursor(seen=found.observations)}")
-        causes = {wish.cause: day for day, wish in found.requests.items()}
-        known = {wish.cause for wish in found.requests.values() if wish.known}
-        asked = plan(context.instance, LANDS_TAG, list(causes), known)
+        context.update_cursor(f"{Cursor(seen=scan.observations)}")
+        causes = {request_spec.cause: day for day, request_spec in scan.requests.items()}
+        known = {request_spec.cause for request_spec in scan.requests.values() if request_spec.known}
+        planned = plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
         requests = [
-            _bronze_run(key, day, LANDS_TAG, wish.cause, asked, wish.files)
-            for day, wish in found.requests.items()
-            if wish.cause in asked.run_keys
+            _bronze_run(key, day, LANDS_TAG, request_spec.cause, planned, request_spec.files)
+            for day, request_spec in scan.requests.items()
+            if request_spec.cause in planned.run_keys
         ]
-        yield from _requests_or_reasons(context, requests, reasons + _why_not(asked, causes, "take the files of"))
+        yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "take the files of"))
 
     return sense
 
@@ -103,31 +103,31 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
         reading = tables.reading(settings)
         state = state_of(reading, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
-        waiting = {} if Cursor.read(context.cursor).nothing_at == state else applied_inputs.pending_entries(reading, source)
+        waiting = {} if Cursor.read(context.cursor).idle_state == state else applied_inputs.pending_entries(reading, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")
             yield dg.SkipReason("nothing waits for silver")
             return
-        if is_at_work(settings, source):
-            yield dg.SkipReason(BACKFILL_AT_WORK)
+        if is_backfill_running(settings, source):
+            yield dg.SkipReason(BACKFILL_RUNNING)
             return
-        if _at_work(context.instance, {bronze_key, silver_key}):
+        if _is_run_active(context.instance, {bronze_key, silver_key}):
             yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is at work")
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=settings.reconcile_seconds))
         first = contract.source.start_date
         causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
-        asked = plan(context.instance, RECONCILES_TAG, list(causes))
+        planned = plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
         # Files are the landing sensor's: such a run takes none.
         requests = [
-            _bronze_run(bronze_key, day, RECONCILES_TAG, cause, asked, {})
+            _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
             for cause, day in causes.items()
-            if cause in asked.run_keys
+            if cause in planned.run_keys
         ]
-        reasons = _why_not(asked, causes, "make silver follow the arrivals of")
+        reasons = _why_not(planned, causes, "make silver follow the arrivals of")
         if outside := [f"{day}" for day in left_behind if day < first]:
-            told = join_limited(outside, _SHOWN, " days")
-            reasons.append(f"arrivals of {told} wait for silver, and source.start_date of {source} is {first}: set it back")
+            listed = join_limited(outside, _SHOWN, " days")
+            reasons.append(f"arrivals of {listed} wait for silver, and source.start_date of {source} is {first}: set it back")
         if not left_behind:
             reasons.append(f"{len(waiting)} days wait for silver, all announced a short while ago")
         yield from _requests_or_reasons(context, requests, reasons)
@@ -141,19 +141,21 @@ def _left_behind(
     """By arrival day the ingestions of which a waiting event day was not announced for a while."""
     announced = run_events.newest(instance, arrivals, [day.isoformat() for day in waiting])
     recent = (datetime.now(timezone.utc) - patience).timestamp()
-    found: dict[date, set[str]] = defaultdict(set)
+    ingestion_ids: dict[date, set[str]] = defaultdict(set)
     for event_day, entries in waiting.items():
-        told = announced.get(event_day.isoformat())
-        if told is None or told.timestamp < recent:
+        announcement = announced.get(event_day.isoformat())
+        if announcement is None or announcement.timestamp < recent:
             for entry in entries:
-                found[entry.arrival_date].add(entry.ingestion_id)
-    return {day: sorted(ids) for day, ids in sorted(found.items())}
+                ingestion_ids[entry.arrival_date].add(entry.ingestion_id)
+    return {day: sorted(ids) for day, ids in sorted(ingestion_ids.items())}
 
 
-def _bronze_run(key: dg.AssetKey, day: date, tag: str, cause: str, asked: Plan, files: Mapping[str, str]) -> dg.RunRequest:
+def _bronze_run(
+    key: dg.AssetKey, day: date, tag: str, cause: str, planned: RunRequestPlan, files: Mapping[str, str]
+) -> dg.RunRequest:
     """A run of bronze that may take these files of an arrival day, and no others that have come since."""
     return dg.RunRequest(
-        run_key=asked.run_keys[cause],
+        run_key=planned.run_keys[cause],
         partition_key=day.isoformat(),
         asset_selection=[key],
         tags={tag: cause, **NO_RETRIES},
@@ -161,21 +163,21 @@ def _bronze_run(key: dg.AssetKey, day: date, tag: str, cause: str, asked: Plan, 
     )
 
 
-def _why_not(asked: Plan, days: Mapping[str, date], what: str) -> list[str]:
+def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
     """Why some wishes are not asked for, to a person.
 
     :param days: the arrival day of each cause.
-    :param what: what the runs were to do to these days.
+    :param task: what the runs were to do to these days.
     """
     reasons = []
-    if asked.on_their_way:
-        reasons.append(f"runs for {_days(asked.on_their_way, days)} are on their way")
-    if asked.given_up:
-        reasons.append(f"{ATTEMPTS} runs did not {what} {_days(asked.given_up, days)}; look at the newest and start it again")
-    if asked.answered:
-        reasons.append(f"files of {_days(asked.answered, days)} are held: see the check no_file_held")
-    if asked.later:
-        reasons.append(f"{asked.later} more arrival days wait until these have ended")
+    if planned.on_their_way:
+        reasons.append(f"runs for {_days(planned.on_their_way, days)} are on their way")
+    if planned.given_up:
+        reasons.append(f"{ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; look at the newest and start it again")
+    if planned.answered:
+        reasons.append(f"files of {_days(planned.answered, days)} are held: see the check no_file_held")
+    if planned.later:
+        reasons.append(f"{planned.later} more arrival days wait until these have ended")
     return reasons
 
 
@@ -187,16 +189,16 @@ def _requests_or_reasons(
     context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Dagster takes requests or one reason, never both: beside requests the reasons go to the log."""
-    told = join_limited(reasons, _SHOWN, " remarks")
+    reason = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
-        yield dg.SkipReason(told)
+        yield dg.SkipReason(reason)
         return
-    if told:
-        context.log.warning(told)
+    if reason:
+        context.log.warning(reason)
     yield from requests
 
 
-def _at_work(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
+def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
     """Whether a run or a backfill of one of the assets is on its way."""
     runs = instance.get_runs(dg.RunsFilter(statuses=RUNNING))
     if any(run.asset_selection is None or run.asset_selection & assets for run in runs):

@@ -47,12 +47,12 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
     def maintain_tables() -> None:
         context = dg.OpExecutionContext.get()
         done = []
-        for one in maintain.maintain(settings, catalog):
-            done.append(one)
-            for sentence in one.kept:
-                context.log.info("%s: %s", one.table, sentence)
+        for upkeep in maintain.maintain(settings, catalog):
+            done.append(upkeep)
+            for sentence in upkeep.kept:
+                context.log.info("%s: %s", upkeep.table, sentence)
         context.add_output_metadata(_metadata(done))
-        problems = [f"{one.table}: {one.problem}" for one in done if one.problem]
+        problems = [f"{upkeep.table}: {upkeep.problem}" for upkeep in done if upkeep.problem]
         if problems:
             raise dg.Failure("; ".join(problems), metadata=_metadata(done), allow_retries=False)
 
@@ -66,16 +66,23 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
 def _metadata(done: list[Upkeep]) -> dict[str, Any]:
     """What was done, for people; a table that needed nothing is counted only."""
     lines = ["| table | files | log deleted | deleted | bytes freed | left |", "| --- | --- | --- | --- | --- | --- |"]
-    for one in done:
-        if one.kept or one.problem or one.checkpointed or one.bytes_freed or one.files_after != one.files_before:
-            files = f"{one.files_before} → {one.files_after}"
-            left = "; ".join([*one.kept, *([one.problem] if one.problem else [])])
+    for upkeep in done:
+        if (
+            upkeep.kept
+            or upkeep.problem
+            or upkeep.checkpointed
+            or upkeep.bytes_freed
+            or upkeep.files_after != upkeep.files_before
+        ):
+            files = f"{upkeep.files_before} → {upkeep.files_after}"
+            left = "; ".join([*upkeep.kept, *([upkeep.problem] if upkeep.problem else [])])
             lines.append(
-                f"| {one.table} | {files} | {one.log_files_deleted} | {one.files_deleted} | {one.bytes_freed} | {left} |"
+                f"| {upkeep.table} | {files} | {upkeep.log_files_deleted} | {upkeep.files_deleted} | {upkeep.bytes_freed} |"
+                f" {left} |"
             )
     return {
         "tables": dg.MetadataValue.int(len(done)),
-        "bytes_freed": dg.MetadataValue.int(sum(one.bytes_freed for one in done)),
-        "partitions_compacted": dg.MetadataValue.int(sum(one.partitions_compacted for one in done)),
+        "bytes_freed": dg.MetadataValue.int(sum(upkeep.bytes_freed for upkeep in done)),
+        "partitions_compacted": dg.MetadataValue.int(sum(upkeep.partitions_compacted for upkeep in done)),
         "done": dg.MetadataValue.md("\n".join(lines)),
     }

@@ -1,7 +1,7 @@
-"""Whether a backfill is at work on a source: it brings all layers up to date itself, and sensors leave them to it meanwhile.
+"""The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs meanwhile.
 
-A lock of the operating system says so, which ends with its process however that ends. It is seen on one machine; elsewhere the
-sensors go on beside the backfill, which changes no number, only who made it.
+It is a lock of the operating system, which is released when the process ends in any way. It is visible on one machine. Sensors on
+another machine go on next to the backfill; the numbers are the same, only other runs produce them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _PATIENCE_SECONDS = 5
-#: What a sensor says then.
-BACKFILL_AT_WORK = "a planned backfill is at work on the source: it brings all layers up to date"
+#: The reason that a sensor gives for requesting no run.
+BACKFILL_RUNNING = "a planned backfill is at work on the source: it brings all layers up to date"
 
 
-class AtWorkError(LakehouseError):
-    """Another backfill is at work on the same source. Its text says what to do."""
+class BackfillRunningError(LakehouseError):
+    """Another backfill holds the lock of the same source."""
 
 
 @contextmanager
-def at_work(settings: Settings, source: str) -> Iterator[None]:
-    """Be the one that works on a source.
+def backfill_lock(settings: Settings, source: str) -> Iterator[None]:
+    """Hold the lock of a source.
 
-    :raises AtWorkError: where another one is.
+    :raises BackfillRunningError: where another backfill holds it.
     """
     lock = _lock(settings, source)
     try:
@@ -43,11 +43,11 @@ def at_work(settings: Settings, source: str) -> Iterator[None]:
             yield
     except Timeout:
         msg = f"another backfill is at work on {source}; wait for it, or end it: 'lakehouse backfill status' shows it"
-        raise AtWorkError(msg) from None
+        raise BackfillRunningError(msg) from None
 
 
-def is_at_work(settings: Settings, source: str) -> bool:
-    """Whether somebody is."""
+def is_backfill_running(settings: Settings, source: str) -> bool:
+    """Whether a backfill holds the lock of a source, on this machine."""
     lock = _lock(settings, source)
     if not Path(lock.lock_file).is_file():
         return False
@@ -64,7 +64,7 @@ def _lock(settings: Settings, source: str) -> FileLock:
 
 
 def _folder() -> Path:
-    """Where locks lie: the user's state, or the temporary folder where nobody has one."""
+    """The folder of the lock files: the user's state folder, or the temporary folder where that cannot be written."""
     folder = user_state_path("lakehouse", appauthor=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)

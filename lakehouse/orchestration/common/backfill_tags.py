@@ -1,6 +1,6 @@
-"""The tags by which a run belongs to a planned backfill: for which plan and reason it runs, under which code and contracts.
+"""The tags of the runs of a planned backfill: its plan, its reason, and the versions of code and contracts it was planned with.
 
-A run of another process may load another checkout than the one that the plan was made with: it refuses then.
+A run in another process may load another checkout than the one that the plan was made with; it fails then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCE_TAG = "lakehouse/source"
 
 
 class OtherVersionError(LakehouseError):
-    """The process that runs a part of a backfill has loaded other code or contracts than were planned."""
+    """A run of a backfill has loaded other code or contracts than those the backfill was planned with."""
 
 
 def tags_of(plan: BackfillPlan) -> dict[str, str]:
@@ -35,18 +35,18 @@ def tags_of(plan: BackfillPlan) -> dict[str, str]:
     return {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
 
 
-def belongs(tags: Mapping[str, str]) -> bool:
+def is_planned_run(tags: Mapping[str, str]) -> bool:
     """Whether a run belongs to a plan."""
     return PLAN_TAG in tags
 
 
-def hold_to_pins(tags: Mapping[str, str], catalog: Catalog) -> None:
+def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
     """:raises OtherVersionError: where a run of a plan would run under other code or contracts than were planned."""
     if _PINS_TAG not in tags:
         return
     pins = json.loads(tags[_PINS_TAG])
     now = planner.contract_versions(catalog, tags[_SOURCE_TAG])
-    told = backfill_plan.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
-    if told:
-        msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(told)}; reload the code location, or make a new plan"
+    differences = backfill_plan.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
+    if differences:
+        msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(differences)}; reload the code location, or make a new plan"
         raise OtherVersionError(msg)

@@ -1,7 +1,8 @@
-"""What a sensor remembers from one tick to the next: never what is to do, only in which state of its tables nothing was.
+"""What a sensor remembers from one tick to the next.
 
-Truth stays in the tables. A tick that meets them in the state it remembers opens their logs and reads nothing more; one that
-has lost its memory, or cannot read it, looks.
+A cursor stores no pending work. It stores a fingerprint of the tables, contracts and code for which the sensor last found nothing
+to do: while that is the same, a tick opens the logs of the tables and reads nothing more. A tick without a readable cursor reads
+the tables.
 """
 
 from __future__ import annotations
@@ -23,29 +24,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cursor:
-    """``nothing_at`` is the state in which nothing was to do, ``because`` what was said then; ``seen`` are landing files."""
+    """The memory of a sensor.
 
-    nothing_at: str | None = None
-    because: str = ""
+    :param idle_state: the fingerprint for which there was nothing to do.
+    :param skip_reason: the message that the sensor gave then.
+    :param seen: the landing files that are still observed.
+    """
+
+    idle_state: str | None = None
+    skip_reason: str = ""
     seen: Observations = field(default_factory=Observations)
 
     @staticmethod
     def read(text: str | None) -> Cursor:
-        """The cursor that a tick has left; of what is none, nothing is known."""
+        """The cursor that an earlier tick has stored; an empty one where the text is none."""
         try:
-            said = json.loads(text or "{}")
-            return Cursor(said.get("nothing_at"), said.get("because", ""), Observations.from_json(said.get("seen", {})))
+            fields = json.loads(text or "{}")
+            return Cursor(fields.get("nothing_at"), fields.get("because", ""), Observations.from_json(fields.get("seen", {})))
         except (ValueError, TypeError, AttributeError):
             return Cursor()
 
     def __str__(self) -> str:
-        said = {"nothing_at": self.nothing_at, "because": self.because, "seen": self.seen.to_json()}
-        return json.dumps({name: value for name, value in said.items() if value})
+        # The keys are those of earlier versions, so that an update does not make every sensor read its tables.
+        fields = {"nothing_at": self.idle_state, "because": self.skip_reason, "seen": self.seen.to_json()}
+        return json.dumps({name: value for name, value in fields.items() if value})
 
 
-def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *said: str) -> str:
-    """The state of all that a sensor's answer depends on: tables, contracts, the code itself, and what else is ``said``."""
-    return table_state.digest(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *said)
+def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
+    """The fingerprint of everything that a sensor's result depends on: tables, contracts, the code, and ``more`` texts."""
+    return table_state.digest(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
 def short_hash(text: str) -> str:

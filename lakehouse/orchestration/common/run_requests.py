@@ -1,7 +1,7 @@
-"""Which runs that sensors wish for were asked for before, how often, and under which key they may be asked for now.
+"""Which runs a sensor requests: those that were not requested before, and those that have failed, up to a number of attempts.
 
-A tag names what a run is the answer to, its *cause*. The daemon never runs a run key twice, also when its run failed: so the
-number of the attempt is a part of it, and a tick that is repeated makes the same keys.
+A tag on each run names its *cause*. The daemon starts no run key a second time, also when its run has failed. The key therefore
+contains the number of the attempt, and a tick that is repeated requests the same keys.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ RUNNING = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-#: How many runs there are for one cause.
+#: The number of runs for each cause.
 ATTEMPTS = 3
-#: Set on the runs that are asked for: Dagster itself tries none of them again, whoever asked does.
+#: Set on the runs that are requested: the sensor requests another attempt, Dagster itself retries none.
 NO_RETRIES = {MAX_RETRIES_TAG: "0"}
-#: So many runs of a sensor may be on their way: what a tick costs, it and the daemon, must not grow with what waits.
+#: The most runs of a sensor that are active at a time: the cost of a tick must not grow with the number of pending runs.
 AT_ONCE = 100
 
 
 @dataclass
-class Plan:
-    """What is to be asked for now: run keys by cause; and the causes of which there are runs already, or enough of them.
+class RunRequestPlan:
+    """What a sensor requests now.
 
-    ``later`` counts those that were not looked at, because enough is on its way.
+    :param run_keys: the key of the run to request, by cause.
+    :param on_their_way: the causes with a run that has not ended.
+    :param given_up: the causes whose attempts have all failed.
+    :param answered: the causes that a run has settled.
+    :param later: the number of causes that are left to later ticks, because enough runs are active.
     """
 
     run_keys: dict[str, str] = field(default_factory=dict)
@@ -47,37 +51,40 @@ class Plan:
 
     @property
     def enough(self) -> bool:
-        """Whether no more runs are to be on their way."""
+        """Whether as many runs are active as may be."""
         return len(self.run_keys) + len(self.on_their_way) >= AT_ONCE
 
 
-def plan(instance: dg.DagsterInstance, tag: str, causes: Sequence[str], known: Collection[str] = ()) -> Plan:
-    """What of ``causes``, in their order, is to be asked for.
+def plan_run_requests(
+    instance: dg.DagsterInstance, tag: str, causes: Sequence[str], settled_by_success: Collection[str] = ()
+) -> RunRequestPlan:
+    """Decide which of ``causes``, in their order, a run is requested for.
 
-    :param known: those for which nothing is left to do when a run has succeeded.
+    :param tag: the tag that names the cause of a run.
+    :param settled_by_success: the causes for which nothing is left to do when a run has succeeded.
     """
-    made = Plan()
+    plan = RunRequestPlan()
     for begin in range(0, len(causes), AT_ONCE):
         some = causes[begin : begin + AT_ONCE]
-        earlier = {} if made.enough else _runs(instance, tag, some)
+        earlier = {} if plan.enough else _runs(instance, tag, some)
         for cause in some:
             statuses = earlier.get(cause, [])
-            if made.enough:
-                made.later += 1
+            if plan.enough:
+                plan.later += 1
             elif any(status in RUNNING for status in statuses):
-                made.on_their_way.append(cause)
-            elif cause in known and dg.DagsterRunStatus.SUCCESS in statuses:
-                made.answered.append(cause)
+                plan.on_their_way.append(cause)
+            elif cause in settled_by_success and dg.DagsterRunStatus.SUCCESS in statuses:
+                plan.answered.append(cause)
             elif len(statuses) >= ATTEMPTS:
-                made.given_up.append(cause)
+                plan.given_up.append(cause)
             else:
-                made.run_keys[cause] = f"{cause}:{len(statuses)}"
-    return made
+                plan.run_keys[cause] = f"{cause}:{len(statuses)}"
+    return plan
 
 
 def _runs(instance: dg.DagsterInstance, tag: str, causes: Sequence[str]) -> dict[str, list[dg.DagsterRunStatus]]:
     """The states of the runs for each cause; one query for all of them."""
-    found: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
+    statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
-        found[run.tags[tag]].append(run.status)
-    return found
+        statuses[run.tags[tag]].append(run.status)
+    return statuses

@@ -24,7 +24,7 @@ from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, La
 from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
-from lakehouse.orchestration.common.backfill_lock import at_work
+from lakehouse.orchestration.common.backfill_lock import backfill_lock
 from lakehouse.orchestration.common.backfill_tags import tags_of
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.orchestration.execution.webserver import WebserverError
@@ -71,36 +71,36 @@ class Backfill:
         plan: BackfillPlan,
         layers: Layers,
         session: Callable[[], SparkSession],
-        told: Callable[[Layer, str, int], None] = lambda _layer, _table, _count: None,
+        wave_done: Callable[[Layer, str, int], None] = lambda _layer, _table, _count: None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._plan = plan
         self._layers = layers
         self._session = session
-        self._told = told
+        self._told = wave_done
 
     def run(self) -> BackfillVerification | None:
         """Do what is left to do, then look at every partition.
 
         :returns: the checklist; None where the backfill had been finished before.
         :raises PlanProblemError: where something is otherwise than it was planned, and nothing was done.
-        :raises AtWorkError: where another backfill works on the same source.
+        :raises BackfillRunningError: where another backfill works on the same source.
         :raises RunFailedError: when a run failed three times; the same command goes on when the reason is mended.
         :raises WebserverError: when the webserver went away for long; the same command goes on.
         :raises CancelledError: when somebody cancelled it.
         """
         plan = self._plan
-        with at_work(self._settings, plan.source):
-            told = backfill_log.events(self._settings, plan.plan_id)
-            stands = backfill_log.status(told)
-            if stands is BackfillStatus.FINISHED:
+        with backfill_lock(self._settings, plan.source):
+            events = backfill_log.events(self._settings, plan.plan_id)
+            status = backfill_log.status(events)
+            if status is BackfillStatus.FINISHED:
                 return None
-            if stands is BackfillStatus.CANCELLED:
+            if status is BackfillStatus.CANCELLED:
                 msg = f"{plan.plan_id} was cancelled; make a new plan"
                 raise PlanProblemError(msg)
             planner.still_as_planned(self._settings, self._catalog, plan)
-            attempt = sum(entry.kind == "started" for entry in told) + 1
+            attempt = sum(entry.kind == "started" for entry in events) + 1
             self._record(f"started:{attempt}", "started", {"runner": plan.runner_id})
             try:
                 self._through_the_layers()
@@ -203,8 +203,8 @@ class Backfill:
         What is new is kept before it is made, so that a run that goes on tells of the same waves, and makes what has come since.
         """
         table = key.to_user_string()
-        told = backfill_log.events(self._settings, self._plan.plan_id)
-        finds = [entry.said["partitions"] for entry in told if entry.kind == "asked" and entry.said.get("table") == table]
+        events = backfill_log.events(self._settings, self._plan.plan_id)
+        finds = [entry.said["partitions"] for entry in events if entry.kind == "asked" and entry.said.get("table") == table]
         new = sorted({f"{day}" for day in waiting}.difference(*finds))
         if new:
             finds.append(new)
@@ -244,8 +244,8 @@ class Backfill:
             )
             again(attempt)
         table = key.to_user_string()
-        said = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
-        self._record(_name(layer, table, whole), "wave", said)
+        entry = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
+        self._record(_name(layer, table, whole), "wave", entry)
         self._told(layer, table, len(whole))
 
     def _ingested(self) -> Collection[ingestions.Ingestion]:

@@ -49,7 +49,7 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
 
     :param longer: the tables whose partitions are no days: how many there are in a range is not told.
     """
-    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    durations: dict[str, list[tuple[int, float]]] = defaultdict(list)
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for record in instance.get_run_records(done, limit=_LOOK_AT):
         run = record.dagster_run
@@ -57,8 +57,8 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
         if len(tables) == 1 and record.start_time and record.end_time:
             partitions = _partitions(run.tags)
             if partitions == 1 or DAYS_TAG in run.tags or tables[0] not in longer:
-                found[tables[0]].append((partitions, record.end_time - record.start_time))
-    return found
+                durations[tables[0]].append((partitions, record.end_time - record.start_time))
+    return durations
 
 
 def _partitions(tags: Mapping[str, str]) -> int:

@@ -134,12 +134,12 @@ class Webserver:
         try:
             body: dict[str, Any] = {"query": query, "variables": variables}
             answer = requests.post(f"{self.url}/graphql", json=body, timeout=_TIMEOUT_SECONDS)
-            said = answer.json()
+            payload = answer.json()
         except (requests.RequestException, ValueError) as error:
             msg = f"no Dagster webserver answers at {self.url}: {error}"
             raise WebserverError(msg) from None
-        data: dict[str, Any] | None = said.get("data") if isinstance(said, dict) and not said.get("errors") else None
+        data: dict[str, Any] | None = payload.get("data") if isinstance(payload, dict) and not payload.get("errors") else None
         if not isinstance(data, dict):
-            msg = f"the webserver at {self.url} refused, or is none of Dagster's: {said!s:.300}"
+            msg = f"the webserver at {self.url} refused, or is none of Dagster's: {payload!s:.300}"
             raise WebserverError(msg)
         return data

@@ -11,7 +11,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.orchestration.common.backfill_lock import BACKFILL_AT_WORK, at_work
+from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, backfill_lock
 from lakehouse_tests.support.sensor_ticks import Ticking
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.Dagst
 def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_found(lake: Settings, instance: dg.DagsterInstance) -> None:
     sensors = [Ticking(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
     ingest(lake)
-    with at_work(lake, "sales"):
-        assert {sensor.says() for sensor in sensors} == {BACKFILL_AT_WORK}
+    with backfill_lock(lake, "sales"):
+        assert {sensor.says() for sensor in sensors} == {BACKFILL_RUNNING}
     assert len(sensors[0].asks()) == 1
 
 

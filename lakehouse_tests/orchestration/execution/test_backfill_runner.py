@@ -18,7 +18,7 @@ from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
-from lakehouse.orchestration.common.backfill_lock import AtWorkError, at_work, is_at_work
+from lakehouse.orchestration.common.backfill_lock import BackfillRunningError, backfill_lock, is_backfill_running
 from lakehouse.orchestration.execution import backfill_runner
 from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError
@@ -237,10 +237,10 @@ def test_a_run_of_a_plan_refuses_another_contract(at: Settings, instance: dg.Dag
 
 
 def test_one_works_on_a_source_at_a_time(settings: Settings) -> None:
-    assert not is_at_work(settings, "sales")
-    with at_work(settings, "sales"):
-        assert is_at_work(settings, "sales")
-        assert not is_at_work(settings, "other")
-        with pytest.raises(AtWorkError, match="another backfill is at work on sales"), at_work(settings, "sales"):
+    assert not is_backfill_running(settings, "sales")
+    with backfill_lock(settings, "sales"):
+        assert is_backfill_running(settings, "sales")
+        assert not is_backfill_running(settings, "other")
+        with pytest.raises(BackfillRunningError, match="another backfill is at work on sales"), backfill_lock(settings, "sales"):
             pass
-    assert not is_at_work(settings, "sales")
+    assert not is_backfill_running(settings, "sales")
