@@ -164,7 +164,7 @@ def _bronze_run(
 
 
 def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
-    """Why some wishes are not asked for, to a person.
+    """Why some runs are not requested, for people.
 
     :param days: the arrival day of each cause.
     :param task: what the runs were to do to these days.
