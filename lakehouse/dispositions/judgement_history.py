@@ -62,7 +62,7 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
-    judging = {entry.operation_id: (entry.wish, entry.recorded_at) for entry in rebuild_requests.all_of(settings, source)}
+    judging = {entry.operation_id: (entry.identity, entry.recorded_at) for entry in rebuild_requests.all_of(settings, source)}
     counted = {judging[one] for one in ids if one in judging}
     later = [one for one in pc.unique(log["operation_id"]).to_pylist() if judging.get(one) not in counted]
     undone = log.filter(pc.is_in(log["operation_id"], pa.array(later, pa.string()))).sort_by("number")

@@ -1,6 +1,6 @@
-"""``ops/operations``: event days of silver that somebody wants made again from Bronze, with the reason.
+"""``ops/operations``: requests to judge and rebuild event days of silver from Bronze, with the reason.
 
-An operation waits, as a decision does, until silver has been made again on all its days.
+A request is pending, as a decision is, until silver has been rebuilt on all its days.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
 
 
 @dataclass(frozen=True)
-class Operation:
-    """One wish to make a range of days again. ``touched_days`` are those of the range, and others that it reaches.
+class RebuildRequest:
+    """One request to rebuild a range of days; ``touched_days`` are the days of the range and others that it affects.
 
-    ``code_before`` and ``contract_before`` made silver's newest commit then, ``..._after`` are those that make the days again.
+    ``code_before`` and ``contract_before`` are the versions behind silver's newest commit at that time, ``..._after`` those that
+    the request is carried out with.
     """
 
     source: str
@@ -44,29 +45,29 @@ class Operation:
     recorded_at: datetime
 
     @property
-    def wish(self) -> tuple[object, ...]:
-        """What makes two operations the same one, run again."""
+    def identity(self) -> tuple[object, ...]:
+        """What makes two requests the same one, repeated."""
         return self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
 
 
-def log(settings: Settings) -> LogTable[Operation]:
+def log(settings: Settings) -> LogTable[RebuildRequest]:
     """The table."""
-    return LogTable(Operation, settings, locations.rebuild_requests(settings), partition_by="source")
+    return LogTable(RebuildRequest, settings, locations.rebuild_requests(settings), partition_by="source")
 
 
-def record(settings: Settings, entry: Operation) -> str:
-    """Append an operation, once.
+def record(settings: Settings, entry: RebuildRequest) -> str:
+    """Append a request, once.
 
     :returns: its id.
     """
-    text = f"{entry.source}{entry.wish}{entry.recorded_at.isoformat()}{entry.attempt}"
+    text = f"{entry.source}{entry.identity}{entry.recorded_at.isoformat()}{entry.attempt}"
     operation_id = InputKind.REBUILD_REQUEST.id_of(text)
     log(settings).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
     return operation_id
 
 
-def all_of(settings: Settings, source: str) -> list[Operation]:
-    """Every operation on a source, oldest first."""
+def all_of(settings: Settings, source: str) -> list[RebuildRequest]:
+    """Every request about a source, oldest first."""
     entries = log(settings).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.recorded_at, entry.operation_id))
 

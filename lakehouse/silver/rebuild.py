@@ -17,7 +17,8 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
-from lakehouse.ledger.rebuild_requests import Operation
+from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
@@ -27,20 +28,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
-class Planned:
-    """The event days that wait to be made again, how many rows are judged otherwise, and the versions that silver is of."""
+class PlannedRebuild:
+    """The event days to rebuild, how many rows are judged otherwise, and the code and contract behind silver's newest commit."""
 
     days: list[date]
     rows_judged_otherwise: int
     before: dict[str, str | None]
 
 
-def plan(
+def plan_rebuild(
     settings: Settings,
     contract: SourceContract,
     session: Callable[[], SparkSession],
@@ -50,24 +50,24 @@ def plan(
     reason: str,
     runner_id: str,
     operation: str = rebuild_requests.BUG_REPLAY,
-) -> Planned:
+) -> PlannedRebuild:
     """Record that the days from ``first`` through ``last`` are to be rebuilt, and judge their rows again.
 
-    Days outside of the range are among the planned ones where a row that is judged otherwise reaches them.
+    Days outside of the range are among the planned ones where a row that is judged otherwise affects them.
 
     :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
     """
     source = contract.dataset
     spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
-    known = key_log.days(settings, source) | _days_of_silver(settings, source)
-    in_range = {day for day in known if first <= day <= last}
+    existing = key_log.days(settings, source) | _days_of_silver(settings, source)
+    in_range = {day for day in existing if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)
     keys = pc.unique(otherwise["record_key"])
-    own = {day for day in otherwise["event_date"].to_pylist() if day is not None}
-    days = in_range | claims.affected_event_days(settings, contract, own, keys) if len(otherwise) else in_range
+    row_days = {day for day in otherwise["event_date"].to_pylist() if day is not None}
+    days = in_range | claims.affected_event_days(settings, contract, row_days, keys) if len(otherwise) else in_range
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
-    entry = Operation(
+    entry = RebuildRequest(
         source=source,
         operation=operation,
         first_day=first,
@@ -82,7 +82,7 @@ def plan(
         rows_judged_otherwise=judged,
         touched_days=sorted(days),
     )
-    stopped = _stopped_before(settings, entry)
+    stopped = _unfinished_repeats(settings, entry)
     if stopped:
         entry = stopped[-1]
     elif days:
@@ -92,42 +92,43 @@ def plan(
         table_io.upsert(locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options)
         # Once more: a run of silver may have answered the first record before the rows were judged.
         rebuild_requests.record(settings, replace(entry, attempt=entry.attempt + 1))
-    planned = days.union(*(one.touched_days for one in stopped))
+    planned = days.union(*(request.touched_days for request in stopped))
     if planned:
         account_tables.after_rebuild(settings, contract, planned)
-    return Planned(sorted(planned), judged, before)
+    return PlannedRebuild(sorted(planned), judged, before)
 
 
-def _stopped_before(settings: Settings, entry: Operation) -> list[Operation]:
-    """The records of the same wish that still wait for some of their days, and cover these."""
+def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[RebuildRequest]:
+    """The records of the same request that are pending on some of their days, and cover these."""
     waiting = applied_inputs.pending_manual_inputs(settings, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [
-        one
-        for one in rebuild_requests.all_of(settings, entry.source)
-        if one.wish == entry.wish and one.operation_id in unfinished and set(entry.touched_days) <= set(one.touched_days)
+        request
+        for request in rebuild_requests.all_of(settings, entry.source)
+        if request.identity == entry.identity
+        and request.operation_id in unfinished
+        and set(entry.touched_days) <= set(request.touched_days)
     ]
 
 
 def _judged_otherwise(
     settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date]
 ) -> pa.Table:
-    """The claims of rows on some event days whose judgement is another one now, as they should stand in the key log."""
+    """The claims of rows on some event days whose judgement has changed, as the key log should hold them."""
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     log = table_io.read(path, columns, {"event_date": days}, options) if days else None
-    stands = {_row(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
-    if log is None or not stands:
+    recorded = {row_id_of(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
+    if log is None or not recorded:
         return key_log.SCHEMA.empty_table()
     where = {name: set(pc.unique(log[name]).to_pylist()) for name in ("arrival_date", "ingestion_id")}
     judged = key_log.claims(row_rules.judged(settings, contract, session, where)).to_pylist()
-    own = [claim for claim in judged if claim["kind"] != "retire"]
-    changed = {_row(claim) for claim in own if stands.get(_row(claim), _judgement(claim)) != _judgement(claim)}
-    return pa.Table.from_pylist([claim for claim in judged if _row(claim) in changed], schema=key_log.SCHEMA)
-
-
-def _row(claim: dict[str, Any]) -> RowId:
-    return claim["ingestion_id"], claim["line_number"]
+    changed = {
+        row_id_of(claim)
+        for claim in judged
+        if claim["kind"] != "retire" and recorded.get(row_id_of(claim), _judgement(claim)) != _judgement(claim)
+    }
+    return pa.Table.from_pylist([claim for claim in judged if row_id_of(claim) in changed], schema=key_log.SCHEMA)
 
 
 def _judgement(claim: dict[str, Any]) -> list[Any]:
@@ -136,5 +137,5 @@ def _judgement(claim: dict[str, Any]) -> list[Any]:
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:
     """The event days of which silver has files."""
-    found = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
-    return set() if found is None else set(pc.unique(found["event_date"]).to_pylist())
+    rows = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
+    return set() if rows is None else set(pc.unique(rows["event_date"]).to_pylist())

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.ledger import key_log, rebuild_requests
-from lakehouse.ledger.rebuild_requests import Operation
+from lakehouse.ledger.rebuild_requests import RebuildRequest
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -26,12 +26,12 @@ def claims(standing: str | None, *lines: int, **more: Any) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
 
 
-def operation(minute: int) -> Operation:
+def operation(minute: int) -> RebuildRequest:
     day = date(2024, 1, 1)
     at = NOW + timedelta(minutes=minute)
     said = {"source": "s", "operation": "bug_replay", "reason": "why", "runner_id": "anna", "recorded_at": at}
     versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
-    return Operation(first_day=day, last_day=day, **said, **versions)  # type: ignore[arg-type]
+    return RebuildRequest(first_day=day, last_day=day, **said, **versions)  # type: ignore[arg-type]
 
 
 def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:

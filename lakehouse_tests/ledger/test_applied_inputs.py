@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.rebuild_requests import Operation
+from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.redactions import Redaction
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def request_rebuild(settings: Settings, *days: date) -> str:
     span = {"first_day": min(days), "last_day": max(days)}
     return rebuild_requests.record(
         settings,
-        Operation(
+        RebuildRequest(
             "events", "rebuild", reason="mended", runner_id="anna", recorded_at=NOW, touched_days=[*days], **span, **versions
         ),  # type: ignore[arg-type]
     )

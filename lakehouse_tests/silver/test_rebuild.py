@@ -30,10 +30,10 @@ from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 pytestmark = pytest.mark.spark
 
 
-def plan(lake: Lake, **changes: Any) -> silver_rebuild.Planned:
+def plan(lake: Lake, **changes: Any) -> silver_rebuild.PlannedRebuild:
     said = {"first": DAY, "last": DAY, "reason": "mended", "runner_id": "anna"} | changes
     first, last = said.pop("first"), said.pop("last")
-    return silver_rebuild.plan(lake.settings, lake.contract, lambda: lake.spark, first, last, **said)
+    return silver_rebuild.plan_rebuild(lake.settings, lake.contract, lambda: lake.spark, first, last, **said)
 
 
 def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:

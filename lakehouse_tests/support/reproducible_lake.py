@@ -95,11 +95,11 @@ class Office:
             asked = {*pending.starts, *find_due(self.settings, series)}
             restatement_days.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
 
-    def rebuild(self, changed: SourceContract) -> silver_rebuild.Planned:
+    def rebuild(self, changed: SourceContract) -> silver_rebuild.PlannedRebuild:
         """Judge all rows anew under a changed contract."""
         self.lake.contract = changed
         first, last = date(2024, 1, 1), date(2024, 12, 31)
-        return silver_rebuild.plan(
+        return silver_rebuild.plan_rebuild(
             self.settings, self.lake.contract, lambda: self.lake.spark, first, last, reason="mended", runner_id="anna"
         )
 

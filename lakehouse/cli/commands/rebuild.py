@@ -37,7 +37,7 @@ def rebuild(
     def session() -> SparkSession:
         return LakeSpark().session()
 
-    planned = silver_rebuild.plan(
+    planned = silver_rebuild.plan_rebuild(
         settings,
         contract,
         session,

@@ -137,7 +137,7 @@ class Backfill:
         _, _, key = keys(plan.source)
         if plan.write_mode == "overwrite" and not self._has("asked"):
             self._stop_if_cancelled()
-            made_again = silver_rebuild.plan(
+            made_again = silver_rebuild.plan_rebuild(
                 settings,
                 self._catalog.sources[plan.source],
                 self._session,
