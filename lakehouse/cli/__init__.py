@@ -1,4 +1,8 @@
-"""The command line: one module a command group; each only parses, calls, and prints."""
+"""The command line: the commands, grouped by task, and how it starts and ends.
+
+Each command is a module of ``commands``, which parses, calls and prints. Imports that take long stand in the functions that need
+them, so that ``lakehouse --help`` answers at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands about published numbers share: which series a metric and a period mean, and which version."""
+"""Arguments and options that several commands about published numbers share, and the series, period and version they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How plans of backfills, and what became of them, look in a terminal. What they say is in ``operations.backfills.plan``."""
+"""Printing plans of backfills, their state and their results. The plans are defined in ``operations.backfills.plan``."""
 
 from __future__ import annotations
 

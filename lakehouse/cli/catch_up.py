@@ -1,4 +1,4 @@
-"""What a command does behind a decision: bring silver and gold up to date in this process, and say which days moved."""
+"""Update Silver and gold in this process after a command has recorded a decision, and print the days that changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 8
 
 
 def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
-    """Whether silver waits for something said, or gold for silver; also where an earlier command was stopped. No JVM."""
+    """Whether Silver has pending decisions, or gold has not followed Silver; also after an earlier command was stopped."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
@@ -30,7 +30,7 @@ def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
 
 
 def restate(settings: Settings, catalog: Catalog, source: str) -> None:
-    """Bring silver up to date on the days that wait, then gold, and print what was written."""
+    """Update Silver on the pending days, then gold, and print what was written."""
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.catch_up import catch_up  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
@@ -45,7 +45,7 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
 
 
 def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
-    """Tell who brings silver up to date where the command does not."""
+    """Name the sensor that updates Silver where the command does not."""
     if days:
         out.print(
             f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "

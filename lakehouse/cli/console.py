@@ -1,4 +1,4 @@
-"""Where the command line prints, and what several commands print alike."""
+"""The consoles that commands print to, their tables, and look-ups that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts in, Dagster definitions out."""
+"""Building Dagster definitions from a catalog of contracts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Starts runs as Dagster's own launcher does, and can tell whether the process of a run still lives.
+"""A launcher that starts runs as Dagster's default launcher does, and reports whether the process of a run is alive.
 
-Without that, a run whose machine lost power stays *started* for ever and keeps the pool of its table: nothing writes there again
-until a person looks. ``dagster.yaml`` names this launcher, and Dagster's run monitoring asks it. It is for runs on the machine of
-the daemon; those of clusters (Kubernetes, Docker, ECS) look after their runs themselves.
+Without that, a run whose machine lost power stays *started* and keeps the pool of its table, so that nothing writes there
+until somebody intervenes. ``dagster.yaml`` names this launcher, and Dagster's run monitoring calls it. It is for runs on the
+machine of the daemon; the launchers of clusters (Kubernetes, Docker, ECS) check their runs themselves.
 """
 
 from __future__ import annotations

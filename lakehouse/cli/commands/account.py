@@ -1,4 +1,4 @@
-"""``lakehouse account``: what became of every row of Bronze, per arrival day. Starts no JVM."""
+"""``lakehouse account``: the dispositions of the rows of Bronze, per arrival day."""
 
 from __future__ import annotations
 

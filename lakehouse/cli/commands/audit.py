@@ -1,4 +1,4 @@
-"""``lakehouse audit``: what late and changed data did to silver, row by row. Starts no JVM."""
+"""``lakehouse audit``: the changes that late and corrected data made to Silver, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse backfill``: plan a backfill, look at it, run it, go on after a stop. Planning starts no JVM."""
+"""``lakehouse backfill``: plan a backfill, show its state, run it, and resume it after a stop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``lakehouse demo``: two weeks of messy sales through all layers, and what that did to the numbers.
+"""``lakehouse demo``: two weeks of late, corrected and withdrawn sales through all layers, and their effect on the numbers.
 
-Here belong the steps and their words; the sales are made in ``examples.sales_stream``, the past is read in
+This module has the steps and the printed text. The sales are made in ``examples.sales_stream``; the history is read in
 ``gold.numbers.history``.
 """
 

@@ -1,4 +1,4 @@
-"""``lakehouse gold``: published numbers and how they came to be; what is held, and what becomes of it. Starts no JVM."""
+"""``lakehouse gold``: show published numbers, their history, and the differences between versions."""
 
 from __future__ import annotations
 

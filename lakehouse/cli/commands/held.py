@@ -1,4 +1,4 @@
-"""``lakehouse gold held``, ``publish`` and ``drop``: numbers that failed a check, and what people do with them. No JVM."""
+"""``lakehouse gold held``, ``publish`` and ``drop``: numbers that failed a check, and the decisions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse impact``: what a correction touched or, before it is taken in, would touch. Starts no JVM."""
+"""``lakehouse impact``: what a correction changed or, before it is ingested, would change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse lateness``: how late rows come, which watermark that asks for, and moving it there. Starts no JVM."""
+"""``lakehouse lateness``: measure how late rows arrive, propose a watermark, and apply it to the contract."""
 
 from __future__ import annotations
 

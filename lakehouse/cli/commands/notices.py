@@ -1,4 +1,4 @@
-"""``lakehouse notices``: what consumers were told of restated numbers, and sending what waits. Starts no JVM."""
+"""``lakehouse notices``: list the notices of restated numbers, and send those that are pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse promote``, ``rollback`` and ``promotions``: which dataset version of a metric its readers see. Starts no JVM."""
+"""``lakehouse promote``, ``rollback`` and ``promotions``: the dataset version of a metric that its readers see."""
 
 from __future__ import annotations
 

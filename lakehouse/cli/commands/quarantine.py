@@ -1,4 +1,4 @@
-"""``lakehouse quarantine``: the rows that wait for a steward, and what is decided about them. Deciding starts no JVM."""
+"""``lakehouse quarantine``: list the rows that wait for a steward, and record decisions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse rebuild``: make a range of event days again from Bronze, under the code and the contract as they are now."""
+"""``lakehouse rebuild``: rebuild a range of event days from Bronze, under the current code and contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse redact``: hide fields of a key in silver and in all that is made of it (right to erasure)."""
+"""``lakehouse redact``: mask fields of a key in Silver and in everything derived from it (right to erasure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse replay``: a source's arrival days in order, each as if it were today."""
+"""``lakehouse replay``: ingest a source's arrival days in order, each as if it were today."""
 
 from __future__ import annotations
 

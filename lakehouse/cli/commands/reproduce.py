@@ -1,4 +1,4 @@
-"""``lakehouse reproduce``: make a published number again from the inputs that its revision names, and compare the two."""
+"""``lakehouse reproduce``: compute a published number again from the inputs that its revision names, and compare the two."""
 
 from __future__ import annotations
 

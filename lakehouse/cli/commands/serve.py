@@ -1,4 +1,4 @@
-"""``lakehouse serve``: the metrics API and the pages in one process. Starts no JVM."""
+"""``lakehouse serve``: the metrics API and the web pages in one process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``lakehouse simulate``: seeded events with late arrivals, day by day from provisional to final numbers, and what that moved.
+"""``lakehouse simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
 
-Here belong the steps, the folder and the words; the events are made in ``examples.late_events``, what came of them is read in
-``examples.simulation_results`` and written down in ``serving.reports.simulation_report``.
+This module has the steps, the folder and the printed text. The events are made in ``examples.late_events``, the results are
+read in ``examples.simulation_results``, and the report is written in ``serving.reports.simulation_report``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``lakehouse spark``: a Spark that stays warm between commands and runs, as a Spark Connect server of this machine."""
+"""``lakehouse spark``: a Spark Connect server on this machine that stays up between commands and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse token``: who may decide, and read, through the API. Starts no JVM."""
+"""``lakehouse token``: the tokens with which the API is read and decisions are made through it."""
 
 from __future__ import annotations
 

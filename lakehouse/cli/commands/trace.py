@@ -1,4 +1,4 @@
-"""``lakehouse trace``: one key's whole life, from the lines that speak of it to the numbers it moved. Starts no JVM."""
+"""``lakehouse trace``: the history of a key, from the lines that contain it to the published numbers that it changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse view``: the query of a view that shows the newest row of each key, for sources kept under ``append``."""
+"""``lakehouse view``: print the query of a view with the newest row of each key, for sources kept under ``append``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks as Dagster shows and re-runs them. The layer's own runs evaluate the same functions (see ``run_events``)."""
+"""Asset checks as Dagster shows and re-runs them. Runs of the assets evaluate the same functions (see ``common.run_events``)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date
@@ -114,7 +114,7 @@ def _checks_of(
 
 
 def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetChecksDefinition:
-    """The checks that are about now and about no partition; no JVM."""
+    """The checks of the source as it is now, which belong to no partition."""
     key = source_keys(contract.dataset)[1]
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=description)

@@ -1,4 +1,4 @@
-"""The assets of a source: bronze by arrival day, arrivals (which event days were touched), silver by event day."""
+"""The assets of a source: Bronze by arrival day, the event days that arrivals touched, and Silver by event day."""
 
 from collections import Counter
 from collections.abc import Iterator

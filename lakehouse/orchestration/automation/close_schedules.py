@@ -1,6 +1,6 @@
 """The daily close: numbers whose state is to change by now are computed again and published in their next state.
 
-What is due is read from the tables, so that a tick that was missed is made up for by the next one.
+What is due is read from the tables, so that a tick makes up for earlier ones that were missed.
 """
 
 from __future__ import annotations

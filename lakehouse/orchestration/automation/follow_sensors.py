@@ -1,8 +1,8 @@
-"""What starts silver and gold by itself: decisions silver, changed silver gold, published days roll-ups.
+"""The sensors that start Silver and gold: Silver after decisions, gold after changes of Silver, roll-ups after published days.
 
-What starts bronze is in ``bronze_sensors``, what is due by the calendar is started in ``closing``. All read through delta-rs
-and start no JVM; what they remember is told in ``cursors``. For files silver needs no sensor: its policy follows
-``arrivals`` (see ``source_assets``).
+The sensors that start Bronze are in ``landing_sensor``, the schedules of numbers that are due in ``close_schedules``. All of
+them read with delta-rs; what they remember between ticks is described in ``common.cursors``. After a file Silver needs no
+sensor: its automation condition follows the asset ``arrivals`` (see ``assets.source_assets``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What starts bronze by itself: files that have settled in landing, and arrivals that silver was left waiting for.
+"""The sensors that start Bronze: for files that are stable in landing, and for arrivals that Silver has not applied.
 
-Read through delta-rs, without a JVM; what the sensors remember is told in ``cursors``.
+They read with delta-rs; what they remember between ticks is described in ``common.cursors``. Which files may be ingested is
+decided in ``bronze.pending_files``.
 """
 
 from __future__ import annotations

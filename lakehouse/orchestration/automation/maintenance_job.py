@@ -1,7 +1,7 @@
-"""Table maintenance by the clock: one run a night looks after all tables, and says in its output what it did. No JVM.
+"""The job ``maintenance`` and its schedule: one run a night maintains all tables and reports what it did in its output.
 
-It is harmless beside runs of assets: what changes no row of a table meets no writer but one of the same partition, which
-makes its rows again.
+The job may run next to runs of assets. It changes no row of a table, and conflicts only with a writer of the same partition,
+which then commits its rows again. The maintenance itself belongs to ``operations.maintenance``.
 """
 
 from __future__ import annotations

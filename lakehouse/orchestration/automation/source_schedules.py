@@ -1,7 +1,7 @@
-"""What happens to a source by the clock: its days are made again night by night, and somebody looks whether it is still sending.
+"""The schedules of a source: the rolling rebuild of its newest days, and the checks of freshness and overdue reviews.
 
-Both only where the source has something to say; the ticks read through delta-rs and start no JVM. What metrics do by the
-calendar is in ``closing``.
+A source has them only where its contract asks for them. The ticks read with delta-rs. The schedules of metrics are in
+``close_schedules``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partitions of assets, and which of them a run is about."""
+"""The partitions of assets, and the tags that name the partitions of a run."""
 
 from __future__ import annotations
 

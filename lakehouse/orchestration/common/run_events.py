@@ -1,8 +1,8 @@
-"""What a run tells Dagster: one materialization and one evaluation per check for each day it was really about.
+"""The events that a run reports to Dagster: for each of its days a materialization, and an evaluation of each check.
 
 A run about scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
-materialized; it logs the events of its days instead. A run about a partition or a plain range yields one, and its
-checks follow as steps of their own. Evaluations name the materialization they judge, also in runs over a range.
+materialized; it logs the events of its days instead. A run about a partition or a contiguous range yields one output, and its
+checks follow as steps of their own. Evaluations name the materialization that they judge, also in runs over a range.
 """
 
 from __future__ import annotations

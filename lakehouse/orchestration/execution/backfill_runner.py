@@ -1,7 +1,7 @@
-"""Carrying out a planned backfill: layer by layer, some partitions at a time, through Dagster; and going on after a stop.
+"""Running a planned backfill: layer by layer and wave by wave, through Dagster, and resuming it after a stop.
 
-What is left to do is read from the tables, not remembered: a wave that was done before the process died is passed over, and then
-told. What is done, and by whom, is ``lakehouse backfill``'s to print; what a plan is, is in ``operations.backfills.plan``.
+The remaining work is read from the tables: a wave that was complete before the process ended is skipped, and then recorded.
+Printing progress belongs to ``lakehouse backfill``, the definition of a plan to ``operations.backfills.plan``.
 """
 
 from __future__ import annotations

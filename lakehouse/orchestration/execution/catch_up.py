@@ -1,8 +1,8 @@
 """Bringing silver and gold up to date in this process: what a decision, a redaction, a rebuild or an arrival day leaves to do.
 
-The daemon's sensors do the same one run at a time (see ``sensors`` and ``closing``); here the layers follow one another at once,
-for a command that somebody waits for. Which days those are is read from the tables, so that doing it again does nothing twice,
-and what an earlier command left behind is done as well.
+The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.close_schedules``); here
+the layers follow one another at once, for a command that somebody waits for. Which days those are is read from the tables, so
+that doing it again does nothing twice, and what an earlier command left behind is done as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a plan is likely to cost, from the runs that Dagster remembers: seconds by table and number of partitions."""
+"""The estimated duration of a plan, from earlier runs in Dagster's storage: seconds by table and number of partitions."""
 
 from __future__ import annotations
 

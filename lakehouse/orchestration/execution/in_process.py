@@ -1,4 +1,4 @@
-"""Materializing assets in this process, as Dagster's daemon would in one of its own: for replays, backfills, commands."""
+"""Running assets in this process, as Dagster's daemon runs them in others: for replays, backfills and commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Replaying history: arrival days in order, each as if it were today, through the same assets in one process.
 
 The simulated clock is the replay's own: it works on a copy of the settings it is given. What an arrival day leaves to do is done
-by ``catch_up``, as after a steward's decision.
+in ``catch_up``, as after a steward's decision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A running Dagster webserver, spoken to as its own UI does: backfills that it shows, started, awaited and cancelled."""
+"""A client for a running Dagster webserver, over its GraphQL API: it starts backfills, waits for them, and cancels them."""
 
 from __future__ import annotations
 
