@@ -40,9 +40,9 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
     def _workers(self, run: dg.DagsterRun) -> Iterator[tuple[int, float]]:
         """The processes that have reported to work on a run, each with when it last did (seconds since 1970)."""
         for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-            said = entry.get_dagster_event().engine_event_data.metadata.get("pid")
-            if said is not None:
-                yield int(str(said.value)), entry.timestamp
+            pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
+            if pid is not None:
+                yield int(str(pid.value)), entry.timestamp
 
 
 def _lives(pid: int, reported: float) -> bool:

@@ -50,7 +50,7 @@ def metric_checks(
     def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         one = served_version.daily(settings, catalog, metric)
         found = restatement_checks.check_published(settings, one, days)
-        if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these are told without computing the number anew
+        if not restatement_checks.PUBLISHED.keys() >= set(names):  # only these need no new computation of the number
             found += restatement_checks.check_gold(settings, one, spark.session, days)
         return found
 

@@ -109,9 +109,9 @@ def _covered_days() -> dg.TimeWindowPartitionMapping:
 def _run(context: dg.AssetExecutionContext) -> Run:
     tags = context.run.tags
     planned = tags.get(backfill_tags.PLAN_TAG)
-    said = RevisionReason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
+    reason = RevisionReason.BACKFILL if planned or BACKFILL_ID_TAG in tags else None
     why = f"{RevisionReason.BACKFILL.value}: {tags.get(backfill_tags.REASON_TAG)} ({planned})" if planned else None
-    return Run(context.run.run_id, context.job_name, said, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
+    return Run(context.run.run_id, context.job_name, reason, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
 
 
 def _metadata(done: PublishResult, start: object) -> dict[str, object]:

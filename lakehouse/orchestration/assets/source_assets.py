@@ -23,14 +23,14 @@ from lakehouse.text import join_limited
 
 _SHOWN = 5
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
-#: Dagster sees a request one look late. What arrived between the two came behind the request, and is not answered by it.
+#: Dagster sees a request one evaluation late. What arrived in between came after the request, which does not cover it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
 #: Silver follows exactly the event days that arrivals touched, however old, also when one arrives during a run.
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 
 
 class SettledFiles(dg.Config):
-    """What a sensor says of the files that its run is about; somebody who starts a run need not."""
+    """The files that a sensor requests a run for; a run that is started by hand leaves them out."""
 
     files: dict[str, str] | None = Field(
         None, description="The landing files that may be taken, each with its state; by default all of the day that are ready."

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
-    """Publishes days as preliminary and as final when the contract says so."""
+    """Publishes days as preliminary and as final on the dates that follow from the contract."""
 
     def due(settings: Settings) -> list[date]:
         return find_due(settings, served_version.daily(settings, catalog, metric))
@@ -34,7 +34,7 @@ def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) ->
 
 
 def period_close(settings: Settings, rollup: Series) -> dg.ScheduleDefinition:
-    """Publishes longer periods as preliminary and as final when the contract says so."""
+    """Publishes longer periods as preliminary and as final on the dates that follow from the contract."""
 
     def due(settings: Settings) -> list[date]:
         return find_due(settings, rollup)

@@ -38,7 +38,7 @@ DECIDED_TAG = "lakehouse/decided"
 
 @dataclass(frozen=True)
 class _Waiting:
-    """What one run has to be about: the first days of its partitions, the tag that tells what it answers."""
+    """The content of the next run: the first days of its partitions, and the tag that names its cause."""
 
     starts: Collection[date]
     tag: dict[str, str]
@@ -89,7 +89,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
 
 
 def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
-    """Runs a roll-up for exactly the periods whose days were published anew."""
+    """Runs a roll-up for exactly the periods whose days have been restated."""
 
     def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, rollup)
@@ -133,13 +133,13 @@ def _sensor_of_one_run(
     nothing: str,
     subject: str,
 ) -> dg.SensorDefinition:
-    """A sensor that asks for one run of an asset about all that waits, however scattered, and for the next when that has ended.
+    """A sensor that requests one run of an asset for everything pending, and the next one after that has ended.
 
-    What comes in meanwhile waits for the next: a run beside the first would have to make the first one's days again, as nobody
-    knows yet what that leaves.
+    What becomes pending meanwhile is left to the next run: a second run at the same time would compute the days of the first
+    again, because nothing records yet which of them that completes.
 
-    :param state: tells of everything that ``look`` depends on; where it is as it was when nothing waited, nothing waits.
-    :param nothing: what it says where nothing waits.
+    :param state: the fingerprint of everything that ``look`` reads; while it is the one of an idle tick, nothing is pending.
+    :param nothing: the skip reason where nothing is pending.
     :param subject: a word for what the runs are about.
     """
 

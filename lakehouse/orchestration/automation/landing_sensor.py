@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 #: Set on runs for new files: the source, arrival day and the files' state.
 LANDS_TAG = "lakehouse/lands"
-#: Set on runs that pick up what was left behind: the source, arrival day and ingestions.
+#: Set on runs for arrivals that Silver has not applied: the source, arrival day and ingestions.
 RECONCILES_TAG = "lakehouse/reconciles"
 
 
@@ -89,7 +89,7 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
 def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
     """Runs bronze again for arrival days whose event days wait for silver while nobody works on them.
 
-    Bronze then announces them anew: a run that was killed between its commit and its events loses nothing (R11).
+    Bronze then announces them again, so that a run that was killed between its commit and its events loses nothing (R11).
     """
     source = contract.dataset
     bronze_key, arrivals_key, silver_key = keys(source)
@@ -189,7 +189,7 @@ def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
 def _requests_or_reasons(
     context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Dagster takes requests or one reason, never both: beside requests the reasons go to the log."""
+    """Dagster takes requests or one skip reason, never both: next to requests the reasons are logged."""
     reason = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
         yield dg.SkipReason(reason)

@@ -28,7 +28,7 @@ def report(
     days: Mapping[date, Mapping[str, Any]],
     outcomes: Iterable[CheckResult],
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Tell Dagster what a run did to ``days`` (with their metadata), and what the checks say where no step of theirs will."""
+    """Report the materialization of ``days``, with their metadata, and the checks' outcomes where no step of theirs follows."""
     scattered = DAYS_TAG in context.run.tags
     if scattered:
         materialized(context, key, days)

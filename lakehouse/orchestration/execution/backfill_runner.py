@@ -44,7 +44,7 @@ _ATTEMPTS = 3
 
 
 class Layers(Protocol):
-    """What materializes partitions of one asset: this process, or the deployment behind a webserver."""
+    """Materializes partitions of one asset: in this process, or in the deployment of a webserver."""
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
         """Come back when they are materialized.
@@ -54,14 +54,14 @@ class Layers(Protocol):
 
 
 class CancelledError(LakehouseError):
-    """Somebody has cancelled the backfill. Its text says how far it had come."""
+    """The backfill was cancelled."""
 
 
 class Backfill:
     """One run of a plan.
 
-    :param session: gives a Spark session, where days that are overwritten have to be judged anew.
-    :param told: is told of each wave when it is done: the layer, the table and how many partitions.
+    :param session: returns a Spark session; called only where days are overwritten.
+    :param wave_done: called after each wave with its layer, its table and the number of its partitions.
     """
 
     def __init__(
@@ -165,9 +165,9 @@ class Backfill:
         for wave in self._plan.waves:
             if wave.layer is Layer.GOLD:
                 done = self._has(_name(wave.layer, wave.table, wave.partitions))
-                anew = find_pending(self._settings, daily).starts if done else set(wave.partitions)
+                pending = find_pending(self._settings, daily).starts if done else set(wave.partitions)
                 key = dg.AssetKey(wave.table.split("/"))
-                self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in anew])
+                self._wave(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in pending])
 
     def _rollups(self) -> None:
         rollups = [
@@ -200,7 +200,7 @@ class Backfill:
     def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
         """The partitions of a table that this backfill has found waiting, find by find.
 
-        What is new is kept before it is made, so that a run that goes on tells of the same waves, and makes what has come since.
+        New ones are recorded before they are materialized, so that a resumed run has the same waves, and adds what is pending since.
         """
         table = key.to_user_string()
         events = backfill_log.events(self._settings, self._plan.plan_id)
@@ -225,7 +225,7 @@ class Backfill:
         left: Sequence[date],
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Make what is left of some partitions, and tell of them as a whole.
+        """Materialize the remaining partitions of a wave, and record the wave as a whole.
 
         :raises CancelledError: instead, where somebody has cancelled the backfill, also between two attempts.
         """
@@ -254,8 +254,8 @@ class Backfill:
     def _has(self, event: str) -> bool:
         return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
 
-    def _record(self, event: str, kind: str, said: Mapping[str, Any]) -> None:
-        entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=said)
+    def _record(self, event: str, kind: str, details: Mapping[str, Any]) -> None:
+        entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=details)
         backfill_log.record(self._settings, entry)
 
 

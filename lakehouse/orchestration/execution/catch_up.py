@@ -2,7 +2,7 @@
 
 The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.close_schedules``); here
 the layers follow one another at once, for a command that somebody waits for. Which days those are is read from the tables, so
-that doing it again does nothing twice, and what an earlier command left behind is done as well.
+that doing it again does nothing twice, and what an earlier command has left undone is done as well.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _LOOK_AT = 200
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of all waves, one after another, and the number of earlier runs that say so; None where some table has none."""
+    """Seconds of all waves, one after another, and the number of earlier runs behind them; None where a table has no earlier run."""
 
     seconds: float | None
     runs: int
@@ -35,7 +35,7 @@ class Cost:
 
 
 def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
-    """Hold each wave against earlier runs of its table: a fixed part and one for each partition, where they tell both apart."""
+    """Estimate each wave from earlier runs of its table: a fixed part and one per partition, where the runs determine both."""
     past = _past(instance, {wave.table for wave in waves if wave.layer is Layer.ROLLUPS})
     unknown = sorted({wave.table for wave in waves} - past.keys())
     used = sum(len(past[table]) for table in {wave.table for wave in waves} & past.keys())
@@ -47,7 +47,7 @@ def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
 def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, list[tuple[int, float]]]:
     """Per table the partitions and seconds of the runs that succeeded and were about it alone.
 
-    :param longer: the tables whose partitions are no days: how many there are in a range is not told.
+    :param longer: the tables whose partitions are longer than a day, so that a range does not determine their number.
     """
     durations: dict[str, list[tuple[int, float]]] = defaultdict(list)
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])

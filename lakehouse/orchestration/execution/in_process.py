@@ -51,7 +51,7 @@ class InProcess:
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> list[date]:
         """Materialize days of one asset.
 
-        :returns: the days whose content it wrote, where the asset says so.
+        :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
         """
         # The asset evaluates its checks itself: a step of theirs would be skipped for want of an output.

@@ -40,7 +40,7 @@ _CANCEL = """mutation($id: String!) {cancelPartitionBackfill(backfillId: $id) {_
 
 
 class WebserverError(LakehouseError):
-    """A webserver that does not answer, or not as expected. Its text says what to do."""
+    """The webserver does not answer, or not as expected."""
 
 
 class Webserver:
@@ -58,9 +58,9 @@ class Webserver:
         :param address: of the table of asset ``key``.
         """
         try:
-            said = self._ask(_ABOUT, key={"path": list(key.path)})
-            entries = said["assetNodeOrError"].get("metadataEntries", [])
-            daemons = said["instance"]["daemonHealth"]["allDaemonStatuses"]
+            answer = self._ask(_ABOUT, key={"path": list(key.path)})
+            entries = answer["assetNodeOrError"].get("metadataEntries", [])
+            daemons = answer["instance"]["daemonHealth"]["allDaemonStatuses"]
         except (WebserverError, LookupError):  # nobody, or somebody else
             return False
         same = any(entry["label"] == "dagster/uri" and entry.get("text") == address for entry in entries)
@@ -78,11 +78,13 @@ class Webserver:
         step = hashlib.sha256(f"{key.to_user_string()}{partitions}".encode()).hexdigest()[:16]
         wanted = {**(tags or {}), _STEP_TAG: step}
         backfill = self._under_way(wanted) or self._launch(key, partitions, wanted)
-        while (said := self._stands(backfill))["status"] not in _OVER:
+        while (status := self._stands(backfill))["status"] not in _OVER:
             time.sleep(_POLL_SECONDS)
-        if said["status"] not in _WELL:
-            why = (said.get("error") or {}).get("message", "").strip().partition("\n")[0] or "look at its runs"
-            msg = f"{key.to_user_string()}: backfill {backfill} is {said['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
+        if status["status"] not in _WELL:
+            why = (status.get("error") or {}).get("message", "").strip().partition("\n")[0] or "look at its runs"
+            msg = (
+                f"{key.to_user_string()}: backfill {backfill} is {status['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
+            )
             raise RunFailedError(msg)
         return backfill
 
@@ -100,8 +102,12 @@ class Webserver:
         reraise=True,
     )
     def _stands(self, backfill: str) -> dict[str, Any]:
-        said: dict[str, Any] = self._ask(_STATUS, id=backfill)["partitionBackfillOrError"]
-        return said if "status" in said else {"status": "FAILED", "error": {"message": "the webserver does not know it any more"}}
+        status: dict[str, Any] = self._ask(_STATUS, id=backfill)["partitionBackfillOrError"]
+        return (
+            status
+            if "status" in status
+            else {"status": "FAILED", "error": {"message": "the webserver does not know it any more"}}
+        )
 
     def _under_way(self, tags: Mapping[str, str]) -> str | None:
         """A backfill that the same command launched before it was stopped."""
@@ -119,11 +125,11 @@ class Webserver:
             "title": f"{tags.get(PLAN_TAG, 'lakehouse')}: {key.to_user_string()}",
             "tags": [{"key": name, "value": value} for name, value in tags.items()],
         }
-        said = self._ask(_LAUNCH, params=params)["launchPartitionBackfill"]
-        if "backfillId" not in said:
-            msg = f"{self.url} did not launch a backfill of {key.to_user_string()}: {said.get('message', said['__typename'])}"
+        answer = self._ask(_LAUNCH, params=params)["launchPartitionBackfill"]
+        if "backfillId" not in answer:
+            msg = f"{self.url} did not launch a backfill of {key.to_user_string()}: {answer.get('message', answer['__typename'])}"
             raise WebserverError(msg)
-        return str(said["backfillId"])
+        return str(answer["backfillId"])
 
     def _newest(self) -> list[dict[str, Any]]:
         found = self._ask(_NEWEST)["partitionBackfillsOrError"].get("results", [])
