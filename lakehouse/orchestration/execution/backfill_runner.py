@@ -200,7 +200,7 @@ class Backfill:
     def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
         """The partitions of a table that this backfill has found waiting, find by find.
 
-        New ones are recorded before they are materialized, so that a resumed run has the same waves, and adds what is pending since.
+        New ones are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
         """
         table = key.to_user_string()
         events = backfill_log.events(self._settings, self._plan.plan_id)

@@ -27,7 +27,7 @@ _LOOK_AT = 200
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of all waves, one after another, and the number of earlier runs behind them; None where a table has no earlier run."""
+    """Seconds of all waves, one after another, and the number of earlier runs behind them; None where a table has none."""
 
     seconds: float | None
     runs: int
