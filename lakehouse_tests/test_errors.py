@@ -16,7 +16,7 @@ from lakehouse.errors import LakehouseError
 #: Exceptions that no person is meant to see as they are.
 INTERNAL = {
     "Malformed": "becomes the malformed_reason of a row",
-    "_PassingError": "starts another attempt to deliver a message",
+    "_TransientError": "starts another attempt to deliver a message",
     "Problem": "becomes an HTTP response with a status of its own",
     "ForgottenFeedError": "makes the reader fall back to all rows",
 }
