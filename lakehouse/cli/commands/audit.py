@@ -27,7 +27,7 @@ def audit(
     limit: Annotated[int | None, typer.Option(help=f"The newest so many; default: {_SHOWN}, all with --json.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row.")] = False,  # noqa: FBT002
 ) -> None:
-    """Every late row and every change of a row that was there before: by whom, why, and what it said before and after."""
+    """List every late row and every change of an existing row: who changed it, why, and its values before and after."""
     from lakehouse.silver import audit_log as log  # noqa: PLC0415 (Arrow loads in a second)
 
     if action is not None and action not in log.ACTIONS:

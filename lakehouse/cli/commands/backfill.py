@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.orchestration.execution.backfill_runner import Layers
     from lakehouse.settings import Settings
 
-app = typer.Typer(help="Make a range of days anew, planned, in waves, and safe to stop.", no_args_is_help=True)
+app = typer.Typer(help="Recompute a range of days by a plan, in waves; it can be stopped and resumed.", no_args_is_help=True)
 
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, how it begins, or 'newest'.")]
 

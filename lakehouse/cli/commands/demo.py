@@ -37,7 +37,7 @@ withdrawn  deleted, or replaced under a new number, which then counts as late"""
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed makes another fortnight; give it a LAKEHOUSE_ROOT of its own.")] = 7,
 ) -> None:
-    """Make a small stream of late, corrected, moved and withdrawn sales, take it through the layers, show what changed."""
+    """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415

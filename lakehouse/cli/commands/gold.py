@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
 
-app = typer.Typer(help="Published numbers: which they are, which they were, and why.", no_args_is_help=True)
+app = typer.Typer(help="Published numbers: current, earlier, and the reasons of their changes.", no_args_is_help=True)
 
 
 @app.command()

@@ -34,7 +34,7 @@ def impact(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """Name the days, published numbers, roll-ups and readers that a file, a key or some days concern. Writes nothing."""
+    """List the days, published numbers, roll-ups and readers that a file, a key or some days affect. Writes nothing."""
     if sum(asked is not None for asked in (file, key, start_date)) != 1:
         msg = "say one of --file, --key and --start-date"
         raise typer.BadParameter(msg)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
 
-app = typer.Typer(help="How late rows come, and the watermark that this asks for.", no_args_is_help=True)
+app = typer.Typer(help="How late rows arrive, and the watermark that follows from it.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Start = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by tuning.days.")]

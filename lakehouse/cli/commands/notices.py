@@ -26,7 +26,7 @@ def notices(
     send: Annotated[bool, typer.Option("--send", help="First look for news and send what waits, of all metrics.")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List what consumers were told of restated numbers: who, by which target, and when."""
+    """List the notices of restated numbers: to whom, through which target, and when."""
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()

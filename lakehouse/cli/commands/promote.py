@@ -92,7 +92,7 @@ def rollback(
     ] = None,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
-    """Show readers again what an earlier dataset version said: all its numbers at once. The later ones are kept."""
+    """Show readers an earlier dataset version again: all its numbers at once. The later versions are kept."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)

@@ -22,7 +22,7 @@ def rebuild(
     runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
 ) -> None:
-    """Judge the rows of these event days anew and rebuild silver; days that come out equal make no restatement."""
+    """Evaluate the rows of these event days again and rebuild Silver; days that come out equal cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415

@@ -17,7 +17,7 @@ def redact(
     reason: Annotated[str, typer.Option(help="Why.")],
     restate: Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to the daemon.")] = True,  # noqa: FBT002
 ) -> None:
-    """Leave fields of a key empty from now on, also in the audit and the quarantine. The files in Bronze stay as they came."""
+    """Mask fields of a key from now on, also in the audit and the quarantine. The files in Bronze stay as they are."""
     from lakehouse.cli.catch_up import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.cli.catch_up import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415

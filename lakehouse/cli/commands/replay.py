@@ -26,7 +26,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
 ) -> None:
-    """Take every arrival day in order as if it were today. It can be stopped and run again."""
+    """Ingest every arrival day in order as if it were today. It can be stopped and run again."""
     settings, catalog = catalog_with(source, landing)
     confirmed(catalog.sources[source], yes=yes)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)

@@ -27,7 +27,7 @@ def reproduce(
     ] = None,
     adjustment: Annotated[int | None, typer.Option(help="The number of an adjustment of that revision.", min=1)] = None,
 ) -> None:
-    """Compute a published number again from Bronze. Exit code 0: it comes out equal; 1: it differs; 2: it cannot be made."""
+    """Compute a published number again from Bronze. Exit code 0: it is equal; 1: it differs; 2: it cannot be computed."""
     from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers.lifecycle import parse_version_name  # noqa: PLC0415
 

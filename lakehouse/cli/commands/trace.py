@@ -20,7 +20,7 @@ def trace(
     key: Annotated[str, typer.Argument(help="The record key, as the column record_key shows it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """Tell what became of each record of a key, and why; what it did to silver, and which published days that moved."""
+    """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days that changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.impact import key_history  # noqa: PLC0415 (Arrow loads in a second)
 
