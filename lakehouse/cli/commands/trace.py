@@ -20,7 +20,7 @@ def trace(
     key: Annotated[str, typer.Argument(help="The record key, as the column record_key shows it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
-    """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days that changed."""
+    """Show the disposition of each record of a key with its reason, the changes in Silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.impact import key_history  # noqa: PLC0415 (Arrow loads in a second)
 
