@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.dispositions import row_rules
 from lakehouse.impact import analysis
-from lakehouse_tests.support.api_client import catalog, tell
+from lakehouse_tests.support.api_client import catalog, write_source_rows
 from lakehouse_tests.support.lake import contract, csv_file
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
@@ -70,7 +70,7 @@ def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path)
     lateness = {"watermark": "P7D", "beyond": "quarantine", "changes": [{"since": "2024-02-10", "watermark": "P1D"}]}
     source, settings = contract(lateness=lateness), lake_settings(tmp_path)
     arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
-    tell(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
+    write_source_rows(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
     judged = row_rules.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
     assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
 

@@ -7,35 +7,35 @@ from collections.abc import Iterator
 import pytest
 
 from lakehouse.impact.affected_periods import ImpactOutcome, PublicationCause, affected, published_because
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 
 @pytest.fixture(autouse=True)
-def _by_hand() -> Iterator[None]:
+def _without_spark() -> Iterator[None]:
     with without_spark():
         yield
 
 
-@pytest.fixture
-def desk(settings) -> Desk:
+@pytest.fixture(name="numbers")
+def _numbers(settings) -> ScriptedNumbers:
     """A day that closed, an adjustment of it that is booked in the week after, and a week that has passed since."""
-    desk = Desk(settings, metric(publication={"rollups": ["week"], "final_after": 2, "after_close": "adjust"}))
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"], "final_after": 2, "after_close": "adjust"}))
     for number, value in ((1, 10), (9, 12)):
-        desk.at(number)
-        desk.say(1, value)
-        desk.publish(1)
-        desk.roll()
-        desk.close()
-        desk.roll()
-    desk.say(1, 15)
-    desk.publish(1)
-    desk.roll()
-    desk.at(20)
-    return desk
+        numbers.at(number)
+        numbers.set(1, value)
+        numbers.publish(1)
+        numbers.roll_up()
+        numbers.close()
+        numbers.roll_up()
+    numbers.set(1, 15)
+    numbers.publish(1)
+    numbers.roll_up()
+    numbers.at(20)
+    return numbers
 
 
-def test_a_change_of_a_closed_day_is_booked_today(desk: Desk) -> None:
-    periods = affected(desk.settings, desk.series, [day(1)])
+def test_a_change_of_a_closed_day_is_booked_today(numbers: ScriptedNumbers) -> None:
+    periods = affected(numbers.settings, numbers.series, [day(1)])
     outcomes = {period.period: period.outcome for period in periods}
     assert outcomes == {
         "2024-01-01": ImpactOutcome.ADJUSTED,
@@ -44,10 +44,10 @@ def test_a_change_of_a_closed_day_is_booked_today(desk: Desk) -> None:
     }
 
 
-def test_the_week_that_an_adjustment_was_booked_in_was_published_because_of_its_day(desk: Desk) -> None:
-    revisions = published_because(desk.settings, desk.series, [day(1)], PublicationCause(any_cause=True))
+def test_the_week_that_an_adjustment_was_booked_in_was_published_because_of_its_day(numbers: ScriptedNumbers) -> None:
+    revisions = published_because(numbers.settings, numbers.series, [day(1)], PublicationCause(any_cause=True))
     assert {revision.period for revision in revisions} == {"2024-01-01", "2024-W01", "2024-W02"}
 
 
-def test_nothing_was_published_because_of_nothing(desk: Desk) -> None:
-    assert published_because(desk.settings, desk.series, [day(1)], PublicationCause()) == []
+def test_nothing_was_published_because_of_nothing(numbers: ScriptedNumbers) -> None:
+    assert published_because(numbers.settings, numbers.series, [day(1)], PublicationCause()) == []

@@ -22,7 +22,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,33 +39,33 @@ SCHEMA = pa.schema(
 )
 
 
-class Shop(Desk):
+class Revenue(ScriptedNumbers):
     def table(self, value: Any) -> pa.Table:
         row = {"revenue": Decimal(value or 0), "sales": 1, "customers": 1, "row_count": 1}
         return pa.Table.from_pylist([row], schema=SCHEMA)
 
 
-@pytest.fixture(scope="module", name="desk")
-def _desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+@pytest.fixture(scope="module", name="revenue")
+def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
     """Two weeks of November: on each day its own number comes, and that of two days before is corrected."""
-    desk = Shop(lake_settings(tmp_path_factory.mktemp("lake")), load_catalog(None).metrics["revenue"])
+    revenue = Revenue(lake_settings(tmp_path_factory.mktemp("lake")), load_catalog(None).metrics["revenue"])
     with without_spark():
         for day in range(1, 15):
-            desk.settings.now = datetime(2024, 11, day, 9, tzinfo=timezone.utc)
-            desk.says[date(2024, 11, day)] = desk.table(f"{day}.50")
+            revenue.settings.now = datetime(2024, 11, day, 9, tzinfo=timezone.utc)
+            revenue.by_day[date(2024, 11, day)] = revenue.table(f"{day}.50")
             if day > 2:
-                desk.says[date(2024, 11, day - 2)] = desk.table(f"{day}.75")
-            days = {*desk.says, *find_due(desk.settings, desk.series)}
-            restatement_days.restate(desk.settings, desk.series, desk.session, days, Run("run"))
-        yield desk
+                revenue.by_day[date(2024, 11, day - 2)] = revenue.table(f"{day}.75")
+            days = {*revenue.by_day, *find_due(revenue.settings, revenue.series)}
+            restatement_days.restate(revenue.settings, revenue.series, revenue.session, days, Run("run"))
+        yield revenue
 
 
 @pytest.fixture(scope="module", name="truth")
-def _truth(desk: Shop) -> dict[str, list[Row]]:
+def _truth(revenue: Revenue) -> dict[str, list[Row]]:
     """What the product says."""
-    one = desk.series
+    one = revenue.series
     known = numbers_history.history(
-        desk.settings, one, published_table.partitions(desk.settings, locations.gold(desk.settings, one), one.by)
+        revenue.settings, one, published_table.partitions(revenue.settings, locations.gold(revenue.settings, one), one.by)
     )
     found = {
         "latest": numbers_history.versions(known, parse("latest")),
@@ -82,13 +82,13 @@ def row_of(version: numbers_history.PublishedVersion) -> Row:
     return version.start, row["revenue"], row["sales"], version.state.value
 
 
-def snippet(heading: str, language: str, desk: Shop) -> str:
+def snippet(heading: str, language: str, revenue: Revenue) -> str:
     """The code under a heading, on this lake."""
     part = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)
     assert found is not None
     assert "lakehouse_data" in found[1]
-    return found[1].replace("lakehouse_data", desk.settings.root).replace("INSTALL delta; LOAD delta", LOAD)
+    return found[1].replace("lakehouse_data", revenue.settings.root).replace("INSTALL delta; LOAD delta", LOAD)
 
 
 def plain(rows: list[tuple[Any, ...]]) -> list[Row]:
@@ -101,19 +101,19 @@ def plain(rows: list[tuple[Any, ...]]) -> list[Row]:
 
 
 @pytest.mark.parametrize("engine", ["DuckDB", "polars", "pandas"])
-def test_python(desk: Shop, truth: dict[str, list[Row]], engine: str) -> None:
+def test_python(revenue: Revenue, truth: dict[str, list[Row]], engine: str) -> None:
     said: dict[str, Any] = {}
-    exec(snippet(engine, "python", desk), said)
+    exec(snippet(engine, "python", revenue), said)
     for name in VERSIONS:
         rows = said[name].rows() if engine == "polars" else list(said[name].itertuples(index=False, name=None))
         assert plain(rows) == truth[name], name
 
 
-def test_a_bi_tool(desk: Shop, truth: dict[str, list[Row]], tmp_path: Path) -> None:
+def test_a_bi_tool(revenue: Revenue, truth: dict[str, list[Row]], tmp_path: Path) -> None:
     path = str(tmp_path / "lakehouse.duckdb")
     with duckdb.connect(path) as made:
         made.execute(LOAD)
-        made.execute(snippet("A BI tool", "sql", desk))
+        made.execute(snippet("A BI tool", "sql", revenue))
     asked = {
         "latest": "revenue",
         "final": "revenue_final",
@@ -127,8 +127,8 @@ def test_a_bi_tool(desk: Shop, truth: dict[str, list[Row]], tmp_path: Path) -> N
 
 
 @pytest.mark.spark
-def test_spark(desk: Shop, truth: dict[str, list[Row]], spark: SparkSession) -> None:
-    queries = re.split(r"^-- ", snippet("Spark SQL", "sql", desk), flags=re.MULTILINE)[1:]
+def test_spark(revenue: Revenue, truth: dict[str, list[Row]], spark: SparkSession) -> None:
+    queries = re.split(r"^-- ", snippet("Spark SQL", "sql", revenue), flags=re.MULTILINE)[1:]
     assert [query.split("\n")[0] for query in queries] == list(VERSIONS)
     for query in queries:
         name, text = query.split("\n", 1)

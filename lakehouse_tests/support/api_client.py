@@ -1,4 +1,4 @@
-"""The API on a lake that delta-rs wrote, asked without a socket; for the tests beside this file. No JVM."""
+"""The API on a lake that delta-rs wrote, requested without a socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakehouse.serving import app
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import published_cache
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 #: A row: key, event time, arrival, kind, standing.
-Row = tuple[str, datetime, datetime, str, str]
+SourceRow = tuple[str, datetime, datetime, str, str]
 
 
 @contextmanager
-def asked(settings: Settings, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
-    """A client of the API; every answer looks at the tables anew."""
+def api_client(settings: Settings, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
+    """A client of the API; nothing is cached between its requests."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("_NUMBERS", "_PENDING", "_ARRIVALS", "_TOKENS"):
             patched.setattr(published_cache, name, (-1.0, -1.0))
@@ -49,16 +49,16 @@ def catalog(*metrics: MetricContract, source: SourceContract | None = None) -> C
     return Catalog({"events": source or contract()}, {one.name: one for one in metrics})
 
 
-def got(client: TestClient, path: str, status: int = 200, /, **parameters: Any) -> Any:
-    """What a path says; an error is a problem document."""
+def get_json(client: TestClient, path: str, status: int = 200, /, **parameters: Any) -> Any:
+    """The JSON of a response; of an error its problem document."""
     answer = client.get(path, params=parameters or None)
     assert answer.status_code == status, answer.text
     if status >= 400:
-        return problem(answer)
+        return problem_document(answer)
     return answer.json()
 
 
-def problem(answer: Response) -> Any:
+def problem_document(answer: Response) -> Any:
     """A problem document, as RFC 9457 has it."""
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()
@@ -70,12 +70,14 @@ def problem(answer: Response) -> Any:
     return told
 
 
-def desk(settings: Settings, **said: Any) -> Desk:
-    """A metric that somebody says the numbers of."""
-    return Desk(settings, metric(**{"publication": {"rollups": ["week"]}, **said}))
+def numbers_with_weeks(settings: Settings, **contract_keys: Any) -> ScriptedNumbers:
+    """Scripted numbers of a metric with a weekly roll-up."""
+    return ScriptedNumbers(settings, metric(**{"publication": {"rollups": ["week"]}, **contract_keys}))
 
 
-def tell(settings: Settings, source: SourceContract, rows: list[Row], dispositions: Mapping[str, str] | None = None) -> None:
+def write_source_rows(
+    settings: Settings, source: SourceContract, rows: list[SourceRow], dispositions: Mapping[str, str] | None = None
+) -> None:
     """Rows of a source as an ingestion leaves them in Bronze, in the key log, and in the account."""
     kinds = {"admitted": "applied", "quarantined": "quarantined", "dropped": "dropped", "rejected": "rejected"}
     bronze_rows, claims, account = [], [], []
@@ -109,16 +111,17 @@ def days(first: int, last: int) -> list[date]:
     return [day(number) for number in range(first, last + 1)]
 
 
-def two_days(told: Desk) -> Desk:
-    told.at(1, 6)
-    told.say(1, 1)
-    told.publish(1)
-    told.at(1, 18)
-    told.say(1, 5)
-    told.publish(1)
-    told.at(8)
-    told.say(2, 7)
-    told.publish()
-    told.roll()
-    told.at(8, 12)
-    return told
+def publish_two_days(numbers: ScriptedNumbers) -> ScriptedNumbers:
+    """Day 1 in three revisions (1, 5, and 5 as final), day 2 with 7, and their week."""
+    numbers.at(1, 6)
+    numbers.set(1, 1)
+    numbers.publish(1)
+    numbers.at(1, 18)
+    numbers.set(1, 5)
+    numbers.publish(1)
+    numbers.at(8)
+    numbers.set(2, 7)
+    numbers.publish()
+    numbers.roll_up()
+    numbers.at(8, 12)
+    return numbers

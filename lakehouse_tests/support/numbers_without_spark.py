@@ -1,6 +1,6 @@
-"""Numbers published without Spark: what silver says is given by hand, everything behind that is the product's own.
+"""Numbers published without Spark: Silver's totals are given by hand, all else is the product's own code.
 
-For tests of what becomes of numbers. :func:`lawful` is what holds of every table of published numbers at every moment.
+For tests of what becomes of numbers. :func:`lawful_versions` asserts what holds of every table of published numbers at any time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 FIRST = date(2024, 1, 1)  # a Monday
-TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "decimal(38,2)": pa.decimal128(38, 2)}
-#: What one sees of a period's history: (label, total, state, is_latest).
-Line = tuple[str, Any, str, bool]
+ARROW_TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "decimal(38,2)": pa.decimal128(38, 2)}
+#: A version in a period's history: (label, total, state, is_latest).
+VersionLine = tuple[str, Any, str, bool]
 
 
 def metric(name: str = "total", **said: Any) -> MetricContract:
@@ -59,13 +59,13 @@ def day(number: int) -> date:
 
 @contextmanager
 def without_spark() -> Iterator[None]:
-    """Numbers come from the :class:`Desk` that is passed in the place of the session."""
+    """Numbers come from the :class:`ScriptedNumbers` that is passed in the place of the session."""
 
-    def numbers(desk: Any, _settings: Settings, _metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
-        return {one: desk.says[one] for one in days if one in desk.says}
+    def numbers(scripted: Any, _settings: Settings, _metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+        return {start: scripted.by_day[start] for start in days if start in scripted.by_day}
 
-    def nothing(desk: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:
-        return desk.table(None)
+    def nothing(scripted: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:
+        return scripted.table(None)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metric_query, "numbers", numbers)
@@ -74,12 +74,12 @@ def without_spark() -> Iterator[None]:
 
 
 @dataclass
-class Desk:
-    """A metric whose numbers somebody says, at a time that somebody sets."""
+class ScriptedNumbers:
+    """A metric whose daily numbers and clock are set by the test."""
 
     settings: Settings
     metric: MetricContract = field(default_factory=metric)
-    says: dict[date, pa.Table] = field(default_factory=dict)
+    by_day: dict[date, pa.Table] = field(default_factory=dict)
 
     @property
     def series(self) -> Series:
@@ -94,7 +94,7 @@ class Desk:
 
     def table(self, value: Mapping[str, Any] | int | Decimal | str | None) -> pa.Table:
         """A number: of each store, or without a grain. None is that of a day without rows."""
-        kinds = {one.name: TYPES[one.type] for one in self.metric.measures}
+        kinds = {one.name: ARROW_TYPES[one.type] for one in self.metric.measures}
         rows: list[dict[str, Any]]
         if value is None or not self.metric.grain:
             rows = [dict.fromkeys(self.metric.grain) | dict.fromkeys(kinds, value) | {"row_count": 0 if value is None else 1}]
@@ -106,26 +106,26 @@ class Desk:
         grain = [(name, pa.string()) for name in self.metric.grain]
         return pa.Table.from_pylist(rows, schema=pa.schema([*grain, *kinds.items(), ("row_count", pa.int64())]))
 
-    def say(self, number: int, value: Mapping[str, Any] | int | Decimal | str | None) -> None:
-        """What silver says of a day from now on; None: it has no rows any more."""
+    def set(self, number: int, value: Mapping[str, Any] | int | Decimal | str | None) -> None:
+        """Set what Silver gives for a day from now on; None: the day has no rows any more."""
         if value is None:
-            self.says.pop(day(number), None)
+            self.by_day.pop(day(number), None)
         else:
-            self.says[day(number)] = self.table(value)
+            self.by_day[day(number)] = self.table(value)
 
     def publish(self, *numbers: int, said: RevisionReason | None = None) -> PublishResult:
-        """Make days anew, by default all that silver or readers know of."""
-        days = {day(number) for number in numbers} or {*self.says, *self.starts()}
+        """Recompute days, by default all that Silver or readers know."""
+        days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
         return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", reason=said))
 
     def close(self) -> PublishResult:
-        """Make the days anew whose state is to change by now."""
+        """Recompute the days whose state is due to change."""
         return restatement_days.restate(
             self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close")
         )
 
-    def roll(self, kind: Kind = Kind.WEEK) -> PublishResult:
-        """Let a roll-up follow, as its sensor and its schedule do."""
+    def roll_up(self, kind: Kind = Kind.WEEK) -> PublishResult:
+        """Bring a roll-up up to date, as its sensor and its schedule do."""
         rollup = Series(self.metric, kind)
         pending = find_pending(self.settings, rollup)
         starts = {*pending.starts, *find_due(self.settings, rollup)}
@@ -147,36 +147,36 @@ class Desk:
     def held(self) -> list[tuple[int, int, Any]]:
         """Day, revision and total of what is held."""
         found = candidates.held(self.settings, self.series)
-        return [((one.start - FIRST).days + 1, one.revision, total(one.draft.rows)) for one in found]
+        return [((one.start - FIRST).days + 1, one.revision, total_of(one.draft.rows)) for one in found]
 
     def starts(self, one: Series | None = None) -> set[date]:
-        return {row[(one or self.series).by] for row in rows(self.settings, one or self.series)}
+        return {row[(one or self.series).by] for row in published_rows(self.settings, one or self.series)}
 
-    def history(self, number: int, one: Series | None = None) -> list[Line]:
+    def history(self, number: int, one: Series | None = None) -> list[VersionLine]:
         """The versions of a period, the one of a day, with the totals over their grain."""
         one = one or self.series
         start = one.period(day(number)).start
-        return [version[1:] for version in lawful(self.settings, one) if version[0] == start]  # type: ignore[misc]
+        return [version[1:] for version in lawful_versions(self.settings, one) if version[0] == start]  # type: ignore[misc]
 
-    def shown(self, number: int, one: Series | None = None) -> Any:
-        """What readers see."""
+    def latest_total(self, number: int, one: Series | None = None) -> Any:
+        """The total of the latest revision: what readers see."""
         [found] = [line[1] for line in self.history(number, one) if line[3]]
         return found
 
 
-def total(found: pa.Table) -> Any:
+def total_of(found: pa.Table) -> Any:
     """The sum over the grain; None where nothing has a value."""
     values = [value for value in found["total"].to_pylist() if value is not None]
     return sum(values) if values else None
 
 
-def rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
+def published_rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
     found = table_io.read(locations.gold(settings, one))
     return [] if found is None else found.to_pylist()
 
 
-def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
+def lawful_versions(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
     """Every version of every period, in order, as (start, label, total, state, is_latest); what must hold of them does.
 
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
@@ -204,7 +204,7 @@ def lawful(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
             assert head["version_name"] == f"{one.name}_v{period.name}.{label}"
             assert head["period"] == period.name
             heads.append(head)
-            told.append((start, label, total(content), head["state"], head["is_latest"]))
+            told.append((start, label, total_of(content), head["state"], head["is_latest"]))
         _in_order(heads)
     return told
 
@@ -241,8 +241,8 @@ def _in_order(heads: list[dict[str, Any]]) -> None:
     assert all(head["booked_on"] is None for head in revisions)
 
 
-def said_of(desk: Desk, number: int, *names: str) -> list[tuple[Any, ...]]:
+def columns_of_day(numbers: ScriptedNumbers, number: int, *names: str) -> list[tuple[Any, ...]]:
     """Some columns of a day's rows, by revision and adjustment."""
-    own = [row for row in rows(desk.settings, desk.series) if row["event_date"] == day(number)]
+    own = [row for row in published_rows(numbers.settings, numbers.series) if row["event_date"] == day(number)]
     own.sort(key=lambda row: (row["revision"], row["adjustment"] or 0))
     return [tuple(row[name] for name in names) for row in own]

@@ -1,4 +1,4 @@
-"""The pages on a lake that delta-rs wrote, asked without a browser; for the tests beside this file. No JVM."""
+"""The pages on a lake that delta-rs wrote, requested without a browser or a socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakehouse.dispositions import account_tables
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
-from lakehouse_tests.support.api_client import at, desk, on, tell, two_days
+from lakehouse_tests.support.api_client import at, numbers_with_weeks, on, publish_two_days, write_source_rows
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import without_spark
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
-    from lakehouse_tests.support.numbers_without_spark import Desk
+    from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 SOURCE = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
 ROW = "/page/quarantine/events:file1:1"
@@ -44,11 +44,11 @@ PAGES = (
     ROW,
     "/page/sign-in",
 )
-READ = [one for one in PAGES if one != "/page/sign-in"]
+PAGES_TO_READ = [one for one in PAGES if one != "/page/sign-in"]
 ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
 
 
-class Html(ParsedPage):
+class HtmlPage(ParsedPage):
     """A page as a browser would find it; some elements are never closed."""
 
     def handle_starttag(self, tag, attrs):
@@ -57,17 +57,17 @@ class Html(ParsedPage):
             self.open.pop()
 
 
-def shop(folder: Path) -> Desk:
+def numbers_and_quarantined_rows(folder: Path) -> ScriptedNumbers:
     """Two days of numbers and a week, and three rows of which two wait."""
     with without_spark():
-        told = two_days(desk(lake_settings(folder)))
+        numbers = publish_two_days(numbers_with_weeks(lake_settings(folder)))
     rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
-    tell(told.settings, SOURCE, rows)
-    account_tables.after_decision(told.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
-    return told
+    write_source_rows(numbers.settings, SOURCE, rows)
+    account_tables.after_decision(numbers.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    return numbers
 
 
-def page(answer: Response, status: int = 200) -> Html:
+def page(answer: Response, status: int = 200) -> HtmlPage:
     """A page as a browser would find it: nothing of it is a script or a style that the policy would take away."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -78,7 +78,7 @@ def page(answer: Response, status: int = 200) -> Html:
     assert answer.headers["referrer-policy"] == "same-origin", "without a referrer a browser tells no origin of its form"
     assert "Traceback" not in answer.text
     assert not re.search(r"<script|<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
-    found = Html(answer.text)
+    found = HtmlPage(answer.text)
     fetched = [*found.all("link"), *found.all("img"), *found.all("form"), *found.all("a")]
     addresses = [one.get(name) for one in fetched for name in ("href", "src", "action") if one.get(name)]
     assert all(address and address.startswith(("/", "#")) and not address.startswith("//") for address in addresses)
@@ -98,7 +98,7 @@ def sign_in(client: TestClient, settings: Settings, role: Role = Role.STEWARD, n
     return kept
 
 
-def secret(client: TestClient) -> str:
+def form_secret(client: TestClient) -> str:
     """What the forms of the session carry."""
     found = re.search(r'name="secret" value="([^"]+)"', client.get("/").text)
     assert found

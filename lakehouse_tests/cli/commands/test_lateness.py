@@ -13,7 +13,7 @@ from lakehouse.dispositions.admission import judge
 from lakehouse.lateness import watermark_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.settings import Settings
-from lakehouse_tests.support.api_client import tell
+from lakehouse_tests.support.api_client import write_source_rows
 from lakehouse_tests.support.cli import lakehouse_command
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _folder(tmp_path: Path) -> Path:
     settings = Settings(root=str(tmp_path / "lake"))
     source = load_catalog(tmp_path / "contracts").sources["events"]
     rows = [(f"{hours}", NOON, NOON + timedelta(hours=hours), "insert", "admitted") for hours in range(1, 101)]
-    tell(settings, source, rows)
+    write_source_rows(settings, source, rows)
     return tmp_path
 
 
@@ -141,7 +141,7 @@ def test_a_bundled_contract_is_not_touched(tmp_path: Path) -> None:
     assert (nothing.returncode, nothing.stderr.strip()) == (1, "Nothing of sales has arrived.")
     sales = load_catalog(None).sources["sales"]
     rows = [(f"{hours}", NOON, NOON + timedelta(hours=hours % 60), "insert", "admitted") for hours in range(600)]
-    tell(Settings(root=str(tmp_path / "lake")), sales, rows)
+    write_source_rows(Settings(root=str(tmp_path / "lake")), sales, rows)
     done = lakehouse_command(tmp_path, "lateness", "apply", "sales", "--by", "anna", "--reason", "x")
     assert done.returncode == 1
     assert "The contract of sales is not in contracts: put a copy of it there" in done.stderr

@@ -19,7 +19,14 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, rows, said_of, without_spark
+from lakehouse_tests.support.numbers_without_spark import (
+    ScriptedNumbers,
+    columns_of_day,
+    day,
+    metric,
+    published_rows,
+    without_spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,10 +44,10 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def brought_to(desk: Desk, number: int) -> dict[Any, list[Any]]:
+def brought_to(numbers: ScriptedNumbers, number: int) -> dict[Any, list[Any]]:
     """Per row of the grain what the closed number and its adjustments add up to: the measure and the rows behind it."""
     sums: dict[Any, list[Any]] = defaultdict(lambda: [Decimal(0), 0])
-    for row in rows(desk.settings, desk.series):
+    for row in published_rows(numbers.settings, numbers.series):
         if row["event_date"] == day(number) and (row["is_latest"] or row["adjustment"] is not None):
             sums[row["store"]][0] += row["total"] or 0
             sums[row["store"]][1] += row["row_count"]
@@ -56,33 +63,37 @@ def restated(said: dict[str, Any] | None) -> dict[Any, list[Any]]:
 @example(history=[{"north": Decimal("0.10")}, None, {"south": None}, {"north": Decimal("0.10")}])
 @given(history=st.lists(SAID, min_size=2, max_size=4))
 def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factory, history: list[Any]) -> None:
-    desk = Desk(lake_settings(tmp_path_factory.mktemp("lake")), metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
-    desk.at(9)
+    numbers = ScriptedNumbers(
+        lake_settings(tmp_path_factory.mktemp("lake")), metric(grain=["store"], type="decimal(18,2)", publication=ADJUST)
+    )
+    numbers.at(9)
     first = next((said for said in history if said), {"north": Decimal(1)})
-    desk.say(1, first)
-    desk.publish()
-    closed = [line for line in desk.history(1) if line[3]]
+    numbers.set(1, first)
+    numbers.publish()
+    closed = [line for line in numbers.history(1) if line[3]]
     for number, said in enumerate(history, 10):
-        desk.at(number)
-        desk.say(1, said)
-        desk.publish(1)
-        lines = desk.history(1)
+        numbers.at(number)
+        numbers.set(1, said)
+        numbers.publish(1)
+        lines = numbers.history(1)
         assert lines[:1] == closed, "final stays final"
         assert all(".a" in line[0] for line in lines[1:])
-        assert brought_to(desk, 1) == restated(said)
-        assert desk.publish(1).revisions == [], "saying it again books nothing"
-    assert all(row[0] is None or row[0] >= day(10) for row in said_of(desk, 1, "booked_on"))
+        assert brought_to(numbers, 1) == restated(said)
+        assert numbers.publish(1).revisions == [], "saying it again books nothing"
+    assert all(row[0] is None or row[0] >= day(10) for row in columns_of_day(numbers, 1, "booked_on"))
 
 
 def test_what_an_adjustment_tells(settings) -> None:
-    desk = Desk(settings, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
-    desk.at(9)
-    desk.say(1, {"north": "1.50", "south": "2.00", "west": "3.00"})
-    desk.publish()
-    desk.at(10)
-    desk.say(1, {"north": "1.75", "east": "4.00", "west": "3.00"})
-    desk.publish()
-    told = said_of(desk, 1, "version_name", "store", "total", "row_count", "is_latest", "state", "booked_on", "due_on")[3:]
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
+    numbers.at(9)
+    numbers.set(1, {"north": "1.50", "south": "2.00", "west": "3.00"})
+    numbers.publish()
+    numbers.at(10)
+    numbers.set(1, {"north": "1.75", "east": "4.00", "west": "3.00"})
+    numbers.publish()
+    told = columns_of_day(numbers, 1, "version_name", "store", "total", "row_count", "is_latest", "state", "booked_on", "due_on")[
+        3:
+    ]
     name = "total_v2024-01-01.r1.a1"
     assert sorted(told) == [
         (name, "east", Decimal("4.00"), 1, False, "final", day(10), None),
@@ -93,142 +104,146 @@ def test_what_an_adjustment_tells(settings) -> None:
 
 def test_a_difference_of_nothing_is_booked_as_zero(settings) -> None:
     """NULL counts as zero: the content is another one, and the books need nothing."""
-    desk = Desk(settings, metric(grain=["store"], publication=ADJUST))
-    desk.at(9)
-    desk.say(1, {"north": 0})
-    desk.publish()
-    desk.say(1, {"north": None})
-    desk.publish()
-    assert said_of(desk, 1, "store", "total", "row_count", "adjustment") == [("north", 0, 1, None), (None, 0, 0, 1)]
-    assert desk.publish().revisions == []
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], publication=ADJUST))
+    numbers.at(9)
+    numbers.set(1, {"north": 0})
+    numbers.publish()
+    numbers.set(1, {"north": None})
+    numbers.publish()
+    assert columns_of_day(numbers, 1, "store", "total", "row_count", "adjustment") == [("north", 0, 1, None), (None, 0, 0, 1)]
+    assert numbers.publish().revisions == []
 
 
 def test_more_digits_than_pythons_own_decimals_keep(settings) -> None:
-    desk = Desk(settings, metric(grain=["store"], type="decimal(38,2)", publication=ADJUST))
-    desk.at(9)
-    desk.say(1, {"north": f"{DIGITS}"})
-    desk.publish()
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(38,2)", publication=ADJUST))
+    numbers.at(9)
+    numbers.set(1, {"north": f"{DIGITS}"})
+    numbers.publish()
     for value in (NEXT, AFTER, DIGITS):
-        desk.say(1, {"north": f"{value}"})
-        desk.publish()
-    assert [row[0] for row in said_of(desk, 1, "total")] == [DIGITS, Decimal("0.01"), Decimal("0.01"), Decimal("-0.02")]
+        numbers.set(1, {"north": f"{value}"})
+        numbers.publish()
+    assert [row[0] for row in columns_of_day(numbers, 1, "total")] == [DIGITS, Decimal("0.01"), Decimal("0.01"), Decimal("-0.02")]
 
 
 def test_before_the_close_it_is_restated(settings) -> None:
-    desk = Desk(settings, metric(publication=ADJUST))
+    numbers = ScriptedNumbers(settings, metric(publication=ADJUST))
     for number in (1, 4, 7):
-        desk.at(number)
-        desk.say(1, number)
-        desk.publish()
-    desk.at(8)
-    desk.say(1, 8)
-    desk.publish()
-    assert [line[:3] for line in desk.history(1)] == [
+        numbers.at(number)
+        numbers.set(1, number)
+        numbers.publish()
+    numbers.at(8)
+    numbers.set(1, 8)
+    numbers.publish()
+    assert [line[:3] for line in numbers.history(1)] == [
         ("r1", 1, "live"),
         ("r2", 4, "preliminary"),
         ("r3", 7, "preliminary"),
         ("r4", 8, "final"),
     ]
-    assert said_of(desk, 1, "reason")[-1] == ("manual",), "content that changes with the close is no mere finalization"
-    desk.at(9)
-    desk.say(1, 9)
-    desk.publish()
-    assert desk.history(1)[-1] == ("r4.a1", 1, "final", False)
+    assert columns_of_day(numbers, 1, "reason")[-1] == ("manual",), "content that changes with the close is no mere finalization"
+    numbers.at(9)
+    numbers.set(1, 9)
+    numbers.publish()
+    assert numbers.history(1)[-1] == ("r4.a1", 1, "final", False)
 
 
 def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(settings) -> None:
     """Days 1 to 7 are the first week, 8 to 14 the second; a week closes seven days behind its end."""
-    desk = Desk(settings, metric(publication={**ADJUST, "rollups": ["week", "month"]}))
-    week, month = (Series(desk.metric, kind) for kind in (Kind.WEEK, Kind.MONTH))
+    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week", "month"]}))
+    week, month = (Series(numbers.metric, kind) for kind in (Kind.WEEK, Kind.MONTH))
     for last in (7, 14, 15):
-        desk.at(last)
+        numbers.at(last)
         for number in range(max(1, last - 6), last + 1):
-            desk.say(number, 100)
-        desk.publish()
+            numbers.set(number, 100)
+        numbers.publish()
     for kind in (Kind.WEEK, Kind.MONTH):
-        desk.roll(kind)
-    desk.say(1, 130)
-    desk.publish(1)
-    assert desk.history(1)[-1][1:] == (30, "final", False)
+        numbers.roll_up(kind)
+    numbers.set(1, 130)
+    numbers.publish(1)
+    assert numbers.history(1)[-1][1:] == (30, "final", False)
     for kind in (Kind.WEEK, Kind.MONTH):
-        desk.roll(kind)
-    assert [desk.shown(number, week) for number in (1, 8, 15)] == [700, 700, 130]
-    assert desk.shown(1, month) == 1530
-    made_from = [row["made_from"] for row in rows(settings, week) if row["is_latest"] and row["period_start"] == day(15)]
+        numbers.roll_up(kind)
+    assert [numbers.latest_total(number, week) for number in (1, 8, 15)] == [700, 700, 130]
+    assert numbers.latest_total(1, month) == 1530
+    made_from = [
+        row["made_from"] for row in published_rows(settings, week) if row["is_latest"] and row["period_start"] == day(15)
+    ]
     assert ".a1" in made_from[0]
-    assert desk.roll().revisions == []
-    desk.at(60)
-    desk.close()
+    assert numbers.roll_up().revisions == []
+    numbers.at(60)
+    numbers.close()
     for kind in (Kind.WEEK, Kind.MONTH):
-        desk.roll(kind)
-    assert [desk.shown(number, week) for number in (1, 8, 15)] == [700, 700, 130]
-    assert desk.history(1, month)[-1][1:] == (1530, "final", True)
-    desk.say(2, 90)
-    desk.publish(2)
+        numbers.roll_up(kind)
+    assert [numbers.latest_total(number, week) for number in (1, 8, 15)] == [700, 700, 130]
+    assert numbers.history(1, month)[-1][1:] == (1530, "final", True)
+    numbers.set(2, 90)
+    numbers.publish(2)
     for kind in (Kind.WEEK, Kind.MONTH):
-        desk.roll(kind)
-    assert desk.history(1, month)[-1][1:] == (1530, "final", True), "booked behind its end"
+        numbers.roll_up(kind)
+    assert numbers.history(1, month)[-1][1:] == (1530, "final", True), "booked behind its end"
 
 
 def test_a_day_that_comes_after_its_week_was_closed(settings) -> None:
     """It is no adjustment of a day, but one of the week: booked to the open week, it is in that one's number."""
-    desk = Desk(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(1)
-    desk.say(1, 100)
-    desk.publish()
-    desk.roll()
-    desk.at(20)
-    desk.say(20, 1)
-    desk.publish()
-    desk.close()
-    desk.roll()
-    assert desk.history(1, week)[-1][1:] == (100, "final", True)
-    desk.say(3, 7)
-    desk.publish(3)
-    assert desk.history(3) == [("r1", 7, "final", True)]
-    desk.roll()
-    assert desk.history(1, week)[-1][1:] == (7, "final", False)
-    assert desk.shown(20, week) == 8
-    assert desk.roll().revisions == []
-    desk.say(1, 103)
-    desk.say(4, 10)
-    desk.publish(1, 4)
-    desk.roll()
-    assert desk.history(1, week)[-1][1:] == (10, "final", False), "a day of its own is one of its days"
-    assert desk.shown(20, week) == 21, "what is booked of days and of weeks, published in one go"
+    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(1)
+    numbers.set(1, 100)
+    numbers.publish()
+    numbers.roll_up()
+    numbers.at(20)
+    numbers.set(20, 1)
+    numbers.publish()
+    numbers.close()
+    numbers.roll_up()
+    assert numbers.history(1, week)[-1][1:] == (100, "final", True)
+    numbers.set(3, 7)
+    numbers.publish(3)
+    assert numbers.history(3) == [("r1", 7, "final", True)]
+    numbers.roll_up()
+    assert numbers.history(1, week)[-1][1:] == (7, "final", False)
+    assert numbers.latest_total(20, week) == 8
+    assert numbers.roll_up().revisions == []
+    numbers.set(1, 103)
+    numbers.set(4, 10)
+    numbers.publish(1, 4)
+    numbers.roll_up()
+    assert numbers.history(1, week)[-1][1:] == (10, "final", False), "a day of its own is one of its days"
+    assert numbers.latest_total(20, week) == 21, "what is booked of days and of weeks, published in one go"
 
 
 def test_a_week_closed_on_its_last_day_books_nothing_in_itself(settings) -> None:
-    desk = Desk(settings, metric(publication={**ADJUST, "preliminary_after": 0, "final_after": 0, "rollups": ["week"]}))
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(7)
-    desk.say(1, 100)
-    desk.publish()
-    desk.roll()
-    desk.say(1, 103)
-    desk.publish()
+    numbers = ScriptedNumbers(
+        settings, metric(publication={**ADJUST, "preliminary_after": 0, "final_after": 0, "rollups": ["week"]})
+    )
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(7)
+    numbers.set(1, 100)
+    numbers.publish()
+    numbers.roll_up()
+    numbers.set(1, 103)
+    numbers.publish()
     for _ in range(3):
-        desk.roll()
-    assert desk.history(1, week) == [("r1", 100, "final", True), ("r1.a1", 3, "final", False)]
+        numbers.roll_up()
+    assert numbers.history(1, week) == [("r1", 100, "final", True), ("r1.a1", 3, "final", False)]
 
 
 def test_an_open_week_may_hold_bookings_only(settings) -> None:
-    desk = Desk(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(1)
-    desk.say(1, 100)
-    desk.publish()
-    desk.at(9)
-    desk.close()
-    desk.say(1, 103)
-    desk.publish()
-    desk.roll()
-    assert [desk.history(number, week) for number in (1, 8)] == [[("r1", 100, "preliminary", True)], [("r1", 3, "live", True)]]
-    desk.say(10, 50)
-    desk.publish()
-    desk.roll()
-    assert desk.shown(8, week) == 53
+    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(1)
+    numbers.set(1, 100)
+    numbers.publish()
+    numbers.at(9)
+    numbers.close()
+    numbers.set(1, 103)
+    numbers.publish()
+    numbers.roll_up()
+    assert [numbers.history(number, week) for number in (1, 8)] == [[("r1", 100, "preliminary", True)], [("r1", 3, "live", True)]]
+    numbers.set(10, 50)
+    numbers.publish()
+    numbers.roll_up()
+    assert numbers.latest_total(8, week) == 53
 
 
 def test_adjustments_need_exact_types() -> None:

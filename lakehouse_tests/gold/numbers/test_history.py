@@ -19,7 +19,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import FIRST, Desk, day, metric, rows, without_spark
+from lakehouse_tests.support.numbers_without_spark import FIRST, ScriptedNumbers, day, metric, published_rows, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +34,14 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def known(desk: Desk, number: int) -> list[PublishedVersion]:
-    return numbers_history.history(desk.settings, desk.series, [day(number)])[day(number)]
+def known(numbers: ScriptedNumbers, number: int) -> list[PublishedVersion]:
+    return numbers_history.history(numbers.settings, numbers.series, [day(number)])[day(number)]
 
 
-def answer(desk: Desk, number: int, text: str) -> str:
-    return numbers_history.version(desk.settings, desk.series, desk.series.period(day(number)), parse(text)).version.label
+def answer(numbers: ScriptedNumbers, number: int, text: str) -> str:
+    return numbers_history.version(
+        numbers.settings, numbers.series, numbers.series.period(day(number)), parse(text)
+    ).version.label
 
 
 MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=6)
@@ -52,23 +54,23 @@ MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(
     closed=st.sampled_from(["restate", "adjust"]),
 )
 def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], asked: list[int], closed: str) -> None:
-    desk = Desk(lake_settings(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
+    numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
     shown: list[tuple[Any, Any]] = []  # what readers saw from when on, as it happened: only where the clock went forward
     for number, hour, value in moments:
-        desk.at(number, hour)
-        desk.say(1, value)
-        desk.publish(1)
-        shown.append((desk.settings.clock(), desk.shown(1)))
-    versions = [one for one in known(desk, 1) if one.adjustment is None]
+        numbers.at(number, hour)
+        numbers.set(1, value)
+        numbers.publish(1)
+        shown.append((numbers.settings.clock(), numbers.latest_total(1)))
+    versions = [one for one in known(numbers, 1) if one.adjustment is None]
     start = versions[0].published_at
     labels = []
     for hours in sorted(asked):
-        moment = min(start, desk.settings.clock()).replace(hour=0) + timedelta(hours=hours)
+        moment = min(start, numbers.settings.clock()).replace(hour=0) + timedelta(hours=hours)
         text = moment.isoformat()
         holding = [
             one for one in versions if one.published_at <= moment and (one.superseded_at is None or one.superseded_at > moment)
         ]
-        found = numbers_history.pick(known(desk, 1), parse(text))
+        found = numbers_history.pick(known(numbers, 1), parse(text))
         assert [found.version] == holding if found else moment < start and not holding
         if found:
             labels.append(found.version.revision)
@@ -76,24 +78,26 @@ def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], ask
             seen = [value for time, value in shown if time <= moment]
             assert [row["total"] for row in (found.version.rows if found else [])] == seen[-1:]
     assert labels == sorted(labels), "later is never older"
-    assert numbers_history.pick(known(desk, 1), parse("latest")) == numbers_history.pick(known(desk, 1), parse("2100-01-01"))
+    assert numbers_history.pick(known(numbers, 1), parse("latest")) == numbers_history.pick(
+        known(numbers, 1), parse("2100-01-01")
+    )
 
 
-def storied(settings) -> Desk:
+def storied(settings) -> ScriptedNumbers:
     """Day 1: r1 on the 1st, r2 on the 3rd, r3 final on the 8th, adjusted twice on the 9th; day 2: r1 on the 3rd."""
-    desk = Desk(settings, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
     for number, hour, value in ((1, 6, 1), (3, 6, 2), (8, 6, 2), (9, 6, 5), (9, 7, 4)):
-        desk.at(number, hour)
-        desk.say(1, {"s": value, "n": 10})
+        numbers.at(number, hour)
+        numbers.set(1, {"s": value, "n": 10})
         if number == 3:
-            desk.say(2, {"n": 7})
-        desk.publish()
-    return desk
+            numbers.set(2, {"n": 7})
+        numbers.publish()
+    return numbers
 
 
 def test_versions_by_name(settings) -> None:
-    desk = storied(settings)
-    assert [one.label for one in known(desk, 1)] == ["r1", "r2", "r3", "r3.a1", "r3.a2"]
+    numbers = storied(settings)
+    assert [one.label for one in known(numbers, 1)] == ["r1", "r2", "r3", "r3.a1", "r3.a2"]
     for text, label in [
         *(("latest", "r3"), ("final", "r3"), ("first", "r1"), ("r2", "r2"), ("2", "r2"), ("r3.a2", "r3.a2"), ("v1", "r3")),
         *(("2024-01-01", "r1"), ("2024-01-02", "r1"), ("2024-01-03", "r2"), ("2024-01-03T05:59:59Z", "r1")),
@@ -104,8 +108,8 @@ def test_versions_by_name(settings) -> None:
             ("2030-01-01", "r3"),
         ),
     ]:
-        assert answer(desk, 1, text) == label, text
-    assert [row["store"] for row in known(desk, 1)[0].rows] == ["n", "s"]
+        assert answer(numbers, 1, text) == label, text
+    assert [row["store"] for row in known(numbers, 1)[0].rows] == ["n", "s"]
 
 
 @pytest.mark.parametrize(
@@ -123,47 +127,47 @@ def test_versions_by_name(settings) -> None:
     ],
 )
 def test_what_there_is_not_is_told(settings, number: int, text: str, told: str) -> None:
-    desk = storied(settings)
+    numbers = storied(settings)
     with pytest.raises(UnknownVersionError, match=told):
-        answer(desk, number, text)
+        answer(numbers, number, text)
 
 
 def test_a_number_that_is_not_final_says_so(settings) -> None:
-    desk = Desk(settings)
-    desk.at(2)
-    desk.say(1, 1)
-    desk.publish()
-    found = numbers_history.version(settings, desk.series, desk.series.period(day(1)), parse("final"))
+    numbers = ScriptedNumbers(settings)
+    numbers.at(2)
+    numbers.set(1, 1)
+    numbers.publish()
+    found = numbers_history.version(settings, numbers.series, numbers.series.period(day(1)), parse("final"))
     assert found.note == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-08"
-    desk.at(8)
-    desk.close()
-    assert numbers_history.version(settings, desk.series, desk.series.period(day(1)), parse("final")).note is None
+    numbers.at(8)
+    numbers.close()
+    assert numbers_history.version(settings, numbers.series, numbers.series.period(day(1)), parse("final")).note is None
 
 
 def test_many_periods_as_of_a_time(settings) -> None:
-    desk = storied(settings)
+    numbers = storied(settings)
 
     def labels(text: str, first: date = FIRST) -> dict[int, str]:
-        found = numbers_history.versions(numbers_history.history_between(settings, desk.series, first, day(5)), parse(text))
+        found = numbers_history.versions(numbers_history.history_between(settings, numbers.series, first, day(5)), parse(text))
         return {one.day: version.label for one, version in found.items()}
 
     assert labels("latest") == {1: "r3", 2: "r2"}
     assert labels("2024-01-02") == {1: "r1"}
     assert labels("2024-01-03") == {1: "r2", 2: "r1"}
     assert labels("first", day(2)) == {2: "r1"}
-    assert {start: one.label for start, one in numbers_history.newest(settings, desk.series).items()} == {
+    assert {start: one.label for start, one in numbers_history.newest(settings, numbers.series).items()} == {
         day(1): "r3",
         day(2): "r2",
     }
 
 
 def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
-    desk = storied(settings)
-    desk.roll()
-    week = Series(desk.metric, Kind.WEEK)
+    numbers = storied(settings)
+    numbers.roll_up()
+    week = Series(numbers.metric, Kind.WEEK)
     [found] = numbers_history.history(settings, week, [day(1)])[day(1)]
     assert found.made_from.as_json() == {"2024-01-01": "r3", "2024-01-02": "r2"}
-    names = {row["version_name"] for row in rows(settings, desk.series)}
+    names = {row["version_name"] for row in published_rows(settings, numbers.series)}
     assert {f"total_v{one}.{label}" for one, label in found.made_from.revisions.items()} <= names
     [booked] = numbers_history.history(settings, week, [day(8)])[day(8)]
     assert booked.made_from.as_json() == {"adjustments": ["total_v2024-01-01.r3.a1", "total_v2024-01-01.r3.a2"]}
@@ -171,13 +175,13 @@ def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
 
 
 def test_two_versions_side_by_side(settings) -> None:
-    desk = storied(settings)
-    first, second, *_ = known(desk, 1)
-    changed = {(one.grain, one.before, one.after) for one in numbers_history.changes(desk.series, first, second)}
+    numbers = storied(settings)
+    first, second, *_ = known(numbers, 1)
+    changed = {(one.grain, one.before, one.after) for one in numbers_history.changes(numbers.series, first, second)}
     assert changed == {((("store", "n"),), 10, 10), ((("store", "s"),), 1, 2)}
-    assert [one.before for one in numbers_history.changes(desk.series, None, second)] == [None, None]
-    assert numbers_history.changes(desk.series, None, None) == []
-    told = numbers_history.moved(desk.series, known(desk, 1))
+    assert [one.before for one in numbers_history.changes(numbers.series, None, second)] == [None, None]
+    assert numbers_history.changes(numbers.series, None, None) == []
+    told = numbers_history.moved(numbers.series, known(numbers, 1))
     assert [(sides["total"].before, sides["total"].after) for sides in told] == [
         (None, 11),
         (11, 12),

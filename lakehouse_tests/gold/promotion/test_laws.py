@@ -21,7 +21,7 @@ from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import lawful
+from lakehouse_tests.support.numbers_without_spark import lawful_versions
 from lakehouse_tests.support.two_dataset_versions import V1, at, catalog, day, fill, metric, promote, rollback, seen
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ actions = st.one_of(
 
 @dataclass
 class Readers:
-    """What silver says per version, which version readers see, and what they saw when."""
+    """The totals of Silver, the version that readers are served, what each version published, and what was seen when."""
 
     settings: Settings
-    says: dict[int, int] = field(default_factory=dict)
-    shown: int = 1
-    said_by: dict[int, dict[int, int]] = field(default_factory=lambda: {1: {}, 2: {}})
+    silver_totals: dict[int, int] = field(default_factory=dict)
+    served_version: int = 1
+    published_by: dict[int, dict[int, int]] = field(default_factory=lambda: {1: {}, 2: {}})
     snapshots: list[tuple[datetime, dict[int, Any]]] = field(default_factory=list)
 
     def do(self, action: tuple[Any, ...]) -> None:
@@ -53,11 +53,11 @@ class Readers:
         self.settings.now += timedelta(hours=1)
         what, *rest = action
         if what == "say":
-            self.says[rest[0]] = rest[1]
+            self.silver_totals[rest[0]] = rest[1]
         elif what == "a day later":
             self.settings.now += timedelta(days=1)
         elif what == "fill beside":
-            fill(self.settings, TWO, {number: 10 * value for number, value in self.says.items()})
+            fill(self.settings, TWO, {number: 10 * value for number, value in self.silver_totals.items()})
         elif what == "publish":
             self.publish()
         elif what in {"promote", "rollback"}:
@@ -67,28 +67,28 @@ class Readers:
 
     def publish(self) -> None:
         one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
-        times = 10 if self.shown == 2 else 1
-        assert one.metric.dataset_version == self.shown
-        done = fill(self.settings, one, {number: times * value for number, value in self.says.items()})
+        times = 10 if self.served_version == 2 else 1
+        assert one.metric.dataset_version == self.served_version
+        done = fill(self.settings, one, {number: times * value for number, value in self.silver_totals.items()})
         for start in done.days:
-            self.said_by[self.shown][start.day] = times * self.says[start.day]
+            self.published_by[self.served_version][start.day] = times * self.silver_totals[start.day]
 
     def move(self, what: str) -> None:
         before = seen(self.settings) if self.has_numbers() else {}
         try:
             if what == "promote":
                 promote(self.settings, KNOWN)
-                if self.shown == 2:
+                if self.served_version == 2:
                     assert seen(self.settings) == before, "they are there already"
                     return
                 beside = seen(self.settings, TWO.name)
                 assert seen(self.settings) == beside, "all of it, and nothing but it"
-                self.said_by[2] |= beside
-                self.shown = 2
+                self.published_by[2] |= beside
+                self.served_version = 2
             else:
                 rollback(self.settings, KNOWN)
-                self.shown = 1
-                assert seen(self.settings) == before | self.said_by[1]
+                self.served_version = 1
+                assert seen(self.settings) == before | self.published_by[1]
         except PromotionRefusedError:
             assert (seen(self.settings) if self.has_numbers() else {}) == before
 
@@ -104,7 +104,7 @@ class Readers:
                     sign_off.sign_off(self.settings, one, period, held.revision, Run("signed", by="ana"), "looked at")
                 except sign_off.HoldError:
                     continue  # it was proposed before the readers were moved
-                self.said_by[self.shown][held.start.day] = total
+                self.published_by[self.served_version][held.start.day] = total
 
     def has_numbers(self) -> bool:
         return bool(published_table.partitions(self.settings, locations.gold(self.settings, ONE), ONE.by))
@@ -112,9 +112,9 @@ class Readers:
     def check(self) -> None:
         if not self.has_numbers():
             return
-        lawful(self.settings, ONE)
+        lawful_versions(self.settings, ONE)
         now = seen(self.settings)
-        own = self.said_by[self.shown]
+        own = self.published_by[self.served_version]
         assert {number: value for number, value in now.items() if number in own} == own, "one version whole"
         assert self.settings.now is not None
         self.snapshots.append((self.settings.now, now))

@@ -19,7 +19,14 @@ from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, without_spark
+from lakehouse_tests.support.numbers_without_spark import (
+    ScriptedNumbers,
+    day,
+    lawful_versions,
+    metric,
+    published_rows,
+    without_spark,
+)
 from lakehouse_tests.support.stopped_commits import Killed, kill_after, stopped_after_each_commit
 
 if TYPE_CHECKING:
@@ -38,71 +45,71 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def restate(desk: Desk) -> None:
-    desk.at(3)
+def restate(numbers: ScriptedNumbers) -> None:
+    numbers.at(3)
     for number, value in ((1, 11), (2, None), (3, 30)):
-        desk.say(number, value)
-    desk.publish()
-    everything_rolls(desk)
+        numbers.set(number, value)
+    numbers.publish()
+    everything_rolls(numbers)
 
 
-def close(desk: Desk) -> None:
-    desk.at(9)
-    desk.close()
-    everything_rolls(desk)
+def close(numbers: ScriptedNumbers) -> None:
+    numbers.at(9)
+    numbers.close()
+    everything_rolls(numbers)
 
 
-def restate_after_closing(desk: Desk) -> None:
+def restate_after_closing(numbers: ScriptedNumbers) -> None:
     """Of what is closed an adjustment, where the contract says so; a day that nobody knew of among it."""
-    desk.at(20)
-    desk.close()
-    everything_rolls(desk)
+    numbers.at(20)
+    numbers.close()
+    everything_rolls(numbers)
     for number, value in ((1, 17), (4, 7)):
-        desk.say(number, value)
-    desk.publish()
-    everything_rolls(desk)
+        numbers.set(number, value)
+    numbers.publish()
+    everything_rolls(numbers)
 
 
-def hold(desk: Desk) -> None:
-    desk.at(3)
+def hold(numbers: ScriptedNumbers) -> None:
+    numbers.at(3)
     for number, value in ((1, 99), (2, 21)):
-        desk.say(number, value)
-    desk.publish()
-    everything_rolls(desk)
+        numbers.set(number, value)
+    numbers.publish()
+    everything_rolls(numbers)
 
 
-def sign_off(desk: Desk) -> None:
-    if desk.held():
-        desk.sign_off(1, 2)
-    publications.follow(desk.settings, desk.series.name, locations.gold(desk.settings, desk.series))
-    everything_rolls(desk)
+def sign_off(numbers: ScriptedNumbers) -> None:
+    if numbers.held():
+        numbers.sign_off(1, 2)
+    publications.follow(numbers.settings, numbers.series.name, locations.gold(numbers.settings, numbers.series))
+    everything_rolls(numbers)
 
 
-def drop(desk: Desk) -> None:
-    if desk.held():
-        desk.drop(1, 2)
-    desk.at(4)
-    desk.publish()
+def drop(numbers: ScriptedNumbers) -> None:
+    if numbers.held():
+        numbers.drop(1, 2)
+    numbers.at(4)
+    numbers.publish()
 
 
-def everything_rolls(desk: Desk) -> None:
-    for one in desk.series.rollups:
-        desk.roll(one.kind)
+def everything_rolls(numbers: ScriptedNumbers) -> None:
+    for one in numbers.series.rollups:
+        numbers.roll_up(one.kind)
 
 
-def prepared(settings: Settings, said: Any, *before: Callable[[Desk], None]) -> Desk:
-    desk = Desk(settings, said)
-    desk.at(2)
+def prepared(settings: Settings, said: Any, *before: Callable[[ScriptedNumbers], None]) -> ScriptedNumbers:
+    numbers = ScriptedNumbers(settings, said)
+    numbers.at(2)
     for number, value in ((1, 10), (2, 20)):
-        desk.say(number, value)
-    desk.publish()
-    everything_rolls(desk)
+        numbers.set(number, value)
+    numbers.publish()
+    everything_rolls(numbers)
     for action in before:
-        action(desk)
-    return desk
+        action(numbers)
+    return numbers
 
 
-def outcome(desk: Desk) -> dict[str, Any]:
+def outcome(numbers: ScriptedNumbers) -> dict[str, Any]:
     """What is in the tables, without the ids and times of the runs."""
     told: dict[str, Any] = {}
     names = (
@@ -117,26 +124,28 @@ def outcome(desk: Desk) -> dict[str, Any]:
         "published_at",
     )
     for kind in KINDS:
-        one = Series(desk.metric, kind)
-        told[one.name] = lawful(desk.settings, one)
-        told[f"{one.name}, more"] = sorted([tuple(row[name] for name in names) for row in rows(desk.settings, one)], key=str)
-        published = [entry.published for entry in publications.of(desk.settings, one.name)]
-        versions = [commit.gold_version for commit in publications.of(desk.settings, one.name)]
+        one = Series(numbers.metric, kind)
+        told[one.name] = lawful_versions(numbers.settings, one)
+        told[f"{one.name}, more"] = sorted(
+            [tuple(row[name] for name in names) for row in published_rows(numbers.settings, one)], key=str
+        )
+        published = [entry.published for entry in publications.of(numbers.settings, one.name)]
+        versions = [commit.gold_version for commit in publications.of(numbers.settings, one.name)]
         assert len(versions) == len(set(versions)), "each commit is told of once"
         told[f"{one.name}, ledger"] = sorted(name for entry in published for name in entry.values())
         if kind is not Kind.DAY:
-            told[f"{one.name}, waiting"] = find_pending(desk.settings, one).starts
-    told["held"] = desk.held()
-    told["dropped"] = [(one.period_start, one.content) for one in rejected_candidates.of(desk.settings, desk.series.name)]
+            told[f"{one.name}, waiting"] = find_pending(numbers.settings, one).starts
+    told["held"] = numbers.held()
+    told["dropped"] = [(one.period_start, one.content) for one in rejected_candidates.of(numbers.settings, numbers.series.name)]
     return told
 
 
-def seen(desk: Desk) -> dict[tuple[str, Any], Any]:
+def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     """What readers see of each period; a period that they see twice, or not at all any more, breaks the laws."""
     return {
         (kind.value, start): (label, value, state)
         for kind in KINDS
-        for start, label, value, state, newest in lawful(desk.settings, Series(desk.metric, kind))
+        for start, label, value, state, newest in lawful_versions(numbers.settings, Series(numbers.metric, kind))
         if newest
     }
 
@@ -154,35 +163,35 @@ def seen(desk: Desk) -> dict[tuple[str, Any], Any]:
     ids=["restate", "close", "hold", "sign off", "drop", "adjust"],
 )
 def test_stopped_behind_any_commit(
-    tmp_path_factory: pytest.TempPathFactory, said: Any, before: list[Any], action: Callable[[Desk], None], least: int
+    tmp_path_factory: pytest.TempPathFactory, said: Any, before: list[Any], action: Callable[[ScriptedNumbers], None], least: int
 ) -> None:
     folder = tmp_path_factory.mktemp("lake")
-    desk = prepared(lake_settings(folder), said, *before)
-    start, says, clock = folder / "start", dict(desk.says), desk.settings.now
+    numbers = prepared(lake_settings(folder), said, *before)
+    start, says, clock = folder / "start", dict(numbers.by_day), numbers.settings.now
     copytree(folder / "lake", start)
-    old = seen(desk)
-    action(desk)
-    expected, new = outcome(desk), seen(desk)
+    old = seen(numbers)
+    action(numbers)
+    expected, new = outcome(numbers), seen(numbers)
     assert new.keys() >= old.keys()
-    for one in (desk.series, *desk.series.rollups):
-        assert expected[f"{one.name}, ledger"] == sorted({row["version_name"] for row in rows(desk.settings, one)})
+    for one in (numbers.series, *numbers.series.rollups):
+        assert expected[f"{one.name}, ledger"] == sorted({row["version_name"] for row in published_rows(numbers.settings, one)})
     stops = 0
     while True:
         rmtree(folder / "lake")
         copytree(start, folder / "lake")
-        desk.says, desk.settings.now = dict(says), clock
+        numbers.by_day, numbers.settings.now = dict(says), clock
         with pytest.MonkeyPatch.context() as patched:
             kill_after(patched, stops + 1)
             try:
-                action(desk)
+                action(numbers)
             except Killed:
                 stops += 1
             else:
                 break
-        between(seen(desk), old, new, expected)
-        desk.says, desk.settings.now = dict(says), clock
-        action(desk)
-        assert outcome(desk) == expected, f"stopped behind commit {stops}"
+        between(seen(numbers), old, new, expected)
+        numbers.by_day, numbers.settings.now = dict(says), clock
+        action(numbers)
+        assert outcome(numbers) == expected, f"stopped behind commit {stops}"
     assert stops >= least, "it was stopped behind every commit"
 
 
@@ -196,30 +205,30 @@ def between(now: dict[Any, Any], old: dict[Any, Any], new: dict[Any, Any], expec
 
 
 @pytest.mark.parametrize("action", [restate, close, hold], ids=["restate", "close", "hold"])
-def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, action: Callable[[Desk], None]) -> None:
+def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, action: Callable[[ScriptedNumbers], None]) -> None:
     """Each attempt is stopped behind its first commit that has an effect: it comes to its end all the same."""
     undisturbed = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
     action(undisturbed)
-    desk = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
-    assert stopped_after_each_commit(lambda: action(desk)) >= 3
-    assert lawful(desk.settings, desk.series) == lawful(undisturbed.settings, undisturbed.series)
-    assert desk.held() == undisturbed.held()
+    numbers = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
+    assert stopped_after_each_commit(lambda: action(numbers)) >= 3
+    assert lawful_versions(numbers.settings, numbers.series) == lawful_versions(undisturbed.settings, undisturbed.series)
+    assert numbers.held() == undisturbed.held()
 
 
 def test_a_run_that_was_stopped_behind_its_commit_is_told_of_by_the_next_one(settings) -> None:
-    desk = prepared(settings, metric())
-    desk.say(1, 11)
+    numbers = prepared(settings, metric())
+    numbers.set(1, 11)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publications, "follow", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
-            desk.publish()
-    assert desk.shown(1) == 11
+            numbers.publish()
+    assert numbers.latest_total(1) == 11
     assert len(publications.of(settings, "total")) == 1
-    assert desk.publish().revisions == [], "there is nothing to publish"
+    assert numbers.publish().revisions == [], "there is nothing to publish"
     assert [dict(entry.published) for entry in publications.of(settings, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
     assert len(restatements.of(settings, "total")) == 1
     found = table_io.read(locations.publications(settings), ["series"])
     assert found is not None
     assert len(found) == 2
-    assert desk.history(1)[-1][:2] == ("r2", 11)
-    assert desk.starts() == {day(1), day(2)}
+    assert numbers.history(1)[-1][:2] == ("r2", 11)
+    assert numbers.starts() == {day(1), day(2)}

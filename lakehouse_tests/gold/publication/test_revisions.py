@@ -25,7 +25,15 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.numbers_without_spark import Desk, day, lawful, metric, rows, said_of, without_spark
+from lakehouse_tests.support.numbers_without_spark import (
+    ScriptedNumbers,
+    columns_of_day,
+    day,
+    lawful_versions,
+    metric,
+    published_rows,
+    without_spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,32 +46,32 @@ def _without_spark() -> Iterator[None]:
 
 
 def test_a_number_through_its_life(settings) -> None:
-    desk = Desk(settings)
-    desk.at(1, 20)
-    desk.say(1, 10)
-    desk.publish()
-    assert desk.history(1) == [("r1", 10, "live", True)]
-    assert said_of(desk, 1, "due_on", "reason") == [(day(2), "initial")]
-    desk.at(1, 21)
-    desk.say(1, 14)
-    desk.publish()
-    desk.at(2)
-    desk.close()
-    desk.at(3)
-    desk.publish(1)
-    desk.at(8)
-    desk.close()
-    desk.say(1, 9)
-    desk.at(9)
-    desk.publish()
-    assert desk.history(1) == [
+    numbers = ScriptedNumbers(settings)
+    numbers.at(1, 20)
+    numbers.set(1, 10)
+    numbers.publish()
+    assert numbers.history(1) == [("r1", 10, "live", True)]
+    assert columns_of_day(numbers, 1, "due_on", "reason") == [(day(2), "initial")]
+    numbers.at(1, 21)
+    numbers.set(1, 14)
+    numbers.publish()
+    numbers.at(2)
+    numbers.close()
+    numbers.at(3)
+    numbers.publish(1)
+    numbers.at(8)
+    numbers.close()
+    numbers.set(1, 9)
+    numbers.at(9)
+    numbers.publish()
+    assert numbers.history(1) == [
         ("r1", 10, "live", False),
         ("r2", 14, "live", False),
         ("r3", 14, "preliminary", False),
         ("r4", 14, "final", False),
         ("r5", 9, "final", True),
     ]
-    told = said_of(desk, 1, "reason", "due_on", "restated_on")
+    told = columns_of_day(numbers, 1, "reason", "due_on", "restated_on")
     assert [row[0] for row in told] == ["initial", "manual", "daily_finalization", "daily_finalization", "manual"]
     restated = datetime(2024, 1, 1, 21, tzinfo=timezone.utc)
     assert [row[2] for row in told] == [None, *[restated] * 3, datetime(2024, 1, 9, tzinfo=timezone.utc)]
@@ -71,44 +79,44 @@ def test_a_number_through_its_life(settings) -> None:
 
 
 def test_equal_content_makes_no_commit(settings) -> None:
-    desk = Desk(settings, metric(grain=["store"], type="decimal(18,2)"))
-    desk.at(1)
-    desk.say(1, {"north": "1.50", "south": "2.00"})
-    desk.publish()
-    version = DeltaTable(locations.gold(settings, desk.series)).version()
-    desk.at(1, 5)
-    desk.say(1, {"south": "2.0", "north": "1.5"})
-    assert desk.publish().revisions == []
-    assert DeltaTable(locations.gold(settings, desk.series)).version() == version
-    desk.say(1, {"north": "2.00", "south": "1.50"})
-    assert [f"{one.name}" for one in desk.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(18,2)"))
+    numbers.at(1)
+    numbers.set(1, {"north": "1.50", "south": "2.00"})
+    numbers.publish()
+    version = DeltaTable(locations.gold(settings, numbers.series)).version()
+    numbers.at(1, 5)
+    numbers.set(1, {"south": "2.0", "north": "1.5"})
+    assert numbers.publish().revisions == []
+    assert DeltaTable(locations.gold(settings, numbers.series)).version() == version
+    numbers.set(1, {"north": "2.00", "south": "1.50"})
+    assert [f"{one.name}" for one in numbers.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
 
 
 def test_a_day_that_is_emptied_says_so_and_may_come_back(settings) -> None:
-    desk = Desk(settings)
-    desk.at(1)
+    numbers = ScriptedNumbers(settings)
+    numbers.at(1)
     for value in (3, None, 4):
-        desk.say(1, value)
-        desk.publish(1)
-    assert desk.history(1) == [("r1", 3, "live", False), ("r2", None, "live", False), ("r3", 4, "live", True)]
-    desk.say(1, None)
-    desk.publish(1, 2)
-    assert desk.history(2) == [], "a day without rows that nobody knows of is not published"
+        numbers.set(1, value)
+        numbers.publish(1)
+    assert numbers.history(1) == [("r1", 3, "live", False), ("r2", None, "live", False), ("r3", 4, "live", True)]
+    numbers.set(1, None)
+    numbers.publish(1, 2)
+    assert numbers.history(2) == [], "a day without rows that nobody knows of is not published"
 
 
 def test_many_periods_in_one_commit(settings) -> None:
-    desk = Desk(settings)
-    desk.at(3)
+    numbers = ScriptedNumbers(settings)
+    numbers.at(3)
     for number in (1, 2, 3):
-        desk.say(number, number)
-    desk.publish()
-    before = DeltaTable(locations.gold(settings, desk.series)).version()
+        numbers.set(number, number)
+    numbers.publish()
+    before = DeltaTable(locations.gold(settings, numbers.series)).version()
     for number in (1, 3):
-        desk.say(number, 9)
-    desk.publish()
-    assert DeltaTable(locations.gold(settings, desk.series)).version() == before + 1
-    assert [desk.shown(number) for number in (1, 2, 3)] == [9, 2, 9]
-    assert [len(desk.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
+        numbers.set(number, 9)
+    numbers.publish()
+    assert DeltaTable(locations.gold(settings, numbers.series)).version() == before + 1
+    assert [numbers.latest_total(number) for number in (1, 2, 3)] == [9, 2, 9]
+    assert [len(numbers.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
     [first, second] = publications.of(settings, "total")
     assert set(second.published) == {"2024-01-01", "2024-01-03"}
     assert (first.gold_version, second.gold_version) == (before, before + 1)
@@ -116,134 +124,134 @@ def test_many_periods_in_one_commit(settings) -> None:
 
 def test_a_clock_that_goes_back(settings) -> None:
     """A replay of March after one of June: what is published later is seen later all the same."""
-    desk = Desk(settings)
-    desk.at(6)
-    desk.say(1, 1)
-    desk.publish()
+    numbers = ScriptedNumbers(settings)
+    numbers.at(6)
+    numbers.set(1, 1)
+    numbers.publish()
     for number, value in ((3, 2), (1, 3), (9, 4), (2, 5)):
-        desk.at(number)
-        desk.say(1, value)
-        desk.publish()
-    assert [(line[1], line[2]) for line in desk.history(1)] == [
+        numbers.at(number)
+        numbers.set(1, value)
+        numbers.publish()
+    assert [(line[1], line[2]) for line in numbers.history(1)] == [
         (1, "preliminary"),
         (2, "preliminary"),
         (3, "preliminary"),
         (4, "final"),
         (5, "final"),
     ]
-    published = [row[0] for row in said_of(desk, 1, "published_at")]
+    published = [row[0] for row in columns_of_day(numbers, 1, "published_at")]
     assert published == sorted(published)
 
 
 def test_a_start_delay_is_waited_for(settings) -> None:
-    desk = Desk(settings, metric(publication={"start_delay": 2, "preliminary_after": 2}))
-    desk.say(1, 1)
+    numbers = ScriptedNumbers(settings, metric(publication={"start_delay": 2, "preliminary_after": 2}))
+    numbers.set(1, 1)
     for number in (1, 2):
-        desk.at(number)
-        desk.publish()
-        assert rows(settings, desk.series) == []
-    desk.at(3)
-    desk.publish()
-    assert desk.history(1) == [("r1", 1, "preliminary", True)]
+        numbers.at(number)
+        numbers.publish()
+        assert published_rows(settings, numbers.series) == []
+    numbers.at(3)
+    numbers.publish()
+    assert numbers.history(1) == [("r1", 1, "preliminary", True)]
 
 
 def test_what_is_due_is_known_from_the_log_alone(settings) -> None:
-    desk = Desk(settings)
-    desk.at(2)
+    numbers = ScriptedNumbers(settings)
+    numbers.at(2)
     for number in (1, 2):
-        desk.say(number, number)
-    desk.publish()
+        numbers.set(number, number)
+    numbers.publish()
     for number, expected in ((2, []), (3, [2]), (7, [2]), (8, [1, 2])):
-        desk.at(number)
-        assert find_due(settings, desk.series) == [day(one) for one in expected]
-    desk.close()
-    assert find_due(settings, desk.series) == []
-    desk.at(9)
-    desk.close()
-    assert [desk.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
-    desk.at(90)
-    assert find_due(settings, desk.series) == []
+        numbers.at(number)
+        assert find_due(settings, numbers.series) == [day(one) for one in expected]
+    numbers.close()
+    assert find_due(settings, numbers.series) == []
+    numbers.at(9)
+    numbers.close()
+    assert [numbers.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
+    numbers.at(90)
+    assert find_due(settings, numbers.series) == []
 
 
 def test_a_new_measure_makes_a_new_number(settings) -> None:
-    desk = Desk(settings)
-    desk.at(1)
-    desk.say(1, 5)
-    desk.say(2, 6)
-    desk.publish()
-    desk.metric = metric()
-    two = [*desk.metric.measures, desk.metric.measures[0].model_copy(update={"name": "other"})]
-    desk.metric = desk.metric.model_copy(update={"measures": two})
-    desk.say(1, 5)
-    desk.publish(1)
-    assert desk.history(1) == [("r1", 5, "live", False), ("r2", 5, "live", True)]
-    assert said_of(desk, 1, "other") == [(None,), (5,)]
-    assert said_of(desk, 2, "other") == [(None,)], "the other day waits until it is made anew"
-    desk.say(2, 6)
-    desk.publish()
-    assert desk.history(2) == [("r1", 6, "live", False), ("r2", 6, "live", True)]
-    assert desk.publish().revisions == []
+    numbers = ScriptedNumbers(settings)
+    numbers.at(1)
+    numbers.set(1, 5)
+    numbers.set(2, 6)
+    numbers.publish()
+    numbers.metric = metric()
+    two = [*numbers.metric.measures, numbers.metric.measures[0].model_copy(update={"name": "other"})]
+    numbers.metric = numbers.metric.model_copy(update={"measures": two})
+    numbers.set(1, 5)
+    numbers.publish(1)
+    assert numbers.history(1) == [("r1", 5, "live", False), ("r2", 5, "live", True)]
+    assert columns_of_day(numbers, 1, "other") == [(None,), (5,)]
+    assert columns_of_day(numbers, 2, "other") == [(None,)], "the other day waits until it is made anew"
+    numbers.set(2, 6)
+    numbers.publish()
+    assert numbers.history(2) == [("r1", 6, "live", False), ("r2", 6, "live", True)]
+    assert numbers.publish().revisions == []
 
 
 def test_a_measure_that_is_gone_from_the_contract(settings) -> None:
-    desk = Desk(settings)
-    two = [*desk.metric.measures, desk.metric.measures[0].model_copy(update={"name": "other"})]
-    desk.metric = desk.metric.model_copy(update={"measures": two})
-    desk.at(1)
-    desk.say(1, 5)
-    desk.publish()
-    desk.metric = metric()
-    desk.say(1, 5)
-    desk.publish()
-    assert said_of(desk, 1, "total", "other") == [(5, 5), (5, None)]
-    assert len(desk.history(1)) == 2
+    numbers = ScriptedNumbers(settings)
+    two = [*numbers.metric.measures, numbers.metric.measures[0].model_copy(update={"name": "other"})]
+    numbers.metric = numbers.metric.model_copy(update={"measures": two})
+    numbers.at(1)
+    numbers.set(1, 5)
+    numbers.publish()
+    numbers.metric = metric()
+    numbers.set(1, 5)
+    numbers.publish()
+    assert columns_of_day(numbers, 1, "total", "other") == [(5, 5), (5, None)]
+    assert len(numbers.history(1)) == 2
 
 
 def test_somebody_else_publishes_the_same_period(settings) -> None:
     """What was read is old by then: the commit fails, and is made again from what is there."""
-    desk = Desk(settings)
-    desk.at(1)
-    desk.say(1, 1)
-    desk.publish()
+    numbers = ScriptedNumbers(settings)
+    numbers.at(1)
+    numbers.set(1, 1)
+    numbers.publish()
     real, came = revisions.publish, []
 
     def meeting(*args: Any, **more: Any) -> Any:
         if not came:
             came.append(True)
-            other = Desk(settings)
-            other.say(1, 2)
+            other = ScriptedNumbers(settings)
+            other.set(1, 2)
             other.publish()
         return real(*args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(revisions, "publish", meeting)
-        desk.say(1, 3)
-        done = desk.publish()
+        numbers.set(1, 3)
+        done = numbers.publish()
     assert [one.name.revision for one in done.revisions] == [3]
-    assert [line[:2] for line in desk.history(1)] == [("r1", 1), ("r2", 2), ("r3", 3)]
+    assert [line[:2] for line in numbers.history(1)] == [("r1", 1), ("r2", 2), ("r3", 3)]
 
 
 def test_every_reader_sees_the_same(settings) -> None:
     """The filters that the documentation gives, in DuckDB and in delta-rs, at each moment of a history."""
-    desk = Desk(
+    numbers = ScriptedNumbers(
         settings, metric(grain=["store"], type="decimal(18,2)", publication={"after_close": "adjust", "rollups": ["week"]})
     )
     for hour, values in enumerate(({"n": "1.00", "s": "2.00"}, {"n": "1.50", "s": None}, {"w": "7.00"})):
-        desk.at(1, hour)
-        desk.say(1, values)
-        desk.say(2, {"n": f"{hour}.25"})
-        desk.publish()
-        desk.roll()
-    desk.at(12)
-    desk.close()
-    desk.say(1, {"n": "3.00"})
-    desk.at(13)
-    desk.publish()
+        numbers.at(1, hour)
+        numbers.set(1, values)
+        numbers.set(2, {"n": f"{hour}.25"})
+        numbers.publish()
+        numbers.roll_up()
+    numbers.at(12)
+    numbers.close()
+    numbers.set(1, {"n": "3.00"})
+    numbers.at(13)
+    numbers.publish()
     connection = duckdb.connect()
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
-    for one in (desk.series, Series(desk.metric, Kind.WEEK)):
-        versions, there = lawful(settings, one), rows(settings, one)
+    for one in (numbers.series, Series(numbers.metric, Kind.WEEK)):
+        versions, there = lawful_versions(settings, one), published_rows(settings, one)
         columns = f"{one.by}, store, total"
 
         def asked(where: str, columns: str = columns, one: Series = one) -> list[tuple[Any, ...]]:
@@ -274,24 +282,29 @@ def test_every_reader_sees_the_same(settings) -> None:
 
 
 def test_the_reason_that_a_run_gives(settings) -> None:
-    desk = Desk(settings)
-    desk.at(1)
+    numbers = ScriptedNumbers(settings)
+    numbers.at(1)
     for value, said in ((1, RevisionReason.BACKFILL), (2, RevisionReason.BUG_REPLAY), (3, None), (4, RevisionReason.ROLLBACK)):
-        desk.say(1, value)
-        desk.publish(said=said)
-    assert [row[0] for row in said_of(desk, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
+        numbers.set(1, value)
+        numbers.publish(said=said)
+    assert [row[0] for row in columns_of_day(numbers, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
 
 
 @pytest.mark.parametrize(
     ("said", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
 )
 def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: RevisionReason, reason: str) -> None:
-    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
-    desk.at(1)
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
+    numbers.at(1)
     for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):
-        desk.say(1, number)
-        desk.publish(said=of_the_day)
-        weeks = Series(desk.metric, Kind.WEEK)
+        numbers.set(1, number)
+        numbers.publish(said=of_the_day)
+        weeks = Series(numbers.metric, Kind.WEEK)
         pending = find_pending(settings, weeks)
-        rollups.restate(settings, contract(), desk.series, weeks, desk.session, pending.starts, Run("roll", reason=said), pending)
-    assert [row["reason"] for row in sorted(rows(settings, weeks), key=lambda row: row["revision"])] == ["initial", reason]
+        rollups.restate(
+            settings, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=said), pending
+        )
+    assert [row["reason"] for row in sorted(published_rows(settings, weeks), key=lambda row: row["revision"])] == [
+        "initial",
+        reason,
+    ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -43,24 +43,24 @@ def removes(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [action["remove"] for action in actions if "remove" in action]
 
 
-def rolled(desk: Desk) -> None:
-    for one in desk.series.rollups:
-        desk.roll(one.kind)
+def rolled(numbers: ScriptedNumbers) -> None:
+    for one in numbers.series.rollups:
+        numbers.roll_up(one.kind)
 
 
 def restating_one_day(settings: Settings, days: int) -> dict[str, list[dict[str, Any]]]:
     """What is written for a changed number of a day in the middle of ``days``."""
-    desk = Desk(settings, METRIC)
-    desk.at(days + 5)
+    numbers = ScriptedNumbers(settings, METRIC)
+    numbers.at(days + 5)
     for number in range(1, days + 1):
-        desk.say(number, {"north": number, "south": 1})
-    desk.publish()
-    rolled(desk)
+        numbers.set(number, {"north": number, "south": 1})
+    numbers.publish()
+    rolled(numbers)
     before = logged(settings)
-    desk.say(days // 2, {"north": 7, "south": 2})
-    done = desk.publish(days // 2)
+    numbers.set(days // 2, {"north": 7, "south": 2})
+    done = numbers.publish(days // 2)
     assert [one.start for one in done.revisions] == [day(days // 2)]
-    rolled(desk)
+    rolled(numbers)
     return since(settings, before)
 
 
@@ -108,13 +108,13 @@ def test_as_much_in_a_thousand_days_as_in_a_hundred(written) -> None:
 
 def test_bringing_it_up_again_writes_nothing(settings) -> None:
     with without_spark():
-        desk = Desk(settings, METRIC)
-        desk.at(3)
+        numbers = ScriptedNumbers(settings, METRIC)
+        numbers.at(3)
         for number in (1, 2, 3):
-            desk.say(number, {"north": number})
-        desk.publish()
-        rolled(desk)
+            numbers.set(number, {"north": number})
+        numbers.publish()
+        rolled(numbers)
         before = logged(settings)
-        desk.publish()
-        rolled(desk)
+        numbers.publish()
+        rolled(numbers)
         assert since(settings, before) == {}

@@ -30,7 +30,7 @@ from lakehouse.ledger import publications
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import lawful, rows
+from lakehouse_tests.support.numbers_without_spark import lawful_versions, published_rows
 from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.reference_publication import BOUND, FINAL_AFTER, Model, number_of, rank, state_of
@@ -134,10 +134,10 @@ class World:
     def check(self) -> None:
         for one in (self.daily, self.trailing):
             model, told = self.models[one.name], defaultdict(list)
-            for row in rows(self.lake.settings, one):
+            for row in published_rows(self.lake.settings, one):
                 told[row["event_date"], row["revision"], row["adjustment"] or 0].append(row)
             assert all(len(found) == 1 for found in told.values())
-            lawful(self.lake.settings, one)
+            lawful_versions(self.lake.settings, one)
             expected: dict[Any, Any] = {}
             for day, said in model.days.items():
                 for number, (value, state, at) in enumerate(said.revisions, 1):
@@ -173,11 +173,11 @@ class World:
     def _check_rolled(self, rollup: Series) -> None:
         """Right behind a roll-up: open periods say what the published days say; closed ones with their adjustments do."""
         settings = self.lake.settings
-        lawful(settings, rollup)
+        lawful_versions(settings, rollup)
         days = self.models["daily"].days
-        versions = {row["version_name"] for row in rows(settings, self.daily)}
+        versions = {row["version_name"] for row in published_rows(settings, self.daily)}
         own: dict[date, list[dict[str, Any]]] = defaultdict(list)
-        for row in rows(settings, rollup):
+        for row in published_rows(settings, rollup):
             own[row["period_start"]].append(row)
         booked: dict[date, int] = defaultdict(int)
         for told in days.values():

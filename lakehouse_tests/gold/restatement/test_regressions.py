@@ -20,7 +20,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.publication import candidates, write_audit_publish
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 
 @pytest.fixture(autouse=True)
@@ -33,90 +33,90 @@ HALF = {"checks": {"change": [{"measure": "total", "percent": 50}]}}
 
 
 def test_a_number_that_was_refused_may_come_again_once_another_one_was_published(settings) -> None:
-    desk = Desk(settings, metric(**HALF))
-    desk.at(1)
+    numbers = ScriptedNumbers(settings, metric(**HALF))
+    numbers.at(1)
     for value in (10, 100):
-        desk.say(1, value)
-        desk.publish()
-    desk.drop(1, 2)
-    desk.at(1, 1)
-    desk.publish()
-    assert desk.held() == [], "the same number is not proposed again"
-    desk.say(1, 14)
-    desk.publish()
-    assert desk.shown(1) == 14
-    desk.at(1, 2)
-    desk.say(1, 100)
-    desk.publish()
-    assert desk.held() == [(1, 3, 100)], "it says something again, beside another number"
+        numbers.set(1, value)
+        numbers.publish()
+    numbers.drop(1, 2)
+    numbers.at(1, 1)
+    numbers.publish()
+    assert numbers.held() == [], "the same number is not proposed again"
+    numbers.set(1, 14)
+    numbers.publish()
+    assert numbers.latest_total(1) == 14
+    numbers.at(1, 2)
+    numbers.set(1, 100)
+    numbers.publish()
+    assert numbers.held() == [(1, 3, 100)], "it says something again, beside another number"
 
 
 def test_a_decision_leaves_a_newer_candidate_alone(settings) -> None:
-    desk = Desk(settings, metric(**HALF))
-    desk.at(1)
+    numbers = ScriptedNumbers(settings, metric(**HALF))
+    numbers.at(1)
     for value in (10, 100):
-        desk.say(1, value)
-        desk.publish()
-    (decided,) = candidates.held(settings, desk.series)
-    desk.say(1, 200)
-    desk.publish()
-    candidates.remove(settings, desk.series, decided)
-    assert desk.held() == [(1, 2, 200)]
-    candidates.remove(settings, desk.series, candidates.held(settings, desk.series)[0])
-    assert desk.held() == []
+        numbers.set(1, value)
+        numbers.publish()
+    (decided,) = candidates.held(settings, numbers.series)
+    numbers.set(1, 200)
+    numbers.publish()
+    candidates.remove(settings, numbers.series, decided)
+    assert numbers.held() == [(1, 2, 200)]
+    candidates.remove(settings, numbers.series, candidates.held(settings, numbers.series)[0])
+    assert numbers.held() == []
 
 
 def test_the_days_of_a_metric_are_those_of_its_own_calendar(settings) -> None:
-    desk = Desk(settings, metric(publication={"timezone": "America/Los_Angeles"}))
+    numbers = ScriptedNumbers(settings, metric(publication={"timezone": "America/Los_Angeles"}))
     settings.now = datetime(2024, 1, 2, 0, 20, tzinfo=timezone.utc)  # the first of January there still
-    desk.say(1, 10)
-    desk.publish()
-    assert [line[2] for line in desk.history(1)] == ["live"]
-    assert find_due(settings, desk.series) == []
+    numbers.set(1, 10)
+    numbers.publish()
+    assert [line[2] for line in numbers.history(1)] == ["live"]
+    assert find_due(settings, numbers.series) == []
     settings.now = datetime(2024, 1, 2, 8, 20, tzinfo=timezone.utc)
-    assert find_due(settings, desk.series) == [day(1)]
+    assert find_due(settings, numbers.series) == [day(1)]
 
 
 def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
     measures = [{"name": f"m{number}", "sql": "sum(amount)", "type": "long"} for number in range(40)]
     wide = MetricContract.model_validate({"metric": "wide", "source": "events", "measures": measures})
-    desk = Desk(settings, wide)
-    desk.at(1)
-    desk.says[day(1)] = pa.table({name: pa.array([1], pa.int64()) for name in desk.series.content})
-    desk.publish()
-    desk.at(8)
-    assert find_due(settings, desk.series) == [day(1)]
+    numbers = ScriptedNumbers(settings, wide)
+    numbers.at(1)
+    numbers.by_day[day(1)] = pa.table({name: pa.array([1], pa.int64()) for name in numbers.series.content})
+    numbers.publish()
+    numbers.at(8)
+    assert find_due(settings, numbers.series) == [day(1)]
 
 
 def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settings) -> None:
-    desk = Desk(settings, metric(window=3, publication={"start_delay": 2}))
+    numbers = ScriptedNumbers(settings, metric(window=3, publication={"start_delay": 2}))
     rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
     write_deltalake(locations.silver(settings, "events"), rows, partition_by=["event_date"])
-    desk.at(4)
-    assert find_due(settings, desk.series) == [day(1), day(2)]
+    numbers.at(4)
+    assert find_due(settings, numbers.series) == [day(1), day(2)]
 
 
 def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> None:
-    desk = Desk(settings)
-    desk.at(2)
-    desk.say(1, 10)
-    desk.say(2, 20)
-    desk.publish()
+    numbers = ScriptedNumbers(settings)
+    numbers.at(2)
+    numbers.set(1, 10)
+    numbers.set(2, 20)
+    numbers.publish()
     period = Calendar().containing(day(2), Kind.DAY)
-    assert numbers_history.version(settings, desk.series, period, parse("total_v2024-01-02.r1")).version.revision == 1
+    assert numbers_history.version(settings, numbers.series, period, parse("total_v2024-01-02.r1")).version.revision == 1
     for name in ("total_v2024-01-01.r1", "other_v2024-01-02.r1"):
         with pytest.raises(UnknownVersionError, match="is a version of"):
-            numbers_history.version(settings, desk.series, period, parse(name))
+            numbers_history.version(settings, numbers.series, period, parse(name))
 
 
 def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(settings) -> None:
-    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(2)
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(2)
     for number, value in ((1, 10), (1, 11), (2, 5)):
-        desk.say(number, value)
-        desk.publish()
-        desk.roll()
+        numbers.set(number, value)
+        numbers.publish()
+        numbers.roll_up()
     known = numbers_history.history(settings, week, [day(1)])[day(1)]
     assert [one.reason.value for one in known] == ["initial", "manual", "initial"]
     assert known[-1].restatement_reason == "initial: made from 2024-01-02 anew"
@@ -129,24 +129,24 @@ def test_where_silvers_log_was_cleaned_every_day_may_be_another_one(settings) ->
         write_deltalake(
             path, rows, partition_by=["event_date"], mode="append", configuration={"delta.enableChangeDataFeed": "true"}
         )
-    desk = Desk(settings)
-    assert find_pending(settings, desk.series).starts == {day(number) for number in range(1, 6)}
-    assert find_pending(settings, desk.series).causes
+    numbers = ScriptedNumbers(settings)
+    assert find_pending(settings, numbers.series).starts == {day(number) for number in range(1, 6)}
+    assert find_pending(settings, numbers.series).causes
     DeltaTable(path).create_checkpoint()
     for number in range(3):
         Path(path, "_delta_log", f"{number:020}.json").unlink()
-    pending = find_pending(settings, desk.series)
+    pending = find_pending(settings, numbers.series)
     assert (pending.starts, pending.causes, pending.upstream_version) == ({day(number) for number in range(1, 6)}, {}, 4)
 
 
 def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
-    desk = Desk(settings, metric(**HALF))
-    desk.at(1)
-    desk.say(1, 10)
-    desk.publish()
-    first = _said(desk)
-    other = replace(desk, metric=metric(description="with another logic", consumers=["board"], **HALF))
-    other.say(1, 100)
+    numbers = ScriptedNumbers(settings, metric(**HALF))
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish()
+    first = _said(numbers)
+    other = replace(numbers, metric=metric(description="with another logic", consumers=["board"], **HALF))
+    other.set(1, 100)
     other.publish()
     other.drop(1, 2)
     other.at(2)
@@ -155,23 +155,23 @@ def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
     assert _said(other) == first
 
 
-def _said(desk: Desk) -> dict[str, str]:
-    before = write_audit_publish.read(desk.settings, desk.series, [day(1)])
+def _said(numbers: ScriptedNumbers) -> dict[str, str]:
+    before = write_audit_publish.read(numbers.settings, numbers.series, [day(1)])
     assert before.existing is not None
     newest = before.existing.filter(before.existing["is_latest"])
     return newest.select(["code_version", "contract_version", "inputs"]).to_pylist()[0]
 
 
 def test_a_roll_up_follows_a_daily_table_that_was_created_again(settings) -> None:
-    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(2)
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(2)
     for value in (10, 11, 12):
-        desk.say(1, value)
-        desk.publish()
-    desk.roll()
+        numbers.set(1, value)
+        numbers.publish()
+    numbers.roll_up()
     assert find_pending(settings, week).starts == frozenset()
-    shutil.rmtree(locations.gold(settings, desk.series))
-    desk.say(1, 13)
-    desk.publish()
+    shutil.rmtree(locations.gold(settings, numbers.series))
+    numbers.set(1, 13)
+    numbers.publish()
     assert find_pending(settings, week).starts == {day(1)}

@@ -22,7 +22,7 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse_tests.support.arrivals import arrive, at, every
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.numbers_without_spark import Desk, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.webhook_server import Receiver, receiving
 
 if TYPE_CHECKING:
@@ -109,17 +109,17 @@ def test_a_webhook_is_told_when_an_alert_opens_and_when_it_is_over(settings: Set
 
 def test_numbers_address_the_owner_of_their_source_first(settings: Settings, receiver: Receiver) -> None:
     settings.alert_targets = [receiver.url]
-    desk = Desk(settings, TOTAL)
+    numbers = ScriptedNumbers(settings, TOTAL)
     daemon = Daemon(settings)
-    desk.at(1)
-    desk.say(1, 10)
-    desk.publish()
-    desk.say(1, 100)
-    desk.publish()
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish()
+    numbers.set(1, 100)
+    numbers.publish()
     assert daemon.tick() == "1 opened, 0 resolved, 1 open"
-    desk.drop(1, 2)
+    numbers.drop(1, 2)
     assert daemon.tick() == "0 opened, 1 resolved, 0 open"
-    desk.at(4)
+    numbers.at(4)
     assert daemon.tick() == "1 opened, 0 resolved, 1 open"
     assert subjects(receiver) == [
         "Alert: a number is held: total 2024-01-01",
@@ -165,11 +165,11 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
 ) -> None:
     """Before or behind each of its commits: the same end state, every message at least once, and no other."""
     late_rows(settings)
-    desk = Desk(settings, TOTAL)
-    desk.say(1, 10)
-    desk.publish()
-    desk.say(1, 100)
-    desk.publish()
+    numbers = ScriptedNumbers(settings, TOTAL)
+    numbers.set(1, 10)
+    numbers.publish()
+    numbers.set(1, 100)
+    numbers.publish()
     to = [Webhook(receiver.url)]
     commit, commits = table_io.append, []
 
@@ -203,12 +203,12 @@ def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, re
     daemon = Daemon(settings)
     late_rows(settings)
     daemon.tick()
-    desk = Desk(settings, TOTAL)
-    desk.at(5, 23)
-    desk.say(1, 10)
-    desk.publish()
-    desk.say(1, 100)
-    desk.publish()
+    numbers = ScriptedNumbers(settings, TOTAL)
+    numbers.at(5, 23)
+    numbers.set(1, 10)
+    numbers.publish()
+    numbers.set(1, 100)
+    numbers.publish()
     kept = {file: file.read_bytes() for file in Path(locations.bronze(settings, "events")).glob("*/*.parquet")}
     for file in kept:
         file.write_bytes(b"torn")
@@ -238,14 +238,14 @@ class Slow:
 def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("lakehouse.operations.delivery.monotonic", lambda: clock[0])
-    desk = Desk(settings, TOTAL)
-    desk.at(1)
+    numbers = ScriptedNumbers(settings, TOTAL)
+    numbers.at(1)
     for number in (1, 2, 3, 4):
-        desk.say(number, 10)
-    desk.publish()
+        numbers.set(number, 10)
+    numbers.publish()
     for number in (1, 2, 3, 4):
-        desk.say(number, 100)
-    desk.publish()
+        numbers.set(number, 100)
+    numbers.publish()
     slow = Slow(clock)
     looked = dispatch_alerts(settings, CATALOG, [slow])
     assert (len(slow.taken), looked.undelivered) == (2, ["slow receives the rest at the next tick"])

@@ -24,7 +24,7 @@ from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import arrive, at, every, row
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, day, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,128 +215,128 @@ def catalog(one: MetricContract) -> Catalog:
     return Catalog({"events": contract(owner="anna")}, {one.name: one})
 
 
-def of_metric(desk: Desk, kind: AlertKind) -> list[Alert]:
-    found = signals.of_metric(desk.settings, catalog(desk.metric), desk.metric)
+def of_metric(numbers: ScriptedNumbers, kind: AlertKind) -> list[Alert]:
+    found = signals.of_metric(numbers.settings, catalog(numbers.metric), numbers.metric)
     return [alert for alert in found if alert.kind is kind]
 
 
 def test_nothing_is_published_and_nothing_is_wrong(settings: Settings) -> None:
-    desk = Desk(settings, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
-    assert list(signals.of_metric(settings, catalog(desk.metric), desk.metric)) == []
+    numbers = ScriptedNumbers(settings, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
+    assert list(signals.of_metric(settings, catalog(numbers.metric), numbers.metric)) == []
 
 
 def test_a_held_number_and_its_end(settings: Settings) -> None:
-    desk = Desk(settings, metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben"))
-    desk.at(1)
-    desk.say(1, 10)
-    desk.publish()
-    assert of_metric(desk, AlertKind.HELD) == []
-    desk.say(1, 100)
-    desk.publish()
-    [alert] = of_metric(desk, AlertKind.HELD)
+    numbers = ScriptedNumbers(settings, metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben"))
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.HELD) == []
+    numbers.set(1, 100)
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.HELD)
     assert (alert.subject, alert.period, alert.since) == ("total", "2024-01-01", settings.clock())
     assert alert.addressed_to == ["anna", "ben"], "the source's owner first"
     assert "r2 is held: change: " in alert.text
-    desk.sign_off(1, 2)
-    assert of_metric(desk, AlertKind.HELD) == []
+    numbers.sign_off(1, 2)
+    assert of_metric(numbers, AlertKind.HELD) == []
 
 
 def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
-    desk = Desk(settings, metric(publication={"rollups": ["week"], "timezone": "America/New_York"}))
-    desk.at(1, 12)
-    desk.say(1, 10)
-    desk.publish()
-    desk.roll()
-    desk.at(4, 4)
-    assert of_metric(desk, AlertKind.OVERDUE) == [], "in New York it is the 3rd: one day behind the day on which it was due"
-    desk.at(4, 5)
-    [alert] = of_metric(desk, AlertKind.OVERDUE)
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"], "timezone": "America/New_York"}))
+    numbers.at(1, 12)
+    numbers.set(1, 10)
+    numbers.publish()
+    numbers.roll_up()
+    numbers.at(4, 4)
+    assert of_metric(numbers, AlertKind.OVERDUE) == [], "in New York it is the 3rd: one day behind the day on which it was due"
+    numbers.at(4, 5)
+    [alert] = of_metric(numbers, AlertKind.OVERDUE)
     assert (alert.subject, alert.period, alert.numbers["state"]) == ("total", "2024-01-01", "preliminary")
     assert alert.since == datetime(2024, 1, 2, 5, tzinfo=timezone.utc)
-    desk.close()
-    assert of_metric(desk, AlertKind.OVERDUE) == []
-    desk.at(11, 12)
-    found = {alert.subject: alert for alert in of_metric(desk, AlertKind.OVERDUE)}
+    numbers.close()
+    assert of_metric(numbers, AlertKind.OVERDUE) == []
+    numbers.at(11, 12)
+    found = {alert.subject: alert for alert in of_metric(numbers, AlertKind.OVERDUE)}
     assert found["total"].text.startswith("total 2024-01-01 was due on 2024-01-08 and is not final yet")
     assert found["total_weekly"].period == "2024-W01"
     assert found["total_weekly"].numbers == {"due_on": date(2024, 1, 8), "state": "preliminary"}
-    desk.close()
-    desk.roll()
-    assert of_metric(desk, AlertKind.OVERDUE) == []
+    numbers.close()
+    numbers.roll_up()
+    assert of_metric(numbers, AlertKind.OVERDUE) == []
 
 
 def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
-    desk = Desk(settings, metric(alerts={"overdue_after": 0}))
-    desk.at(1)
-    desk.say(1, 10)
-    desk.publish()
-    desk.at(2, 23)
-    assert of_metric(desk, AlertKind.OVERDUE) == []
-    desk.at(3)
-    assert len(of_metric(desk, AlertKind.OVERDUE)) == 1
+    numbers = ScriptedNumbers(settings, metric(alerts={"overdue_after": 0}))
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish()
+    numbers.at(2, 23)
+    assert of_metric(numbers, AlertKind.OVERDUE) == []
+    numbers.at(3)
+    assert len(of_metric(numbers, AlertKind.OVERDUE)) == 1
 
 
 def test_more_restatements_than_usual(settings: Settings) -> None:
-    desk = Desk(settings, metric(alerts={"restatements": {"needs": 1}}))
-    desk.at(1, 6)
+    numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
+    numbers.at(1, 6)
     for number in (1, 2, 3):
-        desk.say(number, 1)
-    desk.publish()
+        numbers.set(number, 1)
+    numbers.publish()
     for number in (3, 10, 17, 24, 31):  # one a week
-        desk.at(number)
-        desk.say(1, number)
-        desk.publish(1)
-    desk.at(36, 7)
-    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "one a week is what is usual"
+        numbers.at(number)
+        numbers.set(1, number)
+        numbers.publish(1)
+    numbers.at(36, 7)
+    assert of_metric(numbers, AlertKind.RESTATEMENTS) == [], "one a week is what is usual"
     for number in (2, 3):
-        desk.at(36, 7 + number)
-        desk.say(number, 7)
-        desk.publish(number)
-    [alert] = of_metric(desk, AlertKind.RESTATEMENTS)
+        numbers.at(36, 7 + number)
+        numbers.set(number, 7)
+        numbers.publish(number)
+    [alert] = of_metric(numbers, AlertKind.RESTATEMENTS)
     assert alert.numbers == {"restatements": 3, "weeks_before": [1, 1, 1, 1], "mean": 1.0, "bound": 1.0}
     assert alert.since == at(day(36), 9), "the second was one too many"
     assert "2024-01-01, 2024-01-02, 2024-01-03" in alert.text
-    desk.at(44)
-    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "a week later it is over"
+    numbers.at(44)
+    assert of_metric(numbers, AlertKind.RESTATEMENTS) == [], "a week later it is over"
 
 
 def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> None:
-    desk = Desk(settings, metric(grain=["store"], alerts={"restatements": {"needs": 1}}))
-    desk.at(1)
-    desk.say(1, {"a": 1, "b": 1})
-    desk.publish()
-    desk.at(40)
-    desk.say(1, {"a": 2, "b": 2})
-    desk.publish()
-    assert of_metric(desk, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], alerts={"restatements": {"needs": 1}}))
+    numbers.at(1)
+    numbers.set(1, {"a": 1, "b": 1})
+    numbers.publish()
+    numbers.at(40)
+    numbers.set(1, {"a": 2, "b": 2})
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
 def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: Settings) -> None:
-    desk = Desk(settings, metric(alerts={"restatements": {"needs": 1}}))
-    desk.at(1)
-    desk.say(1, 1)
-    desk.publish()
-    desk.at(40)
+    numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
+    numbers.at(1)
+    numbers.set(1, 1)
+    numbers.publish()
+    numbers.at(40)
     for value in (1, 2):
-        desk.say(40, value)
-        desk.publish(40)
-    desk.at(41)
-    desk.close()
-    assert desk.history(40)[-1] == ("r3", 2, "preliminary", True)
-    assert of_metric(desk, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
+        numbers.set(40, value)
+        numbers.publish(40)
+    numbers.at(41)
+    numbers.close()
+    assert numbers.history(40)[-1] == ("r3", 2, "preliminary", True)
+    assert of_metric(numbers, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
 def test_adjustments_restate_too(settings: Settings) -> None:
-    desk = Desk(settings, metric(publication={"after_close": "adjust"}, alerts={"restatements": {"needs": 1}}))
-    desk.at(1)
-    desk.say(1, 1)
-    desk.publish()
-    desk.at(40)
-    desk.close()
-    assert of_metric(desk, AlertKind.RESTATEMENTS) == [], "a change of state restates nothing"
-    desk.say(1, 2)
-    desk.publish()
-    [alert] = of_metric(desk, AlertKind.RESTATEMENTS)
+    numbers = ScriptedNumbers(settings, metric(publication={"after_close": "adjust"}, alerts={"restatements": {"needs": 1}}))
+    numbers.at(1)
+    numbers.set(1, 1)
+    numbers.publish()
+    numbers.at(40)
+    numbers.close()
+    assert of_metric(numbers, AlertKind.RESTATEMENTS) == [], "a change of state restates nothing"
+    numbers.set(1, 2)
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.RESTATEMENTS)
     assert alert.period is None
     assert alert.numbers["restatements"] == 1
 
@@ -345,41 +345,41 @@ VALUES: dict[str, Any] = {"alerts": {"values": [{"measure": "total", "below": 10
 
 
 def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(settings: Settings) -> None:
-    desk = Desk(settings, metric(**VALUES, owner="ben"))
-    desk.at(1, 12)
-    desk.say(1, 90)
-    desk.publish()
-    assert of_metric(desk, AlertKind.VALUE) == []
-    desk.say(1, 89)
-    desk.publish()
-    [alert] = of_metric(desk, AlertKind.VALUE)
+    numbers = ScriptedNumbers(settings, metric(**VALUES, owner="ben"))
+    numbers.at(1, 12)
+    numbers.set(1, 90)
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.VALUE) == []
+    numbers.set(1, 89)
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
     assert alert.addressed_to == ["anna", "ben"]
     assert "The number is live (r2)" in alert.text
-    desk.say(1, 95)
-    desk.publish()
-    assert of_metric(desk, AlertKind.VALUE) == []
-    desk.at(8)
-    desk.close()
-    [alert] = of_metric(desk, AlertKind.VALUE)
+    numbers.set(1, 95)
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.VALUE) == []
+    numbers.at(8)
+    numbers.close()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
     assert alert.text == "total of total 2024-01-01 is 95: below 100. The number is final (r4)."
-    desk.at(16)
-    assert of_metric(desk, AlertKind.VALUE) == [], "a final number is looked at for a week"
-    desk.say(1, 94)
-    desk.publish()
-    assert "(r5)" in of_metric(desk, AlertKind.VALUE)[0].text, "and so is what it is restated to"
+    numbers.at(16)
+    assert of_metric(numbers, AlertKind.VALUE) == [], "a final number is looked at for a week"
+    numbers.set(1, 94)
+    numbers.publish()
+    assert "(r5)" in of_metric(numbers, AlertKind.VALUE)[0].text, "and so is what it is restated to"
 
 
 def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
     bound = {"measure": "total", "below": 10, "where": {"store": "b"}}
-    desk = Desk(settings, metric(grain=["store"], alerts={"values": [bound]}))
-    desk.at(1)
-    desk.say(1, {"a": 1, "b": 50})
-    desk.say(2, {"a": 50})
-    desk.publish()
-    assert of_metric(desk, AlertKind.VALUE) == []
-    desk.say(1, {"a": 50, "b": 1})
-    desk.publish()
-    [alert] = of_metric(desk, AlertKind.VALUE)
+    numbers = ScriptedNumbers(settings, metric(grain=["store"], alerts={"values": [bound]}))
+    numbers.at(1)
+    numbers.set(1, {"a": 1, "b": 50})
+    numbers.set(2, {"a": 50})
+    numbers.publish()
+    assert of_metric(numbers, AlertKind.VALUE) == []
+    numbers.set(1, {"a": 50, "b": 1})
+    numbers.publish()
+    [alert] = of_metric(numbers, AlertKind.VALUE)
     assert (alert.period, alert.detail) == ("2024-01-01", "total below 10 store=b")
     assert "is 1 for store b: below 10" in alert.text
 
@@ -389,8 +389,8 @@ def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
 
 def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Settings) -> None:
     one = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 5}]})
-    desk = Desk(settings, one)
-    desk.at(1)
+    numbers = ScriptedNumbers(settings, one)
+    numbers.at(1)
     seen = [signals.state_of(settings, catalog(one))]
 
     def moved() -> bool:
@@ -399,15 +399,15 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
 
     arrive(settings, contract(), [row(at(TODAY), HOUR)])
     assert moved()
-    desk.say(1, 10)
-    desk.publish()
+    numbers.set(1, 10)
+    numbers.publish()
     assert moved()
-    desk.roll()
+    numbers.roll_up()
     assert moved()
-    desk.say(1, 100)
-    desk.publish()
+    numbers.set(1, 100)
+    numbers.publish()
     assert moved(), "held"
-    desk.at(1, 1)
+    numbers.at(1, 1)
     assert moved(), "another hour"
     assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
     assert not moved()

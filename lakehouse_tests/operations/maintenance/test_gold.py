@@ -27,7 +27,7 @@ from lakehouse_tests.support.maintained_lake import (
     grow_old,
     upkeep,
 )
-from lakehouse_tests.support.numbers_without_spark import Desk, lawful, metric, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, lawful_versions, metric, without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,41 +41,41 @@ def _numbers_by_hand() -> Iterator[None]:
         yield
 
 
-def published_desk(settings: Settings) -> Desk:
+def published_numbers(settings: Settings) -> ScriptedNumbers:
     """Days that were published again and again, and their weeks."""
-    desk = Desk(settings, metric(publication={"rollups": ["week"]}))
+    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
     for number in range(1, 16):
-        desk.at(number)
-        desk.say(max(1, number - 3), 10 * number)
-        desk.say(number, number)
-        desk.publish()
-        desk.roll()
-    return desk
+        numbers.at(number)
+        numbers.set(max(1, number - 3), 10 * number)
+        numbers.set(number, number)
+        numbers.publish()
+        numbers.roll_up()
+    return numbers
 
 
 def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
-    desk = published_desk(lifted)
-    week = Series(desk.metric, Kind.WEEK)
-    of = Catalog({"events": contract()}, {"total": desk.metric})
-    told = [lawful(lifted, one) for one in (desk.series, week)]
-    known = publications.of(lifted, "total"), find_due(lifted, desk.series), find_pending(lifted, week)
-    seen = {moment: as_of(lifted, desk.series, moment) for moment in moments(lifted, desk.series)}
+    numbers = published_numbers(lifted)
+    week = Series(numbers.metric, Kind.WEEK)
+    of = Catalog({"events": contract()}, {"total": numbers.metric})
+    told = [lawful_versions(lifted, one) for one in (numbers.series, week)]
+    known = publications.of(lifted, "total"), find_due(lifted, numbers.series), find_pending(lifted, week)
+    seen = {moment: as_of(lifted, numbers.series, moment) for moment in moments(lifted, numbers.series)}
     done = {one.table: one for one in maintain(lifted, of)}
     assert done["ops/publications"].files_after == 2
     assert done["gold/total"].files_deleted > 0
     assert all(one.problem is None for one in done.values())
-    assert [lawful(lifted, one) for one in (desk.series, week)] == told
+    assert [lawful_versions(lifted, one) for one in (numbers.series, week)] == told
     assert (
         publications.of(lifted, "total"),
-        find_due(lifted, desk.series),
+        find_due(lifted, numbers.series),
         find_pending(lifted, week),
     ) == known
-    assert {moment: as_of(lifted, desk.series, moment) for moment in seen} == seen
+    assert {moment: as_of(lifted, numbers.series, moment) for moment in seen} == seen
     assert len(seen) == 15
-    desk.at(16)
-    desk.say(2, 999)
-    desk.publish(2)
-    assert desk.shown(2) == 999
+    numbers.at(16)
+    numbers.set(2, 999)
+    numbers.publish(2)
+    assert numbers.latest_total(2) == 999
 
 
 def moments(settings: Settings, one: Series) -> set[datetime]:
@@ -130,14 +130,14 @@ def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pyt
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     with monkeypatch.context() as patched:
         patched.setattr(publications, "follow", lambda *_: 0)  # runs that were stopped right behind their commits
-        desk = Desk(lifted)
+        numbers = ScriptedNumbers(lifted)
         for number in range(1, 7):
-            desk.at(number)
-            desk.say(number, number)
-            desk.publish()
+            numbers.at(number)
+            numbers.set(number, number)
+            numbers.publish()
     assert publications.of(lifted, "total") == []
     assert upkeep(lifted, "gold/total").checkpointed
-    grow_old(Path(locations.gold(lifted, desk.series), "_delta_log"))
+    grow_old(Path(locations.gold(lifted, numbers.series), "_delta_log"))
     assert upkeep(lifted, "gold/total").log_files_deleted == 6
     assert len(publications.of(lifted, "total")) == 6
     assert promotion_log.of(lifted, "total") == []
@@ -145,25 +145,25 @@ def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pyt
 
 def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
-    desk = Desk(lifted, metric(publication={"rollups": ["week"]}))
-    of = Catalog({"events": contract()}, {"total": desk.metric})
-    week = Series(desk.metric, Kind.WEEK)
-    desk.at(1)
-    desk.say(1, 1)
-    desk.publish()
-    desk.roll()
+    numbers = ScriptedNumbers(lifted, metric(publication={"rollups": ["week"]}))
+    of = Catalog({"events": contract()}, {"total": numbers.metric})
+    week = Series(numbers.metric, Kind.WEEK)
+    numbers.at(1)
+    numbers.set(1, 1)
+    numbers.publish()
+    numbers.roll_up()
     ours = {"delta.logRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
-    DeltaTable(locations.gold(lifted, desk.series)).alter.set_table_properties(ours)
+    DeltaTable(locations.gold(lifted, numbers.series)).alter.set_table_properties(ours)
     for number in range(2, 8):
-        desk.at(number)
-        desk.say(number, number)
-        desk.publish(number)
+        numbers.at(number)
+        numbers.set(number, number)
+        numbers.publish(number)
     waiting = find_pending(lifted, week)
     assert upkeep(lifted, "gold/total", of).checkpointed
     done = upkeep(lifted, "gold/total", of)
     assert done.log_files_deleted == 0
     assert any(why.startswith("gold/total_weekly has yet to follow it from version 2 of") for why in done.kept)
     assert find_pending(lifted, week).starts == waiting.starts
-    desk.roll()
+    numbers.roll_up()
     assert upkeep(lifted, "gold/total", of).log_files_deleted > 5
     assert find_pending(lifted, week).starts == frozenset()

@@ -15,7 +15,16 @@ from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.lateness import arrival_curve
 from lakehouse.lateness.completeness import Estimate, Unknown, estimate
 from lakehouse.lateness.measurement import LatenessMeasurement, newest_arrival
-from lakehouse_tests.support.api_client import Row, asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.support.api_client import (
+    SourceRow,
+    api_client,
+    at,
+    catalog,
+    get_json,
+    numbers_with_weeks,
+    on,
+    write_source_rows,
+)
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import day, metric, without_spark
@@ -33,7 +42,7 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def hundred(number: int, kind: str = "insert") -> list[Row]:
+def hundred(number: int, kind: str = "insert") -> list[SourceRow]:
     """A hundred rows of a day at noon: the n-th comes n hours later; those of more than two days wait."""
     event = at(number, 12)
     rows = []
@@ -45,9 +54,11 @@ def hundred(number: int, kind: str = "insert") -> list[Row]:
 
 def test_how_late_rows_came(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
-    tell(settings, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"})
-    with asked(settings, catalog(metric(), source=source)) as client:
-        (found,) = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
+    write_source_rows(
+        settings, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"}
+    )
+    with api_client(settings, catalog(metric(), source=source)) as client:
+        (found,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
         assert (found["source"], found["rows"], found["expected_seconds"]) == ("events", 150, 86_400)
         assert (found["on_time_share"], found["late_share"]) == (0.32, 0.68)
         assert found["dispositions"] == {"applied": 95, "duplicate": 1, "quarantined": 53, "dropped": 1}
@@ -61,13 +72,13 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
         caught = {one["watermark_seconds"] // 3600: one["share"] for one in advice["evidence"]}
         assert (caught[1], caught[24], caught[48], caught[99], caught[720]) == (0.01, 0.24, 0.48, 0.99, 1)
         assert corrections["recommendation"]["verdict"] == "too_few"
-        narrow = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(2), source="events")["sources"][0]
+        narrow = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(2), source="events")["sources"][0]
         assert narrow["rows"] == 35 + 35, "by arrival day"
-        nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
+        nothing = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert (nothing["rows"], nothing["late_share"], nothing["event_types"]) == (0, None, [])
-        long = got(client, "/data-quality/lateness", 400, start_date="2024-01-01", end_date="2024-12-31")
+        long = get_json(client, "/data-quality/lateness", 400, start_date="2024-01-01", end_date="2024-12-31")
         assert long["type"] == "urn:lakehouse:too-much"
-        unknown = got(client, "/data-quality/lateness", 404, start_date=on(1), end_date=on(2), source="other")
+        unknown = get_json(client, "/data-quality/lateness", 404, start_date=on(1), end_date=on(2), source="other")
         assert unknown["type"] == "urn:lakehouse:unknown-source"
 
 
@@ -75,11 +86,11 @@ def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
     """The change holds from the day behind those asked for on: that is the one to be held against the rows."""
     settings, changes = lake_settings(tmp_path), [{"since": on(6), "watermark": "P7D"}]
     source = contract(lateness=LATENESS | {"changes": changes})
-    tell(settings, source, hundred(1))
-    with asked(settings, catalog(metric(), source=source)) as client:
+    write_source_rows(settings, source, hundred(1))
+    with api_client(settings, catalog(metric(), source=source)) as client:
 
         def current(end: int) -> set[int]:
-            (found,) = got(client, "/data-quality/lateness", start_date=on(1), end_date=on(end))["sources"]
+            (found,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(end))["sources"]
             return {one["recommendation"]["current_seconds"] for one in (found, *found["event_types"])}
 
         assert current(4) == {2 * 86_400}
@@ -88,25 +99,25 @@ def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
 
 def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> None:
     settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
-    tell(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
-    with asked(settings, catalog(metric(), source=source)) as client:
+    write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
+    with api_client(settings, catalog(metric(), source=source)) as client:
         asks = {"start_date": on(1), "end_date": on(9)}
-        (found,) = told = got(client, "/data-quality/lateness", **asks)["sources"]
+        (found,) = told = get_json(client, "/data-quality/lateness", **asks)["sources"]
         hours = {name: seconds / 3600 for name, seconds in found["seconds"].items()}
         assert hours == {"p50": 38, "p90": 85, "p95": 93, "p99": 99, "p99_9": 100, "max": 100}
         assert not [one for one in gc.get_objects() if isinstance(one, LatenessMeasurement)], (
             "what is remembered is the answer alone"
         )
         shutil.rmtree(locations.bronze(settings, "events"))
-        assert got(client, "/data-quality/lateness", **asks)["sources"] == told
-        nothing = got(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
+        assert get_json(client, "/data-quality/lateness", **asks)["sources"] == told
+        nothing = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert nothing["seconds"] is None
 
 
 def test_the_newest_arrival_is_told_by_the_log(tmp_path: Path) -> None:
     settings = lake_settings(tmp_path)
     assert newest_arrival(settings, "events") is None
-    tell(settings, contract(), hundred(1))
+    write_source_rows(settings, contract(), hundred(1))
     for file in (tmp_path / "lake" / "ops" / "events_dispositions").rglob("*.parquet"):
         file.unlink()
     assert newest_arrival(settings, "events") == day(5)
@@ -114,23 +125,23 @@ def test_the_newest_arrival_is_told_by_the_log(tmp_path: Path) -> None:
 
 def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
     """Of each day half comes at once, a quarter on the next day, a quarter on the one behind it."""
-    told = desk(lake_settings(tmp_path))
-    rows: list[Row] = []
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    rows: list[SourceRow] = []
     for number in range(1, 31):
         noon = at(number, 12)
         for key, days in enumerate((0, 0, 1, 2)):
             arrival = noon + timedelta(days=days, hours=1)
             if arrival < at(31):
                 rows.append((f"{number}:{key}", noon, arrival, "insert", "admitted"))
-    tell(told.settings, contract(), rows)
-    told.at(31)
+    write_source_rows(numbers.settings, contract(), rows)
+    numbers.at(31)
     for number in (20, 29, 30):
-        told.say(number, 1)
-    told.publish()
-    with asked(told.settings, catalog(told.metric)) as client:
+        numbers.set(number, 1)
+    numbers.publish()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
 
         def complete(number: int) -> Any:
-            return got(client, "/metrics/total", window=on(number))["completeness"]
+            return get_json(client, "/metrics/total", window=on(number))["completeness"]
 
         assert (complete(30)["share"], complete(30)["low"], complete(30)["high"]) == (0.5, 0.5, 0.5)
         assert complete(29)["share"] == 0.75
@@ -138,21 +149,21 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
         assert complete(30)["coverage"] <= 0.95
         assert complete(30)["horizon_hours"] - complete(30)["age_hours"] == 7 * 24
         assert complete(30)["earlier_periods"] >= 19
-        week = got(client, "/metrics/total", 404, window="2024-W01")
+        week = get_json(client, "/metrics/total", 404, window="2024-W01")
         assert week["type"] == "urn:lakehouse:not-published"
-        arrived = got(client, "/metrics/total", window=on(30))["staleness"]["newest_arrival"]
+        arrived = get_json(client, "/metrics/total", window=on(30))["staleness"]["newest_arrival"]
         assert arrived == "2024-01-30T13:00:00Z"
 
 
 def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Path) -> None:
     """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
     settings, source = lake_settings(tmp_path), contract()
-    rows: list[Row] = []
+    rows: list[SourceRow] = []
     for number in range(1, 501):
         for key, later in enumerate((1, 240)):
             if (arrival := at(number, 12 + later)) < at(501):
                 rows.append((f"{number}:{key}", at(number, 12), arrival, "insert", "admitted"))
-    tell(settings, source, rows)
+    write_source_rows(settings, source, rows)
     came = arrival_curve.read(settings, source)
     assert came is not None
     assert came.first == day(501 - 401), "the oldest day of which all rows are known, and not the first arrival"
@@ -167,23 +178,23 @@ def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Pa
 
 
 def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
-    told = desk(lake_settings(tmp_path))
-    told.at(1)
-    told.say(1, 10)
-    told.publish(1)
-    told.at(2)
-    told.say(1, 11)
-    told.say(2, 5)
-    told.publish(said=RevisionReason.BACKFILL)
-    told.at(9)
-    told.say(1, 14)
-    told.publish(said=RevisionReason.BUG_REPLAY)
-    told.at(10)
-    told.publish()
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish(1)
+    numbers.at(2)
+    numbers.set(1, 11)
+    numbers.set(2, 5)
+    numbers.publish(said=RevisionReason.BACKFILL)
+    numbers.at(9)
+    numbers.set(1, 14)
+    numbers.publish(said=RevisionReason.BUG_REPLAY)
+    numbers.at(10)
+    numbers.publish()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
 
         def restated(start: int, end: int, **more: Any) -> Any:
-            return got(client, "/data-quality/restatements", start_date=on(start), end_date=on(end), **more)
+            return get_json(client, "/data-quality/restatements", start_date=on(start), end_date=on(end), **more)
 
         found = restated(1, 31)
         assert [(one["window"], one["version"], one["state"], one["reason"]) for one in found["restatements"]] == [
@@ -201,40 +212,40 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
         page = restated(1, 31, limit=1)
         assert ([one["version"] for one in page["restatements"]], page["next_offset"]) == (["r3"], 1)
         assert [one["version"] for one in restated(1, 31, limit=1, offset=1)["restatements"]] == ["r2"]
-        wrong = got(client, "/data-quality/restatements", 404, start_date=on(1), end_date=on(2), metric="other")
+        wrong = get_json(client, "/data-quality/restatements", 404, start_date=on(1), end_date=on(2), metric="other")
         assert wrong["type"] == "urn:lakehouse:unknown-metric"
 
 
 def test_longer_periods_change_too(tmp_path: Path) -> None:
-    told = desk(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
     for number in (1, 2):
-        told.at(number)
-        told.say(number, 5)
-        told.publish(number)
-        told.roll()
-    with asked(told.settings, catalog(told.metric)) as client:
+        numbers.at(number)
+        numbers.set(number, 5)
+        numbers.publish(number)
+        numbers.roll_up()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
 
         def restated(**more: Any) -> Any:
-            found = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), **more)
+            found = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), **more)
             return [(one["series"], one["window"], one["moved"]["total"]["after"]) for one in found["restatements"]]
 
         assert restated() == restated(by="week") == restated(metric="total") == [("total_weekly", "2024-W01", 10)]
         assert restated(by="day") == []
-        assert got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), by="month")["total"] == 0
+        assert get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), by="month")["total"] == 0
         assert "2024-W01" in client.get(f"/page/restated?through={on(3)}").text
 
 
 def test_where_a_number_comes_from(tmp_path: Path) -> None:
-    told = desk(lake_settings(tmp_path))
-    told.at(1)
-    told.say(1, 10)
-    told.publish(1)
-    with asked(told.settings, catalog(told.metric)) as client:
-        found = got(client, f"/lineage/total/{on(1)}")
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish(1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        found = get_json(client, f"/lineage/total/{on(1)}")
         assert (found["version"], found["source"], found["run_id"]) == ("r1", "events", "run")
         assert found["publication"]["validation"] == {"checks": 2, "failed": 0, "held": 0}
         assert found["publication"]["downstream"] == ["gold/total_weekly"]
-        shutil.rmtree(locations.publications(told.settings))
-        assert got(client, f"/lineage/total/{on(1)}", version="r1") == found | {"publication": None}
-        assert got(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
-        assert got(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"
+        shutil.rmtree(locations.publications(numbers.settings))
+        assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == found | {"publication": None}
+        assert get_json(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
+        assert get_json(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"

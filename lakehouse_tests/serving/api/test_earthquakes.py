@@ -18,11 +18,11 @@ from lakehouse.contracts import load_catalog
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
-from lakehouse_tests.support.api_client import asked, got
+from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.earthquakes.history import needs_earthquakes, true_daily
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.numbers_without_spark import Desk, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,32 +45,32 @@ SCHEMA = pa.schema(
 )
 
 
-class Quakes(Desk):
+class Quakes(ScriptedNumbers):
     def table(self, value: Any) -> pa.Table:
         numbers: Numbers = value or EMPTY
         return pa.Table.from_pylist([dict(zip(NAMES, numbers)) | {"row_count": numbers[0]}], schema=SCHEMA)
 
 
 def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
-    desk = Quakes(lake_settings(tmp_path), CATALOG.metrics["earthquakes_daily"])
+    quakes = Quakes(lake_settings(tmp_path), CATALOG.metrics["earthquakes_daily"])
     published = Published()
     with without_spark():
         for arrival in span(FIRST, LAST):
             before = published.numbers()
             published.arrive(arrival)
             now = published.numbers()
-            desk.settings.now = datetime.combine(arrival, time(12), timezone.utc)
-            desk.says = {day: desk.table(numbers) for day, numbers in now.items()}
+            quakes.settings.now = datetime.combine(arrival, time(12), timezone.utc)
+            quakes.by_day = {day: quakes.table(numbers) for day, numbers in now.items()}
             changed = {day for day in {*before, *now} if before.get(day) != now.get(day)}
-            days = {*changed, *find_due(desk.settings, desk.series)}
-            restatement_days.restate(desk.settings, desk.series, desk.session, days, Run("run"))
+            days = {*changed, *find_due(quakes.settings, quakes.series)}
+            restatement_days.restate(quakes.settings, quakes.series, quakes.session, days, Run("run"))
     truth = true_daily()
-    with asked(desk.settings, CATALOG) as client:
+    with api_client(quakes.settings, CATALOG) as client:
         for as_of, true in truth.items():
             assert series(client, f"{as_of}") == true, as_of
         as_of = max(truth)
         for day, numbers in truth[as_of].items():
-            found = got(client, "/metrics/earthquakes_daily", window=f"{day}", version=f"{as_of}T23:59:59Z")
+            found = get_json(client, "/metrics/earthquakes_daily", window=f"{day}", version=f"{as_of}T23:59:59Z")
             assert said(found) == numbers, day
         assert series(client, "latest") == {day: numbers for day, numbers in published.numbers().items() if numbers != EMPTY}
 
@@ -79,7 +79,7 @@ def series(client: TestClient, version: str) -> dict[date, Numbers]:
     """Every day that had events, page by page."""
     start, shown = "1990-01-01", {}
     while start:
-        page = got(client, "/metrics/earthquakes_daily/series", start=start, end="2030-01-01", version=version, limit=500)
+        page = get_json(client, "/metrics/earthquakes_daily/series", start=start, end="2030-01-01", version=version, limit=500)
         shown |= {date.fromisoformat(one["window"]): said(one) for one in page["points"] if one["event_count"]}
         start = page["next_start"]
     return shown

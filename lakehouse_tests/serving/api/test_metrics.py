@@ -10,7 +10,7 @@ import pytest
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
-from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, two_days
+from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, publish_two_days
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
@@ -29,13 +29,13 @@ def _without_spark() -> Iterator[None]:
 @pytest.fixture(scope="module", name="client")
 def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """Two days: the first says 1, 5, and 5 as final; the second 7."""
-    told = two_days(desk(lake_settings(tmp_path_factory.mktemp("lake"))))
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path_factory.mktemp("lake"))))
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         yield client
 
 
 def number(client: TestClient, window: str, **parameters: Any) -> Any:
-    return got(client, "/metrics/total", window=window, **parameters)
+    return get_json(client, "/metrics/total", window=window, **parameters)
 
 
 def test_a_number_says_what_it_is(client: TestClient) -> None:
@@ -90,26 +90,26 @@ def test_a_week(client: TestClient) -> None:
     found = number(client, "2024-W01", include_history="true")
     assert (found["series"], found["result"]) == ("total_weekly", [{"total": 12, "row_count": 2}])
     assert (found["first_day"], found["last_day"], len(found["history"])) == (on(1), on(7), 1)
-    assert got(client, "/lineage/total/2024-W01")["made_from"] == {on(1): "r3", on(2): "r1"}
+    assert get_json(client, "/lineage/total/2024-W01")["made_from"] == {on(1): "r3", on(2): "r1"}
 
 
 def test_history_says_what_moved(client: TestClient) -> None:
-    found = got(client, "/metrics/total/history", window=on(1))
+    found = get_json(client, "/metrics/total/history", window=on(1))
     assert found["versions"] == number(client, on(1), include_history="true")["history"]
     assert [(one["version"], one["reason"], one["moved"]["total"]) for one in found["versions"]] == [
         ("r1", "initial", {"before": None, "after": 1, "difference": None, "percent": None}),
         ("r2", "manual", {"before": 1, "after": 5, "difference": 4, "percent": 400.0}),
         ("r3", "daily_finalization", {"before": 5, "after": 5, "difference": 0, "percent": 0.0}),
     ]
-    first = got(client, "/metrics/total/history", window=on(1), limit=2)
+    first = get_json(client, "/metrics/total/history", window=on(1), limit=2)
     assert ([one["version"] for one in first["versions"]], first["total"], first["next_offset"]) == (["r1", "r2"], 3, 2)
-    rest = got(client, "/metrics/total/history", window=on(1), limit=2, offset=2)
+    rest = get_json(client, "/metrics/total/history", window=on(1), limit=2, offset=2)
     assert ([one["version"] for one in rest["versions"]], rest["next_offset"]) == (["r3"], None)
 
 
 def test_a_series(client: TestClient) -> None:
     def points(**parameters: Any) -> list[tuple[str, Any]]:
-        found = got(client, "/metrics/total/series", start=on(1), end=on(9), **parameters)
+        found = get_json(client, "/metrics/total/series", start=on(1), end=on(9), **parameters)
         return [(one["window"], one["result"][0]["total"]) for one in found["points"]]
 
     assert points() == [(on(1), 5), (on(2), 7)]
@@ -117,31 +117,31 @@ def test_a_series(client: TestClient) -> None:
     assert points(version=on(1)) == [(on(1), 5)], "periods without such a version are left out"
     assert points(by="week") == [("2024-W01", 12)]
     assert points(limit=1) == [(on(1), 5)]
-    assert got(client, "/metrics/total/series", start=on(1), end=on(9), limit=1)["next_start"] == on(2)
-    assert got(client, "/metrics/total/series", start=on(2), end=on(9), limit=1)["next_start"] is None
-    assert got(client, "/metrics/total/series", start="0001-01-01", end="9999-12-31")["points"]
+    assert get_json(client, "/metrics/total/series", start=on(1), end=on(9), limit=1)["next_start"] == on(2)
+    assert get_json(client, "/metrics/total/series", start=on(2), end=on(9), limit=1)["next_start"] is None
+    assert get_json(client, "/metrics/total/series", start="0001-01-01", end="9999-12-31")["points"]
     assert points(version=f"total_v{on(1)}.r2") == [(on(1), 5)], "a name is of one period"
     assert points(version="total_weekly_v2024-W01.r1", by="week") == [("2024-W01", 12)]
-    other = got(client, "/metrics/total/series", 404, start=on(1), end=on(9), version="other_v2030-01-01.r2")
+    other = get_json(client, "/metrics/total/series", 404, start=on(1), end=on(9), version="other_v2030-01-01.r2")
     assert other["type"] == "urn:lakehouse:unknown-version"
-    assert got(client, "/metrics/total/series", 400, start=on(2), end=on(1))["type"] == "urn:lakehouse:makes-no-sense"
+    assert get_json(client, "/metrics/total/series", 400, start=on(2), end=on(1))["type"] == "urn:lakehouse:makes-no-sense"
 
 
 def test_two_versions_side_by_side(client: TestClient) -> None:
-    found = got(client, "/metrics/total/compare", window=on(1), version_a="r1", version_b="latest")
+    found = get_json(client, "/metrics/total/compare", window=on(1), version_a="r1", version_b="latest")
     change = {"before": 1, "after": 5, "difference": 4, "percent": 400.0}
     assert found["changes"] == [{"grain": {}, "measure": "total", **change}]
     assert found["totals"] == {"total": change}
     assert (found["version_a"]["version"], found["version_b"]["version"], found["reason"]) == ("r1", "r3", "manual")
-    assert got(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
-    same = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
+    assert get_json(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
+    same = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
     assert [(one["difference"], one["percent"]) for one in same] == [(0, 0.0)]
-    itself = got(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="total_v2024-01-01.r2")
+    itself = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="total_v2024-01-01.r2")
     assert (itself["reason"], itself["changed_rows"]) == (None, None)
 
 
 def test_the_catalogue(client: TestClient) -> None:
-    (found,) = got(client, "/metrics")["metrics"]
+    (found,) = get_json(client, "/metrics")["metrics"]
     assert found["windows"] == ["day", "week"]
     assert (found["published"], found["first_day"], found["last_day"]) == (2, on(1), on(2))
     assert found["measures"] == [{"name": "total", "type": "bigint", "additive": True, "description": None}]
@@ -175,18 +175,18 @@ def test_the_catalogue(client: TestClient) -> None:
     ],
 )
 def test_what_cannot_be_told(client: TestClient, path: str, status: int, kind: str) -> None:
-    assert got(client, path, status)["type"] == f"urn:lakehouse:{kind}"
+    assert get_json(client, path, status)["type"] == f"urn:lakehouse:{kind}"
 
 
 def test_a_mistake_is_named_and_not_repeated(client: TestClient) -> None:
-    told = got(client, "/metrics/total", 422, window="<script>", versoin="r1")
+    told = get_json(client, "/metrics/total", 422, window="<script>", versoin="r1")
     assert [one["where"] for one in told["errors"]] == ["query.window", "query.versoin"]
     assert "script" not in str(told)
 
 
 def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
-    told = two_days(desk(lake_settings(tmp_path)))
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
 
         def poll(window: str, tag: str) -> Any:
             return client.get("/metrics/total", params={"window": window}, headers={"If-None-Match": tag})
@@ -194,13 +194,13 @@ def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
         first = poll(on(2), "")
         tag = first.headers["etag"]
         assert tag.startswith(f'W/"total_v{on(2)}.r1-')
-        told.at(8, 13)
+        numbers.at(8, 13)
         again = poll(on(2), f'"other", {tag}')
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), "getting older is no change"
         assert poll(on(2), "*").status_code == 304
         assert poll(on(1), tag).status_code == 200
-        told.say(2, 8)
-        told.publish(2)
+        numbers.set(2, 8)
+        numbers.publish(2)
         changed = poll(on(2), tag)
         assert (changed.status_code, changed.json()["result"][0]["total"]) == (200, 8)
         old = client.get("/metrics/total", params={"window": on(2), "version": "r1"})
@@ -209,24 +209,24 @@ def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
 
 
 def test_yesterday_at_this_time(tmp_path: Any) -> None:
-    told = desk(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
     for hour, value in ((6, 10), (12, 20), (22, 30)):
-        told.at(1, hour)
-        told.say(1, value)
-        told.publish(1)
-    told.at(2, 11)
-    told.say(2, 15)
-    told.publish(2)
-    told.at(2, 13)
-    with asked(told.settings, catalog(told.metric)) as client:
-        found = got(client, "/metrics/total/at-this-time")
+        numbers.at(1, hour)
+        numbers.set(1, value)
+        numbers.publish(1)
+    numbers.at(2, 11)
+    numbers.set(2, 15)
+    numbers.publish(2)
+    numbers.at(2, 13)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        found = get_json(client, "/metrics/total/at-this-time")
         then, now, today = (found[name] for name in ("yesterday_at_this_time", "yesterday", "today"))
         assert [one["number"]["result"][0]["total"] for one in (then, now, today)] == [20, 30, 15]
         assert then["at"] == "2024-01-01T13:00:00Z"
         assert now["note"].startswith("not final: ")
         assert found["yesterday_moved"]["total"] == {"before": 20, "after": 30, "difference": 10, "percent": 50.0}
         assert found["today_against_yesterday"]["total"]["percent"] == -25.0
-        early = got(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
+        early = get_json(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
         assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
         assert early["yesterday"]["number"]["version"] == "r3"
         assert early["yesterday"]["note"].startswith("not final: "), "it is live"
@@ -235,58 +235,58 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
 
 
 def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
-    told = desk(lake_settings(tmp_path), publication={"after_close": "adjust"})
-    told.at(1)
-    told.say(1, 10)
-    told.publish(1)
-    told.at(9)
-    told.publish(1)
-    told.say(1, 13)
-    told.publish(1)
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.publish(1)
+    numbers.at(9)
+    numbers.publish(1)
+    numbers.set(1, 13)
+    numbers.publish(1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         found = number(client, on(1))
         assert (found["result"][0]["total"], found["adjustments"], found["is_final"]) == (10, ["r2.a1"], True)
-        told.at(9, 5)
-        told.say(1, 14)
-        told.publish(1)
+        numbers.at(9, 5)
+        numbers.set(1, 14)
+        numbers.publish(1)
         assert number(client, on(1))["adjustments"] == ["r2.a1", "r2.a2"]
         assert number(client, on(1), version="2024-01-09T04:00:00Z")["adjustments"] == ["r2.a1"], "not what came later"
         booked = number(client, on(1), version="r2.a1")
         assert (booked["result"][0]["total"], booked["booked_on"], booked["adjustment"]) == (3, on(9), 1)
         beside = {"before": 10, "after": 14, "difference": 4, "percent": 40.0}
-        compared = got(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
+        compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="latest", version_b="r2.a2")
         assert (compared["totals"]["total"], compared["changes"][0]["after"]) == (beside, 14), "an adjustment comes on top"
-        back = got(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
+        back = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2.a1", version_b="r2")["totals"]["total"]
         assert (back["before"], back["after"]) == (13, 10)
-        moved = got(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
+        moved = get_json(client, "/metrics/total/history", window=on(1))["versions"][-2]["moved"]["total"]
         assert (moved["before"], moved["after"]) == (10, 13)
-        restated = got(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
+        restated = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
         assert [(one["version"], one["booked_on"]) for one in restated["restatements"]] == [("r2.a2", on(9)), ("r2.a1", on(9))]
 
 
 def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
-    told = desk(lake_settings(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
-    told.at(1)
-    told.say(1, {"north": "0.00", "south": "12.50"})
-    told.say(2, {"north": "1.00"})
-    told.publish()
-    told.at(2)
-    told.say(1, {"north": "3.10", "south": "12.50"})
-    told.say(2, None)
-    told.publish()
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
+    numbers.at(1)
+    numbers.set(1, {"north": "0.00", "south": "12.50"})
+    numbers.set(2, {"north": "1.00"})
+    numbers.publish()
+    numbers.at(2)
+    numbers.set(1, {"north": "3.10", "south": "12.50"})
+    numbers.set(2, None)
+    numbers.publish()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert number(client, on(1))["result"] == [
             {"store": "north", "total": "3.10", "row_count": 1},
             {"store": "south", "total": "12.50", "row_count": 1},
         ]
-        compared = got(client, "/metrics/total/compare", window=on(1))
+        compared = get_json(client, "/metrics/total/compare", window=on(1))
         assert [(one["grain"], one["difference"], one["percent"]) for one in compared["changes"]] == [
             ({"store": "north"}, "3.10", None),
             ({"store": "south"}, "0.00", 0.0),
         ], "from 0 there is no percentage"
-        page = got(client, "/metrics/total/compare", window=on(1), limit=1, offset=1)
+        page = get_json(client, "/metrics/total/compare", window=on(1), limit=1, offset=1)
         assert (page["changes"], page["total"], page["next_offset"]) == (compared["changes"][1:], 2, None)
-        assert got(client, "/metrics/total/compare", window=on(1), limit=1)["next_offset"] == 1
+        assert get_json(client, "/metrics/total/compare", window=on(1), limit=1)["next_offset"] == 1
         assert compared["totals"]["total"] == {"before": "12.50", "after": "15.60", "difference": "3.10", "percent": 24.8}
         emptied = number(client, on(2))
         assert (emptied["result"], emptied["event_count"]) == ([{"store": None, "total": None, "row_count": 0}], 0)
@@ -294,14 +294,14 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
 
 def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MOST_ROWS", 2)
-    told = desk(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
+    numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
     for hour, value in ((1, 1), (2, 2)):
-        told.at(4, hour)
-        told.say(1, dict.fromkeys("abc", value))
-        told.say(2, {"a": value})
-        told.say(3, {"a": value})
-        told.publish()
-    with asked(told.settings, catalog(told.metric)) as client:
+        numbers.at(4, hour)
+        numbers.set(1, dict.fromkeys("abc", value))
+        numbers.set(2, {"a": value})
+        numbers.set(3, {"a": value})
+        numbers.publish()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         first = number(client, on(1))
         assert ([row["store"] for row in first["result"]], first["total_rows"], first["next_row_offset"]) == (["a", "b"], 3, 2)
         rest = number(client, on(1), row_offset=2)
@@ -310,7 +310,7 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
 
         points, start, pages = [], on(1), 0
         while start:
-            page = got(client, "/metrics/total/series", start=start, end=on(9))
+            page = get_json(client, "/metrics/total/series", start=start, end=on(9))
             points, start, pages = [*points, *page["points"]], page["next_start"], pages + 1
             assert sum(len(one["result"]) for one in page["points"]) <= 2
         assert [(one["window"], len(one["result"]), one["total_rows"]) for one in points] == [
@@ -320,75 +320,77 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
         ]
         assert pages == 2
 
-        page = got(client, "/metrics/total/history", window=on(1))
+        page = get_json(client, "/metrics/total/history", window=on(1))
         assert ([one["version"] for one in page["versions"]], page["next_offset"], page["total"]) == (["r1"], 1, 2)
-        (second,) = got(client, "/metrics/total/history", window=on(1), offset=1)["versions"]
+        (second,) = get_json(client, "/metrics/total/history", window=on(1), offset=1)["versions"]
         assert second["moved"]["total"] == {"before": 3, "after": 6, "difference": 3, "percent": 100.0}, "over all rows"
         assert [one["version"] for one in number(client, on(1), include_history="true")["history"]] == ["r2"]
         assert len(number(client, on(2), include_history="true")["history"]) == 2
 
 
 def test_pages_of_a_history_say_what_moved_as_the_whole_does(tmp_path: Any) -> None:
-    told = desk(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
     for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
-        told.at(number_)
-        told.say(1, value)
-        told.publish(1)
-    with asked(told.settings, catalog(told.metric)) as client:
-        whole = got(client, "/metrics/total/history", window=on(1))["versions"]
+        numbers.at(number_)
+        numbers.set(1, value)
+        numbers.publish(1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        whole = get_json(client, "/metrics/total/history", window=on(1))["versions"]
         assert [one["moved"]["total"]["after"] for one in whole] == [10, 11, 11, 13, 16, 12]
         for limit in (1, 2, 4):
-            pages = [got(client, "/metrics/total/history", window=on(1), limit=limit, offset=at_) for at_ in range(0, 6, limit)]
+            pages = [
+                get_json(client, "/metrics/total/history", window=on(1), limit=limit, offset=at_) for at_ in range(0, 6, limit)
+            ]
             assert [one for page in pages for one in page["versions"]] == whole
 
 
 def test_an_empty_lake(tmp_path: Any) -> None:
-    told = desk(lake_settings(tmp_path))
-    with asked(told.settings, catalog(told.metric)) as client:
-        assert got(client, "/metrics")["metrics"][0]["published"] == 0
-        assert got(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
-        assert got(client, "/metrics/total/series", start=on(1), end=on(2))["points"] == []
-        assert got(client, "/health")["metrics"] == [{"metric": "total", "table_version": -1, "periods": 0}]
-        told.at(1)
-        told.say(1, 4)
-        told.publish()
+    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert get_json(client, "/metrics")["metrics"][0]["published"] == 0
+        assert get_json(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
+        assert get_json(client, "/metrics/total/series", start=on(1), end=on(2))["points"] == []
+        assert get_json(client, "/health")["metrics"] == [{"metric": "total", "table_version": -1, "periods": 0}]
+        numbers.at(1)
+        numbers.set(1, 4)
+        numbers.publish()
         assert number(client, on(1))["result"][0]["total"] == 4, "a table that comes later is found"
 
 
 def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path: Any) -> None:
-    told = two_days(desk(lake_settings(tmp_path)))
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert not number(client, "2024-W01")["staleness"]["behind"]
-        told.say(2, 9)
-        told.publish(2)
+        numbers.set(2, 9)
+        numbers.publish(2)
         assert number(client, "2024-W01")["staleness"]["behind"]
-        told.roll(Kind.WEEK)
+        numbers.roll_up(Kind.WEEK)
         assert not number(client, "2024-W01")["staleness"]["behind"]
 
 
 def test_a_lake_that_cannot_be_read_is_said_so(tmp_path: Any) -> None:
-    told = two_days(desk(lake_settings(tmp_path)))
-    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=1e9)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
+    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1e9)) as client:
         broken = tmp_path / "lake" / "gold" / "total" / "_delta_log" / f"{4:020}.json"
         broken.write_text("this is no commit")
-        problem = got(client, "/health", 503)
+        problem = get_json(client, "/health", 503)
         assert problem["type"] == "urn:lakehouse:unreadable"
         assert f"{tmp_path}" not in str(problem)
         broken.unlink()
-        assert got(client, "/health")["status"] == "ok"
+        assert get_json(client, "/health")["status"] == "ok"
 
 
 def test_a_table_that_is_made_again_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
-    told = two_days(desk(lake_settings(tmp_path)))
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         shutil.rmtree(tmp_path / "lake" / "gold")
-        assert got(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
-        told.say(1, 99)
-        told.publish(1)
+        assert get_json(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
+        numbers.set(1, 99)
+        numbers.publish(1)
         assert (number(client, on(1))["result"][0]["total"], number(client, on(1))["revision"]) == (99, 1)
-        assert got(client, "/health")["metrics"][0]["periods"] == 1
+        assert get_json(client, "/health")["metrics"][0]["periods"] == 1
 
 
 def test_times_are_those_of_the_clock(client: TestClient) -> None:
-    assert got(client, "/health")["now"] == at(8, 12).isoformat().replace("+00:00", "Z")
+    assert get_json(client, "/health")["now"] == at(8, 12).isoformat().replace("+00:00", "Z")

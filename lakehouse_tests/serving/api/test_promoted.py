@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.series import Series
-from lakehouse_tests.support.api_client import asked, got
+from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
 
 if TYPE_CHECKING:
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def seen(client: TestClient, day: int) -> tuple[object, ...]:
-    found = got(client, "/metrics/total", window=f"2024-02-{day:02}")
+    found = get_json(client, "/metrics/total", window=f"2024-02-{day:02}")
     return found["revision"], found["result"][0]["total"], found["dataset_version"], found["reason"]
 
 
 def test_readers_are_moved_and_moved_back(settings: Settings) -> None:
     three_days(settings)
-    with asked(settings, catalog()) as client:
+    with api_client(settings, catalog()) as client:
         assert seen(client, 2) == (1, 20, 1, "initial")
-        assert got(client, "/metrics/total_v2", window="2024-02-02")["result"][0]["total"] == 22
+        assert get_json(client, "/metrics/total_v2", window="2024-02-02")["result"][0]["total"] == 22
         promote(settings, catalog())
         assert seen(client, 2) == (2, 22, 2, "manual")
         assert seen(client, 1)[:2] == (1, 10), "what is equal got no revision"
-        (first, *_) = got(client, "/metrics")["metrics"]
+        (first, *_) = get_json(client, "/metrics")["metrics"]
         assert (first["name"], first["dataset_version"]) == ("total", 2)
-        assert got(client, "/metrics/total", window="2024-02-02", version="v1")["result"][0]["total"] == 20
+        assert get_json(client, "/metrics/total", window="2024-02-02", version="v1")["result"][0]["total"] == 20
         rollback(settings, catalog())
         assert seen(client, 2) == (3, 20, 1, "rollback")
 
@@ -37,8 +37,8 @@ def test_readers_are_moved_and_moved_back(settings: Settings) -> None:
 def test_a_version_whose_contract_is_gone(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog())
-    with asked(settings, catalog(metric(1))) as client:
-        told = got(client, "/metrics/total", 503, window="2024-02-02")
+    with api_client(settings, catalog(metric(1))) as client:
+        told = get_json(client, "/metrics/total", 503, window="2024-02-02")
         assert told["type"] == "urn:lakehouse:contract-missing"
         assert "dataset_version: 2" in told["detail"]
 
@@ -49,7 +49,7 @@ def test_a_measure_that_only_the_new_version_has(settings: Settings) -> None:
     fill(settings, V1, {1: 10})
     fill(settings, Series(more), {1: 11})
     promote(settings, known)
-    with asked(settings, known) as client:
-        assert got(client, "/metrics/total", window="2024-02-01")["result"] == [{"total": 11, "most": 11, "row_count": 1}]
-        first = got(client, "/metrics/total", window="2024-02-01", version="r1")
+    with api_client(settings, known) as client:
+        assert get_json(client, "/metrics/total", window="2024-02-01")["result"] == [{"total": 11, "most": 11, "row_count": 1}]
+        first = get_json(client, "/metrics/total", window="2024-02-01", version="r1")
         assert first["result"] == [{"total": 10, "most": None, "row_count": 1}]

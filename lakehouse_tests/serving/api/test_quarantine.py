@@ -14,7 +14,7 @@ from lakehouse.ledger import decisions
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
-from lakehouse_tests.support.api_client import asked, at, catalog, got, on, problem, tell
+from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, on, problem_document, write_source_rows
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric
@@ -35,7 +35,7 @@ def _settings(tmp_path: Path) -> Settings:
     """Three rows, two of which wait."""
     settings, source = lake_settings(tmp_path), contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
     rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
-    tell(settings, source, rows)
+    write_source_rows(settings, source, rows)
     account_tables.after_decision(settings, source, {"a", "b", "c"}, {at(1).date()})
     return settings
 
@@ -45,7 +45,9 @@ ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
 
 @pytest.fixture(name="client")
 def _client(settings: Settings) -> Iterator[TestClient]:
-    with asked(settings, catalog(metric(), source=contract(lateness={"watermark": "P1D", "beyond": "quarantine"}))) as client:
+    with api_client(
+        settings, catalog(metric(), source=contract(lateness={"watermark": "P1D", "beyond": "quarantine"}))
+    ) as client:
         yield client
 
 
@@ -56,23 +58,23 @@ def decide(client: TestClient, row: str, token: str | None, body: Any = ACCEPT, 
 
 def refused(answer: Response, status: int) -> str:
     assert answer.status_code == status, answer.text
-    return str(problem(answer)["type"]).removeprefix("urn:lakehouse:")
+    return str(problem_document(answer)["type"]).removeprefix("urn:lakehouse:")
 
 
 def test_what_waits(client: TestClient) -> None:
-    found = got(client, "/quarantine")
+    found = get_json(client, "/quarantine")
     assert [(one["id"], one["record_key"], one["status"], one["overdue"]) for one in found["rows"]] == [
         ("events:file1:1", "b", "open", True),
         ("events:file1:2", "c", "open", True),
     ]
     assert (found["total"], found["next_offset"]) == (2, None)
-    page = got(client, "/quarantine", limit=1, offset=1, source="events")
+    page = get_json(client, "/quarantine", limit=1, offset=1, source="events")
     assert [one["record_key"] for one in page["rows"]] == ["c"]
-    assert got(client, "/quarantine", limit=1)["next_offset"] == 1
-    assert got(client, "/quarantine", status="accepted")["rows"] == []
-    assert got(client, "/quarantine", cause="rule_failed")["rows"] == []
-    assert got(client, "/quarantine", cause="beyond_watermark") == found
-    assert got(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
+    assert get_json(client, "/quarantine", limit=1)["next_offset"] == 1
+    assert get_json(client, "/quarantine", status="accepted")["rows"] == []
+    assert get_json(client, "/quarantine", cause="rule_failed")["rows"] == []
+    assert get_json(client, "/quarantine", cause="beyond_watermark") == found
+    assert get_json(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
 
 
 def test_a_steward_decides_under_their_own_name(client: TestClient, settings: Settings) -> None:
@@ -90,7 +92,7 @@ def test_a_steward_decides_under_their_own_name(client: TestClient, settings: Se
     assert (said.record_key, said.verdict, said.by, said.reason) == ("b", "accept", "anna", "seen the receipt")
     assert decide(client, "events:file1:1", token, **{"If-None-Match": "*"}).json()["repeated"]
     assert len(decisions.all_of(settings, "events")) == 1, "saying it again decides nothing"
-    shown = got(client, "/quarantine", status="accepted")["rows"]
+    shown = get_json(client, "/quarantine", status="accepted")["rows"]
     assert [(one["record_key"], one["decided_by"], one["decision"]) for one in shown] == [("b", "anna", "seen the receipt")]
     assert decide(client, "events:file1:1", token, {"decision": "reject", "reason": "no"}).json()["decision"] == "reject"
     assert [one.verdict for one in decisions.all_of(settings, "events")] == ["accept", "reject"]
@@ -178,10 +180,10 @@ def test_a_body_whose_length_is_not_said_is_not_read_for_ever(client: TestClient
 def test_where_reading_needs_a_token(settings: Settings) -> None:
     _, reader = tokens.add(settings, "ben", Role.READER)
     terms = AccessPolicy(rate=1e9, reading_needs_token=True)
-    with asked(settings, catalog(metric()), terms) as client:
+    with api_client(settings, catalog(metric()), terms) as client:
         for path in ("/metrics", "/quarantine", "/metrics/total?window=2024-01-01", "/data-quality/restatements"):
-            assert got(client, path, 401)["type"] == "urn:lakehouse:token-needed"
-        assert (got(client, "/health")["status"], got(client, "/health")["metrics"]) == ("ok", [])
+            assert get_json(client, path, 401)["type"] == "urn:lakehouse:token-needed"
+        assert (get_json(client, "/health")["status"], get_json(client, "/health")["metrics"]) == ("ok", [])
         assert client.get("/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 200
 
 

@@ -19,7 +19,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.serving.http import pending_changes, published_cache
-from lakehouse_tests.support.api_client import asked, at, catalog, desk, got, on, tell
+from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, write_source_rows
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.maintained_lake import correct_in_silver, follow
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
-    from lakehouse_tests.support.api_client import Row
-    from lakehouse_tests.support.numbers_without_spark import Desk
+    from lakehouse_tests.support.api_client import SourceRow
+    from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 #: The first of February, on which the rows of silver are that these tests write.
 THEN = (date(2024, 2, 1) - FIRST).days + 1
@@ -48,103 +48,103 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def two_followed_days(folder: Path, **said: Any) -> Desk:
+def two_followed_days(folder: Path, **said: Any) -> ScriptedNumbers:
     """Two days of rows in silver, and numbers that have followed them."""
-    told = desk(lake_settings(folder), **said)
-    append_to_silver(told.settings, ("a", 1, 1), ("b", 2, 1))
-    told.at(THEN + 1)
-    told.say(THEN, 1)
-    told.say(THEN + 1, 1)
-    restate(told)
-    told.roll()
-    return told
+    numbers = numbers_with_weeks(lake_settings(folder), **said)
+    append_to_silver(numbers.settings, ("a", 1, 1), ("b", 2, 1))
+    numbers.at(THEN + 1)
+    numbers.set(THEN, 1)
+    numbers.set(THEN + 1, 1)
+    restate(numbers)
+    numbers.roll_up()
+    return numbers
 
 
-def restate(told: Desk) -> None:
+def restate(numbers: ScriptedNumbers) -> None:
     """What the sensor and its run do."""
-    pending = find_pending(told.settings, told.series)
-    restatement_days.restate(told.settings, told.series, told.session, pending.starts, Run("run"), pending)
+    pending = find_pending(numbers.settings, numbers.series)
+    restatement_days.restate(numbers.settings, numbers.series, numbers.session, pending.starts, Run("run"), pending)
 
 
 def behind(client: TestClient, window: str, version: str = "latest") -> Any:
-    return got(client, "/metrics/total", window=window, version=version)["staleness"]["behind"]
+    return get_json(client, "/metrics/total", window=window, version=version)["staleness"]["behind"]
 
 
-def week_of(told: Desk) -> str:
+def week_of(numbers: ScriptedNumbers) -> str:
     return Calendar().containing(FIRST + timedelta(days=THEN - 1), Kind.WEEK).name
 
 
 def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
-    append_to_silver(told.settings, ("c", 1, 1))
-    follow(told.settings, 1)
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = two_followed_days(tmp_path)
+    append_to_silver(numbers.settings, ("c", 1, 1))
+    follow(numbers.settings, 1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert not behind(client, on(THEN))
-        DeltaTable(locations.silver(told.settings, "events")).optimize.compact()
+        DeltaTable(locations.silver(numbers.settings, "events")).optimize.compact()
         assert not behind(client, on(THEN))
         assert MORE not in client.get(f"/page/metrics/total/{on(THEN)}").text
         assert MORE not in client.get("/").text
 
 
 def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
-    with asked(told.settings, catalog(told.metric)) as client:
-        assert not behind(client, week_of(told))
-        correct_in_silver(told.settings, "a", 2)
+    numbers = two_followed_days(tmp_path)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert not behind(client, week_of(numbers))
+        correct_in_silver(numbers.settings, "a", 2)
         assert (behind(client, on(THEN)), behind(client, on(THEN + 1))) == (True, False)
-        assert behind(client, week_of(told)), "a week is where its days are"
+        assert behind(client, week_of(numbers)), "a week is where its days are"
         assert MORE in client.get(f"/page/metrics/total/{on(THEN)}").text
-        told.say(THEN, 2)
-        restate(told)
+        numbers.set(THEN, 2)
+        restate(numbers)
         assert not behind(client, on(THEN))
-        assert behind(client, week_of(told)), "its day has a newer number"
-        told.roll()
-        assert not behind(client, week_of(told))
+        assert behind(client, week_of(numbers)), "its day has a newer number"
+        numbers.roll_up()
+        assert not behind(client, week_of(numbers))
 
 
 def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
+    numbers = two_followed_days(tmp_path)
     for number in (THEN + 5, THEN + 8):
-        told.at(number)
-        told.close()
+        numbers.at(number)
+        numbers.close()
         if number == THEN + 5:
-            told.roll()
-    with asked(told.settings, catalog(told.metric)) as client:
-        assert behind(client, week_of(told)), "what the days came to is not known before it is looked at"
-        told.roll()
-        assert not behind(client, week_of(told))
+            numbers.roll_up()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert behind(client, week_of(numbers)), "what the days came to is not known before it is looked at"
+        numbers.roll_up()
+        assert not behind(client, week_of(numbers))
 
 
 def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
-    correct_in_silver(told.settings, "a", 2)
-    told.say(THEN, 2)
-    restate(told)
-    week = Series(told.metric, Kind.WEEK)
-    with asked(told.settings, catalog(told.metric)) as client:
-        assert behind(client, week_of(told))
-        rollups.restate(told.settings, contract(), told.series, week, told.session, [day(THEN)], Run("by hand"))
-        assert not behind(client, week_of(told))
+    numbers = two_followed_days(tmp_path)
+    correct_in_silver(numbers.settings, "a", 2)
+    numbers.set(THEN, 2)
+    restate(numbers)
+    week = Series(numbers.metric, Kind.WEEK)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert behind(client, week_of(numbers))
+        rollups.restate(numbers.settings, contract(), numbers.series, week, numbers.session, [day(THEN)], Run("by hand"))
+        assert not behind(client, week_of(numbers))
 
 
 def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path, publication={"rollups": ["week"], "after_close": "adjust"})
-    correct_in_silver(told.settings, "a", 2)
-    told.say(THEN, 2)
-    restate(told)
-    told.roll()
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = two_followed_days(tmp_path, publication={"rollups": ["week"], "after_close": "adjust"})
+    correct_in_silver(numbers.settings, "a", 2)
+    numbers.set(THEN, 2)
+    restate(numbers)
+    numbers.roll_up()
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert (behind(client, on(THEN)), behind(client, on(THEN), "r1")) == (False, True)
-        assert (behind(client, week_of(told)), behind(client, week_of(told), "r1")) == (False, True)
-        told.at(THEN + 20)
-        told.close()
-        told.say(THEN, 3)
-        told.publish(THEN)
+        assert (behind(client, week_of(numbers)), behind(client, week_of(numbers), "r1")) == (False, True)
+        numbers.at(THEN + 20)
+        numbers.close()
+        numbers.set(THEN, 3)
+        numbers.publish(THEN)
         assert not behind(client, on(THEN), "r3.a1"), "an adjustment is never the newest revision"
 
 
 def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = two_followed_days(tmp_path)
+    numbers = two_followed_days(tmp_path)
     looks = []
 
     def counted(settings: Settings, series: Series) -> PendingRestatement:
@@ -153,102 +153,102 @@ def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.M
         return find_pending(settings, series)
 
     monkeypatch.setattr(pending_changes, "find_pending", counted)
-    with asked(told.settings, catalog(told.metric)) as client:
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         for _ in range(5):
             behind(client, on(THEN))
         assert len(looks) == 1
-        append_to_silver(told.settings, ("c", 1, 1))
+        append_to_silver(numbers.settings, ("c", 1, 1))
         for _ in range(5):
             assert behind(client, on(THEN))
         assert len(looks) == 2
 
 
-def held(folder: Path) -> Desk:
+def held(folder: Path) -> ScriptedNumbers:
     """A day that said 10; that it says 100 is held back, and taken for followed."""
-    told = two_followed_days(folder, checks={"change": [{"measure": "total", "absolute": 5}]})
-    correct_in_silver(told.settings, "a", 100)
-    told.say(THEN, 100)
-    restate(told)
-    assert told.held() == [(THEN, 2, 100)]
-    return told
+    numbers = two_followed_days(folder, checks={"change": [{"measure": "total", "absolute": 5}]})
+    correct_in_silver(numbers.settings, "a", 100)
+    numbers.set(THEN, 100)
+    restate(numbers)
+    assert numbers.held() == [(THEN, 2, 100)]
+    return numbers
 
 
 def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) -> None:
-    told = held(tmp_path)
-    with asked(told.settings, catalog(told.metric)) as client:
-        assert (behind(client, on(THEN)), behind(client, on(THEN + 1)), behind(client, week_of(told))) == (True, False, True)
+    numbers = held(tmp_path)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+        assert (behind(client, on(THEN)), behind(client, on(THEN + 1)), behind(client, week_of(numbers))) == (True, False, True)
         story = client.get(f"/page/metrics/total/{on(THEN)}").text
         assert HELD in story
         assert MORE not in story
-        assert HELD in client.get(f"/page/metrics/total/{week_of(told)}").text
+        assert HELD in client.get(f"/page/metrics/total/{week_of(numbers)}").text
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN + 1)}").text
-        told.drop(THEN, 2)
+        numbers.drop(THEN, 2)
         assert not behind(client, on(THEN)), "somebody has said that the number stands"
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN)}").text
 
 
 def test_the_overview_says_that_a_number_is_held(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path, checks={"change": [{"measure": "total", "absolute": 5}]})
-    correct_in_silver(told.settings, "b", 100)
-    told.say(THEN + 1, 100)
-    restate(told)
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = two_followed_days(tmp_path, checks={"change": [{"measure": "total", "absolute": 5}]})
+    correct_in_silver(numbers.settings, "b", 100)
+    numbers.set(THEN + 1, 100)
+    restate(numbers)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert HELD in client.get("/").text
 
 
 def test_a_number_that_lags_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
-    tell(told.settings, contract(), half_at_once())
-    told.at(THEN + 5)
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = two_followed_days(tmp_path)
+    write_source_rows(numbers.settings, contract(), half_at_once())
+    numbers.at(THEN + 5)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert share(client) == 1
-        append_to_silver(told.settings, ("c", 2, 1))
+        append_to_silver(numbers.settings, ("c", 2, 1))
         assert share(client) == 1, "rows of another day"
-        append_to_silver(told.settings, ("d", 1, 1))
+        append_to_silver(numbers.settings, ("d", 1, 1))
         assert share(client) == 0.5, "what has come since is not in it"
 
 
-def half_at_once() -> list[Row]:
+def half_at_once() -> list[SourceRow]:
     """Of each day half has come by its end, the rest within the two days behind it."""
     hours = [(number, hour) for number in range(THEN - 25, THEN + 1) for hour in (1, 2, 40, 50)]
     return [(f"{number}:{hour}", at(number), at(number, hour), "insert", "admitted") for number, hour in hours]
 
 
 def share(client: TestClient) -> Any:
-    return got(client, "/metrics/total", window=on(THEN))["completeness"]["share"]
+    return get_json(client, "/metrics/total", window=on(THEN))["completeness"]["share"]
 
 
 def test_a_held_number_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
-    told = held(tmp_path)
-    tell(told.settings, contract(), half_at_once())
-    told.at(THEN + 5)
-    with asked(told.settings, catalog(told.metric)) as client:
+    numbers = held(tmp_path)
+    write_source_rows(numbers.settings, contract(), half_at_once())
+    numbers.at(THEN + 5)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert share(client) == 0.5
-        told.drop(THEN, 2)
+        numbers.drop(THEN, 2)
         assert share(client) == 1
 
 
 def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
+    numbers = two_followed_days(tmp_path)
     source = contract()
-    tell(told.settings, source, [("a", at(1), at(2), "insert", "admitted")])
-    came = published_cache._read_arrivals(told.settings, source, None)
+    write_source_rows(numbers.settings, source, [("a", at(1), at(2), "insert", "admitted")])
+    came = published_cache._read_arrivals(numbers.settings, source, None)
     arrivals = weakref.ref(came.arrivals)
     came.estimate(date(2024, 1, 1), 1, at(3), published_cache.ZoneInfo("UTC"), 7)
     assert came.estimate.cache_info().currsize == 1
-    assert published_cache._read_arrivals(told.settings, source, came) is came
+    assert published_cache._read_arrivals(numbers.settings, source, came) is came
     came.version -= 1  # as where the key log has moved on since
-    came = published_cache._read_arrivals(told.settings, source, came)
+    came = published_cache._read_arrivals(numbers.settings, source, came)
     gc.collect()
     assert arrivals() is None
 
 
 def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
-    told = two_followed_days(tmp_path)
-    opened, known = TableCache(), catalog(told.metric)
-    first = pending_changes.read(told.settings, known, "events", opened, None)
-    assert pending_changes.read(told.settings, known, "events", opened, first) is first
-    append_to_silver(told.settings, ("c", 1, 1))
-    second = pending_changes.read(told.settings, known, "events", opened, first)
+    numbers = two_followed_days(tmp_path)
+    opened, known = TableCache(), catalog(numbers.metric)
+    first = pending_changes.read(numbers.settings, known, "events", opened, None)
+    assert pending_changes.read(numbers.settings, known, "events", opened, first) is first
+    append_to_silver(numbers.settings, ("c", 1, 1))
+    second = pending_changes.read(numbers.settings, known, "events", opened, first)
     assert second.periods["total"].starts == {date(2024, 2, 1)}
     assert second.periods["total_weekly"] is first.periods["total_weekly"], "nothing was published"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse_tests.support.api_client import asked, catalog
-from lakehouse_tests.support.page_client import SOURCE, shop
+from lakehouse_tests.support.api_client import api_client, catalog
+from lakehouse_tests.support.page_client import SOURCE, numbers_and_quarantined_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse_tests.support.numbers_without_spark import Desk
+    from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 
-@pytest.fixture(name="told")
-def _told(tmp_path: Path) -> Desk:
-    return shop(tmp_path)
+@pytest.fixture(name="numbers")
+def _numbers(tmp_path: Path) -> ScriptedNumbers:
+    return numbers_and_quarantined_rows(tmp_path)
 
 
 @pytest.fixture(name="client")
-def _client(told: Desk) -> Iterator[TestClient]:
-    with asked(told.settings, catalog(told.metric, source=SOURCE)) as client:
+def _client(numbers: ScriptedNumbers) -> Iterator[TestClient]:
+    with api_client(numbers.settings, catalog(numbers.metric, source=SOURCE)) as client:
         client.headers["Origin"] = "http://localhost"
         yield client

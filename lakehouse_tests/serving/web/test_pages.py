@@ -13,11 +13,19 @@ from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web import overview as overview_page
-from lakehouse_tests.support.api_client import asked, at, catalog, desk, on, tell, two_days
+from lakehouse_tests.support.api_client import (
+    api_client,
+    at,
+    catalog,
+    numbers_with_weeks,
+    on,
+    publish_two_days,
+    write_source_rows,
+)
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric, without_spark
-from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, page, secret, sign_in
+from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, form_secret, page, sign_in
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
-    from lakehouse_tests.support.numbers_without_spark import Desk
+    from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -36,12 +44,12 @@ def test_every_page_is_one(client: TestClient, path: str) -> None:
     assert len(found.all("title")) == 1
 
 
-def test_numbers_are_those_of_the_tables(client: TestClient, told: Desk) -> None:
+def test_numbers_are_those_of_the_tables(client: TestClient, numbers: ScriptedNumbers) -> None:
     series = client.get("/page/metrics/total").text
     story = client.get(f"/page/metrics/total/{on(1)}").text
     for number in (1, 2):
-        assert f'<td class="num">{told.shown(number):,}' in series
-    history = told.history(1)
+        assert f'<td class="num">{numbers.latest_total(number):,}' in series
+    history = numbers.history(1)
     assert len(history) > 2
     for label, value, state, _ in history:
         row = re.search(rf'<tr><th scope="row">{label}</th>.*?</tr>', story, re.DOTALL)
@@ -49,7 +57,7 @@ def test_numbers_are_those_of_the_tables(client: TestClient, told: Desk) -> None
         assert f'<td class="num">{value:,}</td>' in row[0]
         assert {"live": "Live (updating)", "preliminary": "Preliminary", "final": "Final"}[state] in row[0]
     newest = unescape(client.get("/").text)
-    assert f'data-measure="total">{told.shown(2):,}<' in newest
+    assert f'data-measure="total">{numbers.latest_total(2):,}<' in newest
 
 
 def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> None:
@@ -60,11 +68,11 @@ def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> 
         assert "does not reach back" not in shown
 
 
-def test_what_was_restated_in_a_week(client: TestClient, told: Desk) -> None:
+def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumbers) -> None:
     every = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}").json()
     assert every["total"] > 0
     last = date.fromisoformat(every["restatements"][0]["restated_on"][:10])
-    told.settings.now = datetime.combine(last, datetime.min.time(), timezone.utc)
+    numbers.settings.now = datetime.combine(last, datetime.min.time(), timezone.utc)
     start = last - timedelta(days=6)
     week = client.get(f"/data-quality/restatements?start_date={start}&end_date={last}").json()
     shown = client.get("/page/restated").text
@@ -74,7 +82,7 @@ def test_what_was_restated_in_a_week(client: TestClient, told: Desk) -> None:
         assert f'/{one["window"]}#{one["version"]}"' in line
         assert f"<b>{one['moved']['total']['after']:,}</b>" in line
         assert one["reason"].replace("_", " ") in line
-    told.settings.now = at(400)
+    numbers.settings.now = at(400)
     assert "The last restatement was on" in client.get("/page/restated").text
 
 
@@ -94,8 +102,8 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
     slow = [(f"c{key}", at(1), at(3), "correct", "admitted") for key in range(10)]
     for name, told in (("both", [*rows, *slow]), ("slow", slow)):
         settings = lake_settings_in(tmp_path / name)
-        tell(settings, source, told)
-        with asked(settings, catalog(metric(), source=source)) as client:
+        write_source_rows(settings, source, told)
+        with api_client(settings, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
         assert "more than 1 h after" not in shown
         assert "correct has bounds of its own. The watermark stays." in shown
@@ -112,39 +120,39 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         assert "insert 10 1 30 min 2 d 2 d 2 d 1 d 1" in shown
 
 
-def test_what_rows_say_is_for_stewards(client: TestClient, told: Desk) -> None:
+def test_what_rows_say_is_for_stewards(client: TestClient, numbers: ScriptedNumbers) -> None:
     assert "What a row says is shown to stewards" in client.get(ROW).text
-    sign_in(client, told.settings, Role.READER, "ben")
+    sign_in(client, numbers.settings, Role.READER, "ben")
     shown = client.get(ROW).text
     assert "What it says" not in shown
     assert "takes a steward" in shown
     assert "<fieldset>" not in shown
-    sign_in(client, told.settings)
+    sign_in(client, numbers.settings)
     assert "What it says" in client.get(ROW).text
 
 
-def test_a_steward_decides(client: TestClient, told: Desk) -> None:
-    sign_in(client, told.settings)
-    done = decide(client, secret=secret(client))
+def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None:
+    sign_in(client, numbers.settings)
+    done = decide(client, secret=form_secret(client))
     assert (done.status_code, done.headers["location"]) == (303, ROW)
-    (said,) = decisions.all_of(told.settings, "events")
+    (said,) = decisions.all_of(numbers.settings, "events")
     assert (said.record_key, said.verdict, said.by, said.reason) == ("b", "accept", "anna", "seen the receipt")
     shown = unescape(client.get(ROW).text)
     assert "Accepted by anna" in shown
     assert "The decision is recorded. The numbers follow:" in shown
     assert "lakehouse quarantine accept events file1:1 --by anna --reason 'seen the receipt'" in shown
-    decide(client, secret=secret(client))
-    assert len(decisions.all_of(told.settings, "events")) == 1, "saying it again decides nothing"
-    decide(client, secret=secret(client), decision="reject", reason="no")
+    decide(client, secret=form_secret(client))
+    assert len(decisions.all_of(numbers.settings, "events")) == 1, "saying it again decides nothing"
+    decide(client, secret=form_secret(client), decision="reject", reason="no")
     assert "Rejected by anna" in client.get(ROW).text
 
 
 @pytest.mark.parametrize("said", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
-def test_what_is_no_decision_is_asked_for_again(client: TestClient, told: Desk, said: dict[str, str]) -> None:
-    sign_in(client, told.settings)
-    answer = decide(client, secret=secret(client), **said)
+def test_what_is_no_decision_is_asked_for_again(client: TestClient, numbers: ScriptedNumbers, said: dict[str, str]) -> None:
+    sign_in(client, numbers.settings)
+    answer = decide(client, secret=form_secret(client), **said)
     assert "Choose a decision and say why" in page(answer, 422).text
-    assert decisions.all_of(told.settings, "events") == []
+    assert decisions.all_of(numbers.settings, "events") == []
 
 
 @pytest.mark.parametrize(
@@ -200,15 +208,15 @@ def test_other_methods_and_hosts_are_pages_too(client: TestClient) -> None:
 
 def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
     with without_spark():
-        told = desk(lake_settings(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
-        told.at(1, 6)
-        told.say(1, 100)
-        told.publish(1)
-        told.at(4)
-        told.close()
-        told.say(1, 130)
-        told.publish(1)
-    with asked(told.settings, catalog(told.metric)) as client:
+        numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
+        numbers.at(1, 6)
+        numbers.set(1, 100)
+        numbers.publish(1)
+        numbers.at(4)
+        numbers.close()
+        numbers.set(1, 130)
+        numbers.publish(1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         story = unescape(client.get(f"/page/metrics/total/{on(1)}").text)
         assert 'data-measure="total">100</dd>' in story, "what was closed was not restated"
         assert "It has said the same since it was first published" in story
@@ -221,14 +229,14 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
 
 def test_a_grain_is_told_row_by_row(tmp_path: Path) -> None:
     with without_spark():
-        told = desk(lake_settings(tmp_path), grain=["store"])
-        told.at(1, 6)
-        told.say(1, {"north": 1, "<south>": 2})
-        told.publish(1)
-        told.at(1, 8)
-        told.say(1, {"north": 1, "<south>": 5})
-        told.publish(1)
-    with asked(told.settings, catalog(told.metric)) as client:
+        numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"])
+        numbers.at(1, 6)
+        numbers.set(1, {"north": 1, "<south>": 2})
+        numbers.publish(1)
+        numbers.at(1, 8)
+        numbers.set(1, {"north": 1, "<south>": 5})
+        numbers.publish(1)
+    with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert '<td class="num">6' in client.get("/page/metrics/total").text
         shown = client.get(f"/page/metrics/total/{on(1)}/r2").text
         assert '<th scope="row">&lt;south&gt;</th><td class="num">5</td>' in shown
@@ -237,7 +245,7 @@ def test_a_grain_is_told_row_by_row(tmp_path: Path) -> None:
 
 
 def test_an_empty_lake_says_so(tmp_path: Path) -> None:
-    with asked(lake_settings(tmp_path), catalog(metric())) as client:
+    with api_client(lake_settings(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
         assert "Nothing of total has been published" in page(client.get("/page/metrics/total")).text
         assert "No number was ever restated" in page(client.get("/page/restated")).text
@@ -246,7 +254,7 @@ def test_an_empty_lake_says_so(tmp_path: Path) -> None:
     nothing = catalog(metric())
     nothing.metrics.clear()
     nothing.sources.clear()
-    with asked(lake_settings_in(tmp_path / "b"), nothing) as client:
+    with api_client(lake_settings_in(tmp_path / "b"), nothing) as client:
         assert "There is no metric yet" in page(client.get("/")).text
         assert "There is no source yet" in page(client.get("/page/lateness")).text
 
@@ -258,15 +266,15 @@ def lake_settings_in(folder: Path) -> Settings:
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     with without_spark():
-        told = two_days(desk(lake_settings(tmp_path), description=HOSTILE_TEXT, owner=HOSTILE_TEXT))
+        numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path), description=HOSTILE_TEXT, owner=HOSTILE_TEXT))
     key = HOSTILE_TEXT.replace("\n", " ").replace("\x1b", "")
-    tell(told.settings, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
-    account_tables.after_decision(told.settings, SOURCE, {key}, {at(1).date()})
-    with asked(told.settings, catalog(told.metric, source=SOURCE)) as client:
+    write_source_rows(numbers.settings, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
+    account_tables.after_decision(numbers.settings, SOURCE, {key}, {at(1).date()})
+    with api_client(numbers.settings, catalog(numbers.metric, source=SOURCE)) as client:
         client.headers["Origin"] = "http://localhost"
-        sign_in(client, told.settings, name=key)
+        sign_in(client, numbers.settings, name=key)
         row = "/page/quarantine/events:file1:0"
-        own = {"secret": secret(client), "decision": "reject", "reason": key}
+        own = {"secret": form_secret(client), "decision": "reject", "reason": key}
         assert client.post(row, data=own, follow_redirects=False).status_code == 303
         for path in ("/", "/page/metrics/total", "/page/quarantine?status=any", row):
             assert "alert(1)" in client.get(path).text

@@ -12,25 +12,25 @@ from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE, Session
-from lakehouse_tests.support.api_client import asked, at, catalog, on
-from lakehouse_tests.support.page_client import READ, ROW, SOURCE, decide, page, secret, sign_in
+from lakehouse_tests.support.api_client import api_client, at, catalog, on
+from lakehouse_tests.support.page_client import PAGES_TO_READ, ROW, SOURCE, decide, form_secret, page, sign_in
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
-    from lakehouse_tests.support.numbers_without_spark import Desk
+    from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 
-def test_who_may_not(client: TestClient, told: Desk) -> None:
-    settings = told.settings
+def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
+    settings = numbers.settings
     page(decide(client), 401)
     sign_in(client, settings, Role.READER, "ben")
-    page(decide(client, secret=secret(client)), 403)
+    page(decide(client, secret=form_secret(client)), 403)
     kept = sign_in(client, settings)
     page(decide(client), 403)
     page(decide(client, secret="x"), 403)
-    page(decide(client, secret=f"{secret(client)}é"), 403)
-    own = {"secret": secret(client), "decision": "accept", "reason": "x"}
+    page(decide(client, secret=f"{form_secret(client)}é"), 403)
+    own = {"secret": form_secret(client), "decision": "accept", "reason": "x"}
     for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
         page(client.post(ROW, data=own, headers=headers), 403)
     page(client.post(ROW, json=own), 415)
@@ -44,22 +44,22 @@ def test_who_may_not(client: TestClient, told: Desk) -> None:
     assert api.status_code == 401, "the API reads no cookie"
 
 
-def test_a_session_ends(client: TestClient, told: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    sign_in(client, told.settings)
+def test_a_session_ends(client: TestClient, numbers: ScriptedNumbers, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign_in(client, numbers.settings)
     page(client.post("/page/sign-out", data={"secret": "x"}), 403)
     assert "anna, steward" in client.get("/").text
     cookie = client.cookies[COOKIE]
-    own = secret(client)
+    own = form_secret(client)
     assert client.post("/page/sign-out", data={"secret": own}, follow_redirects=False).headers["location"] == "/"
     client.cookies.set(COOKIE, cookie)
     assert "anna, steward" not in client.get("/").text, "the server has forgotten it, and not the browser alone"
     client.cookies.clear()
-    _, text = tokens.add(told.settings, "carl", Role.STEWARD, told.settings.clock() + timedelta(days=1))
+    _, text = tokens.add(numbers.settings, "carl", Role.STEWARD, numbers.settings.clock() + timedelta(days=1))
     client.post("/page/sign-in", data={"token": text})
     assert "carl, steward" in client.get("/").text
-    told.settings.now = told.settings.clock() + timedelta(days=1)
+    numbers.settings.now = numbers.settings.clock() + timedelta(days=1)
     assert "carl, steward" not in client.get("/").text
-    sign_in(client, told.settings)
+    sign_in(client, numbers.settings)
     monkeypatch.setattr("lakehouse.serving.web.sessions.monotonic", lambda: 1e12)
     assert "anna, steward" not in client.get("/").text
 
@@ -74,28 +74,30 @@ def test_a_wrong_token_is_told_and_a_guesser_slowed_down(client: TestClient) -> 
 @pytest.mark.parametrize(
     "following", ["https://evil.example", "//evil.example", "/\\evil.example", "/page/../..//x", "x", "/metrics"]
 )
-def test_nobody_is_sent_elsewhere(client: TestClient, told: Desk, following: str) -> None:
-    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
+def test_nobody_is_sent_elsewhere(client: TestClient, numbers: ScriptedNumbers, following: str) -> None:
+    _, text = tokens.add(numbers.settings, "anna", Role.STEWARD)
     answer = client.post("/page/sign-in", data={"token": text, "next": following}, follow_redirects=False)
     assert answer.headers["location"] == "/"
 
 
-def test_over_tls_the_cookie_stays_there(client: TestClient, told: Desk) -> None:
-    _, text = tokens.add(told.settings, "anna", Role.STEWARD)
+def test_over_tls_the_cookie_stays_there(client: TestClient, numbers: ScriptedNumbers) -> None:
+    _, text = tokens.add(numbers.settings, "anna", Role.STEWARD)
     answer = client.post("/page/sign-in", data={"token": text}, headers={"Origin": "https://localhost"}, follow_redirects=False)
     assert "Secure" in answer.headers["set-cookie"]
 
 
-def test_where_reading_needs_a_token(told: Desk) -> None:
-    with asked(told.settings, catalog(told.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)) as client:
-        for path in READ:
+def test_where_reading_needs_a_token(numbers: ScriptedNumbers) -> None:
+    with api_client(
+        numbers.settings, catalog(numbers.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)
+    ) as client:
+        for path in PAGES_TO_READ:
             answer = client.get(path, follow_redirects=False)
             assert answer.status_code == 303
             assert answer.headers["location"].startswith("/page/sign-in?next=%2F")
         shown = client.get(f"/page/metrics/total/{on(1)}", follow_redirects=True)
         assert f'name="next" value="/page/metrics/total/{on(1)}"' in shown.text
-        sign_in(client, told.settings, Role.READER, "ben")
-        for path in READ:
+        sign_in(client, numbers.settings, Role.READER, "ben")
+        for path in PAGES_TO_READ:
             page(client.get(path, follow_redirects=False))
 
 
@@ -105,12 +107,12 @@ def test_sessions_are_told_apart() -> None:
     assert not Session(tokens.Token("b", "ben", Role.READER, "", at(1)), "s", 0).decides
 
 
-def test_who_asks_too_often_or_under_another_name_is_told_on_a_page(told: Desk) -> None:
-    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
+def test_who_asks_too_often_or_under_another_name_is_told_on_a_page(numbers: ScriptedNumbers) -> None:
+    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)
         client.get("/health")
         assert "Ask less often." in page(client.get("/"), 429).text
-    with asked(told.settings, catalog(told.metric), AccessPolicy(rate=1.0)) as client:
+    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1.0)) as client:
         answers = [client.get("/page/style.css").status_code for _ in range(4)]
         assert answers[:2] == [200, 200]
         assert 429 in answers
