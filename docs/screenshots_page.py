@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 from selenium.webdriver.common.by import By
 
-from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, look
+from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, set_viewport
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -79,7 +79,7 @@ def main() -> None:
         for name, (page, size, scheme) in wanted.items():
             if page == "row" and not rows:
                 continue
-            look(driver, size, scheme)
+            set_viewport(driver, size, scheme)
             driver.get(str(rows[0]) if page == "row" else f"{server}{PAGES[page]}")
             if page == "story":
                 driver.find_element(By.CSS_SELECTOR, ".steps summary").click()

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 from lakehouse.settings import Settings
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_settings, without_retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,3 +40,9 @@ def spark() -> Iterator[SparkSession]:
 def settings(tmp_path: Path) -> Settings:
     """An empty lake and landing folder, at a fixed time."""
     return lake_settings(tmp_path)
+
+
+@pytest.fixture
+def no_retention(settings: Settings) -> Settings:
+    """An empty lake whose removed files may be deleted at once."""
+    return without_retention(settings)

@@ -23,8 +23,8 @@ pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, look
-from lakehouse_tests.support.demo_shop import Shop, said, served
+from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, set_viewport
+from lakehouse_tests.support.demo_shop import ServedDemo, demo_environment, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ PAGES = (
 )
 
 
-@pytest.fixture(name="shop", scope="module")
-def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+@pytest.fixture(name="lake", scope="module")
+def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDemo]:
     if not installed():
         pytest.skip("there is no Chromium here, and apt-get did not bring one")
     home = tmp_path_factory.mktemp("pages")
@@ -62,30 +62,30 @@ def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     assert done.returncode == 0, done.stderr
     shutil.copytree(BUNDLED_CONTRACTS, home / "contracts")
     lakehouse_command(
-        home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **said(home)
+        home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **demo_environment(home)
     ).check_returncode()
-    token = lakehouse_command(home, "token", "add", "anna", "--role", "steward", **said(home)).stdout.strip()
+    token = lakehouse_command(home, "token", "add", "anna", "--role", "steward", **demo_environment(home)).stdout.strip()
     with served(home) as url, chromium() as browser:
-        yield Shop(home, url, browser, token)
+        yield ServedDemo(home, url, browser, token)
 
 
 def shown(value: Any) -> str:
     return f"{value:,}"
 
 
-def test_the_overview(shop: Shop) -> None:
-    newest = max((row for row in shop.gold() if row["is_latest"]), key=lambda row: row["event_date"])
-    look(shop.browser)
-    shop.go("/")
-    card = shop.one("#revenue")
+def test_the_overview(demo: ServedDemo) -> None:
+    newest = max((row for row in demo.gold() if row["is_latest"]), key=lambda row: row["event_date"])
+    set_viewport(demo.browser)
+    demo.go("/")
+    card = demo.one("#revenue")
     figures = {one.get_attribute("data-measure"): one.text.splitlines()[0] for one in card.find_elements(By.TAG_NAME, "dd")}
     assert figures == {name: shown(newest[name]) for name in MEASURES}
     assert card.find_element(By.CSS_SELECTOR, ".period a").text == newest["period"]
     assert card.find_element(By.CSS_SELECTOR, ".state").text == STATES[newest["state"]]
-    times = sum(restates(row) for row in shop.gold() if row["period"] == newest["period"])
+    times = sum(restates(row) for row in demo.gold() if row["period"] == newest["period"])
     assert card.find_element(By.CSS_SELECTOR, ".badge").text == f"restated {times} times"
-    assert "Nothing has been published yet" in shop.text("#earthquakes_daily")
-    assert "1 row of sales waits for a steward" in shop.text()
+    assert "Nothing has been published yet" in demo.text("#earthquakes_daily")
+    assert "1 row of sales waits for a steward" in demo.text()
 
 
 def restates(row: dict[str, Any]) -> bool:
@@ -93,11 +93,11 @@ def restates(row: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("by", "name"), [("day", "revenue"), ("week", "revenue_weekly"), ("month", "revenue_monthly")])
-def test_a_series_tells_the_states_apart(shop: Shop, by: str, name: str) -> None:
-    shop.go(f"/page/metrics/revenue?by={by}")
-    latest = [row for row in shop.gold(name) if row["is_latest"]]
-    times = Counter(row["period"] for row in shop.gold(name) if restates(row))
-    found = {line[0]: line for line in shop.table("section:first-of-type table")}
+def test_a_series_tells_the_states_apart(demo: ServedDemo, by: str, name: str) -> None:
+    demo.go(f"/page/metrics/revenue?by={by}")
+    latest = [row for row in demo.gold(name) if row["is_latest"]]
+    times = Counter(row["period"] for row in demo.gold(name) if restates(row))
+    found = {line[0]: line for line in demo.table("section:first-of-type table")}
     assert found.keys() == {row["period"] for row in latest}
     for row in latest:
         _, state, *numbers, rows, version = found[row["period"]]
@@ -110,12 +110,12 @@ def test_a_series_tells_the_states_apart(shop: Shop, by: str, name: str) -> None
         assert len({row["state"] for row in latest}) > 1
 
 
-def test_a_story_tells_each_revision_and_the_rows_behind_it(shop: Shop) -> None:
-    versions = [row for row in shop.gold() if row["period"] == DAY]
-    shop.go(f"/page/metrics/revenue/{DAY}")
-    assert [one.get_attribute("id") for one in shop.all(".steps > li")] == [f"r{row['revision']}" for row in versions[::-1]]
+def test_a_story_tells_each_revision_and_the_rows_behind_it(demo: ServedDemo) -> None:
+    versions = [row for row in demo.gold() if row["period"] == DAY]
+    demo.go(f"/page/metrics/revenue/{DAY}")
+    assert [one.get_attribute("id") for one in demo.all(".steps > li")] == [f"r{row['revision']}" for row in versions[::-1]]
     for before, row in zip([None, *versions], versions):
-        step = shop.one(f"#r{row['revision']}")
+        step = demo.one(f"#r{row['revision']}")
         assert step.find_element(By.CSS_SELECTOR, ".state").text == STATES[row["state"]]
         assert row["published_at"].strftime("%Y-%m-%d %H:%M") in step.text
         if before is None:
@@ -128,53 +128,53 @@ def test_a_story_tells_each_revision_and_the_rows_behind_it(shop: Shop) -> None:
             assert f"The same number, now {STATES[row['state']].lower()}." in step.text
     # The rows behind a move, held against what silver says of these sales.
     last = next(row for row in reversed(versions) if restates(row))
-    shop.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
-    told = {line[0]: line for line in shop.table("table.stack")}
+    demo.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
+    told = {line[0]: line for line in demo.table("table.stack")}
     assert len(told) == last["changed_rows"]
-    silver = table_io.read(str(shop.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
+    silver = table_io.read(str(demo.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
     living = {row["record_key"] for row in silver if f"{row['event_date']}" == DAY}
     gone = {key for key, (_, what, *_rest) in told.items() if what in {"withdrawn", "moved to another day"}}
     assert gone
     assert told.keys() - gone <= living
     assert gone.isdisjoint(living)
-    audit = table_io.read(str(shop.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
+    audit = table_io.read(str(demo.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
     reasons = {row["event_id"]: row["reason"] for row in audit if row["silver_version"] == last["silver_version"]}
     assert all(line[2] == reasons.get(key, "arrived on time") for key, line in told.items())
-    assert "amount" not in shop.text(".stack tbody tr small") or "→" not in shop.text(".stack"), "values are for stewards"
+    assert "amount" not in demo.text(".stack tbody tr small") or "→" not in demo.text(".stack"), "values are for stewards"
 
 
 def rows_in_words(count: int) -> str:
     return f"{count:,} {'row' if count == 1 else 'rows'} behind it"
 
 
-def test_what_was_restated_this_week(shop: Shop) -> None:
+def test_what_was_restated_this_week(demo: ServedDemo) -> None:
     first = datetime.combine(TODAY - timedelta(days=6), datetime.min.time(), timezone.utc)
-    gold = [row for name in ("revenue", "revenue_weekly", "revenue_monthly") for row in shop.gold(name) if restates(row)]
+    gold = [row for name in ("revenue", "revenue_weekly", "revenue_monthly") for row in demo.gold(name) if restates(row)]
     expected = [row for row in gold if row["published_at"] >= first]
-    shop.go("/page/restated")
-    lines = shop.table()
+    demo.go("/page/restated")
+    lines = demo.table()
     assert len(lines) == len(expected) > 0
     assert {(line[1], line[0]) for line in lines} == {
         (f"revenue {row['period']}", row["published_at"].strftime("%Y-%m-%d %H:%M")) for row in expected
     }
     counts = Counter(row["reason"] for row in expected)
-    assert all(f"{count} by {reason.replace('_', ' ')}" in shop.text(".lead") for reason, count in counts.items())
-    shop.leave(shop.one("a[rel=prev]"), Keys.ENTER)
+    assert all(f"{count} by {reason.replace('_', ' ')}" in demo.text(".lead") for reason, count in counts.items())
+    demo.leave(demo.one("a[rel=prev]"), Keys.ENTER)
     earlier = [row for row in gold if first - timedelta(days=7) <= row["published_at"] < first]
-    assert len(shop.table()) == len(earlier) > 0
+    assert len(demo.table()) == len(earlier) > 0
 
 
-def test_lateness_has_the_watermark_and_the_trend(shop: Shop) -> None:
-    bronze = table_io.read(str(shop.home / "lake" / "bronze" / "sales")).to_pylist()
+def test_lateness_has_the_watermark_and_the_trend(demo: ServedDemo) -> None:
+    bronze = table_io.read(str(demo.home / "lake" / "bronze" / "sales")).to_pylist()
     sound = [row for row in bronze if row["malformed_reason"] is None and row["event_ts"]]
     late = [(row["arrival_date"], -(-(row["arrival_ts"] - row["event_ts"]) // timedelta(seconds=1))) for row in sound]
-    shop.go("/page/lateness?source=sales")
+    demo.go("/page/lateness?source=sales")
     count = sum(seconds > 86_400 for _, seconds in late)
-    assert f"{count} of {len(late)} rows" in shop.text(".lead")
-    drawn = [one.get_attribute("textContent") for one in shop.all(".wide svg text")]
+    assert f"{count} of {len(late)} rows" in demo.text(".lead")
+    drawn = [one.get_attribute("textContent") for one in demo.all(".wide svg text")]
     assert "watermark: 7 d" in drawn
     assert "on time: 1 d" in drawn
-    within = {line[0]: line for line in shop.table()}
+    within = {line[0]: line for line in demo.table()}
     for words, days in (("1 d", 1), ("3 d", 3), ("7 d", 7)):
         share = sum(seconds <= days * 86_400 for _, seconds in late) / len(late)
         assert within[words][1] == f"{100 * share:.2f} %"
@@ -182,7 +182,7 @@ def test_lateness_has_the_watermark_and_the_trend(shop: Shop) -> None:
     by_day = defaultdict(list)
     for day, seconds in late:
         by_day[f"{day}"].append(seconds)
-    trend = {line[0]: line for line in shop.table("#trend")}
+    trend = {line[0]: line for line in demo.table("#trend")}
     assert trend.keys() == by_day.keys()
     for day, own in by_day.items():
         assert trend[day][1] == f"{len(own)}"
@@ -198,17 +198,17 @@ def in_words(seconds: int) -> str:
     return " ".join(found[:2])
 
 
-def sign_in(shop: Shop) -> None:
-    shop.go("/page/sign-in?next=/page/quarantine")
-    shop.leave(shop.one("#token"), shop.token, Keys.ENTER)
-    assert shop.text(".who").startswith("anna, steward")
+def sign_in(demo: ServedDemo) -> None:
+    demo.go("/page/sign-in?next=/page/quarantine")
+    demo.leave(demo.one("#token"), demo.token, Keys.ENTER)
+    assert demo.text(".who").startswith("anna, steward")
 
 
-def axe(shop: Shop) -> list[str]:
+def axe(demo: ServedDemo) -> list[str]:
     """What axe-core finds to be serious."""
     script = (files("axe_core_python") / "axe.min.js").read_text()
-    shop.browser.execute_script(script)
-    found = shop.browser.execute_async_script("axe.run().then(arguments[0], error => arguments[0]({error: `${error}`}))")
+    demo.browser.execute_script(script)
+    found = demo.browser.execute_async_script("axe.run().then(arguments[0], error => arguments[0]({error: `${error}`}))")
     assert found["passes"], found
     return [
         f"{one['id']}: {node['html'][:200]} {node['failureSummary']}"
@@ -219,85 +219,85 @@ def axe(shop: Shop) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light"), (PHONE, "dark")])
-def test_everybody_can_use_every_page(shop: Shop, size: tuple[int, int], scheme: str) -> None:
-    sign_in(shop)
-    shop.go("/page/quarantine")
-    row = str(shop.one("tbody th a").get_attribute("href")).removeprefix(shop.url)
-    look(shop.browser, size, scheme)
-    shop.browser.get_log("browser")
+def test_everybody_can_use_every_page(demo: ServedDemo, size: tuple[int, int], scheme: str) -> None:
+    sign_in(demo)
+    demo.go("/page/quarantine")
+    row = str(demo.one("tbody th a").get_attribute("href")).removeprefix(demo.url)
+    set_viewport(demo.browser, size, scheme)
+    demo.browser.get_log("browser")
     for path in (*PAGES, row):
-        shop.go(path)
-        shop.browser.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
-        assert axe(shop) == [], path
-        wide = shop.browser.execute_script("return document.documentElement.scrollWidth")
+        demo.go(path)
+        demo.browser.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert axe(demo) == [], path
+        wide = demo.browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= size[0], f"{path} is too wide"
-        asked = shop.browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+        asked = demo.browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
         assert asked
-        assert all(one.startswith(shop.url) for one in asked), "nothing comes from elsewhere"
-        assert shop.one("body").value_of_css_property("color") != "rgb(0, 0, 0)", "the style sheet is there"
-    complaints = [line["message"] for line in shop.browser.get_log("browser") if "/page/nowhere" not in line["message"]]
+        assert all(one.startswith(demo.url) for one in asked), "nothing comes from elsewhere"
+        assert demo.one("body").value_of_css_property("color") != "rgb(0, 0, 0)", "the style sheet is there"
+    complaints = [line["message"] for line in demo.browser.get_log("browser") if "/page/nowhere" not in line["message"]]
     assert complaints == [], "the policy takes nothing away from a page"
 
 
-def test_the_keyboard_is_enough(shop: Shop) -> None:
-    look(shop.browser)
-    shop.go("/")
-    shop.one("body").send_keys(Keys.TAB)
-    focused = shop.browser.switch_to.active_element
+def test_the_keyboard_is_enough(demo: ServedDemo) -> None:
+    set_viewport(demo.browser)
+    demo.go("/")
+    demo.one("body").send_keys(Keys.TAB)
+    focused = demo.browser.switch_to.active_element
     assert focused.text == "Skip to the content"
     assert focused.rect["x"] >= 0, "it is seen while it has the focus"
     assert focused.value_of_css_property("outline-style") == "solid"
     focused.send_keys(Keys.ENTER)
-    assert shop.browser.switch_to.active_element.get_attribute("id") == "content"
-    shop.go(f"/page/metrics/revenue/{DAY}")
-    shop.one("summary").send_keys(Keys.ENTER)
-    assert shop.one("details").get_attribute("open")
-    shop.go("/page/metrics/revenue")
-    assert all(one.get_attribute("tabindex") == "0" for one in shop.all(".scroll")), "what scrolls can be scrolled by keys"
+    assert demo.browser.switch_to.active_element.get_attribute("id") == "content"
+    demo.go(f"/page/metrics/revenue/{DAY}")
+    demo.one("summary").send_keys(Keys.ENTER)
+    assert demo.one("details").get_attribute("open")
+    demo.go("/page/metrics/revenue")
+    assert all(one.get_attribute("tabindex") == "0" for one in demo.all(".scroll")), "what scrolls can be scrolled by keys"
 
 
-def test_a_decision_restates_the_number(shop: Shop) -> None:
+def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     """By keyboard alone, from signing in to the number that changed."""
     day = "2024-11-09"
-    before = max((row for row in shop.gold() if row["period"] == day), key=lambda row: row["revision"])
-    look(shop.browser)
-    shop.browser.delete_all_cookies()
-    shop.go("/page/quarantine")
-    assert [line[0] for line in shop.table()] == ["S-doubtful"]
-    shop.leave(shop.one("tbody th a"), Keys.ENTER)
-    assert shop.all("fieldset") == []
-    shop.leave(shop.one("main section:last-of-type a"), Keys.ENTER)
-    shop.leave(shop.one("#token"), "lh_00000000_wrong", Keys.ENTER)
-    assert "unknown, expired or revoked" in shop.text("[role=alert]")
-    shop.leave(shop.one("#token"), shop.token, Keys.ENTER)
-    assert "amount -24.50" in shop.text()
-    shop.one("#reason").send_keys("a refund", Keys.ENTER)
-    assert shop.all(".decided") == [], "Enter alone decides nothing"
-    shop.one("input[value=accept]").send_keys(Keys.SPACE)
-    shop.leave(shop.one("#reason"), Keys.ENTER)
-    assert "Accepted by anna" in shop.text(".decided")
-    assert "The decision is recorded. The numbers follow: 2024-11-09 waits for silver." in shop.text(".decided")
-    assert shown(before["revenue"]) in shop.text(".decided")
-    row = shop.browser.current_url
-    shop.go("/page/quarantine")
-    assert "No row waits" in shop.text()
-    shop.browser.get(row)
+    before = max((row for row in demo.gold() if row["period"] == day), key=lambda row: row["revision"])
+    set_viewport(demo.browser)
+    demo.browser.delete_all_cookies()
+    demo.go("/page/quarantine")
+    assert [line[0] for line in demo.table()] == ["S-doubtful"]
+    demo.leave(demo.one("tbody th a"), Keys.ENTER)
+    assert demo.all("fieldset") == []
+    demo.leave(demo.one("main section:last-of-type a"), Keys.ENTER)
+    demo.leave(demo.one("#token"), "lh_00000000_wrong", Keys.ENTER)
+    assert "unknown, expired or revoked" in demo.text("[role=alert]")
+    demo.leave(demo.one("#token"), demo.token, Keys.ENTER)
+    assert "amount -24.50" in demo.text()
+    demo.one("#reason").send_keys("a refund", Keys.ENTER)
+    assert demo.all(".decided") == [], "Enter alone decides nothing"
+    demo.one("input[value=accept]").send_keys(Keys.SPACE)
+    demo.leave(demo.one("#reason"), Keys.ENTER)
+    assert "Accepted by anna" in demo.text(".decided")
+    assert "The decision is recorded. The numbers follow: 2024-11-09 waits for silver." in demo.text(".decided")
+    assert shown(before["revenue"]) in demo.text(".decided")
+    row = demo.browser.current_url
+    demo.go("/page/quarantine")
+    assert "No row waits" in demo.text()
+    demo.browser.get(row)
 
-    command = shlex.split(shop.one("#follow").text)
+    command = shlex.split(demo.one("#follow").text)
     assert command[0] == "lakehouse"
-    assert f"gold/revenue: {day} restated" in shop.run(*command[1:]).stdout
+    assert f"gold/revenue: {day} restated" in demo.run(*command[1:]).stdout
 
-    shop.browser.refresh()
-    assert "Silver and gold have taken it in." in shop.text(".decided")
-    after = max((row for row in shop.gold() if row["period"] == day), key=lambda row: row["revision"])
+    demo.browser.refresh()
+    assert "Silver and gold have taken it in." in demo.text(".decided")
+    after = max((row for row in demo.gold() if row["period"] == day), key=lambda row: row["revision"])
     assert after["revenue"] == before["revenue"] + Decimal("-24.50")
-    assert f"r{after['revision']} {STATES[after['state']]} revenue {shown(after['revenue'])}" in shop.text(".decided")
-    shop.leave(shop.one(".decided li a"), Keys.ENTER)
-    step = shop.text(f"#r{after['revision']}")
+    assert f"r{after['revision']} {STATES[after['state']]} revenue {shown(after['revenue'])}" in demo.text(".decided")
+    demo.leave(demo.one(".decided li a"), Keys.ENTER)
+    step = demo.text(f"#r{after['revision']}")
     assert f"revenue {shown(before['revenue'])} → {shown(after['revenue'])} (-24.50" in step
-    shop.one(f"#r{after['revision']} summary").click()
-    assert re.search(r"S-doubtful new store harbour; amount -24.50.* a refund anna", shop.text(f"#r{after['revision']}"))
-    shop.go("/page/restated")
-    assert any(line[1] == f"revenue {day}" and "(-24.50" in line[2] for line in shop.table())
-    shop.leave(shop.one(".who button"), Keys.ENTER)
-    assert shop.text(".who") == "Sign in"
+    demo.one(f"#r{after['revision']} summary").click()
+    assert re.search(r"S-doubtful new store harbour; amount -24.50.* a refund anna", demo.text(f"#r{after['revision']}"))
+    demo.go("/page/restated")
+    assert any(line[1] == f"revenue {day}" and "(-24.50" in line[2] for line in demo.table())
+    demo.leave(demo.one(".who button"), Keys.ENTER)
+    assert demo.text(".who") == "Sign in"

@@ -18,7 +18,7 @@ from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain
 from lakehouse_tests.support import maintained_lake
 from lakehouse_tests.support.maintained_lake import (
-    upkeep,
+    maintain_table,
 )
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def test_the_log_is_told_apart_into_commits_and_checkpoints(tmp_path: Path) -> N
 
 
 def test_times_that_delta_rs_would_change_are_left_alone(settings: Settings) -> None:
-    lifted = maintained_lake.lifted(settings)
+    no_retention = maintained_lake.without_retention(settings)
     """Spark's INT96: compacted by delta-rs, the year 1500 would become 2084."""
-    path = lifted.table("bronze", "events")
+    path = no_retention.table("bronze", "events")
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})
@@ -83,7 +83,7 @@ def test_times_that_delta_rs_would_change_are_left_alone(settings: Settings) -> 
         table.create_write_transaction([added], "append", table.schema(), ["arrival_date"])
     for _ in range(10):
         write_deltalake(path, rows.set_column(1, "arrival_date", pa.array([date(2024, 2, 2)], pa.date32())), mode="append")
-    done = upkeep(lifted, "bronze/events")
+    done = maintain_table(no_retention, "bronze/events")
     assert done.kept == ("1 crowded partitions have times as INT96, which delta-rs would change: use Spark's OPTIMIZE",)
     assert (done.files_after, done.partitions_compacted) == (11, 1)
     assert set(table_io.read(path)["event_ts"].to_pylist()) == {wanted}

@@ -23,7 +23,7 @@ from lakehouse.stewardship import decide, quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
 from lakehouse_tests.support.contract_texts import LAKELOGIC
 from lakehouse_tests.support.lake import Lake, contract
-from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
+from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, deliver_and_update, lake_under_policy
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -74,28 +74,30 @@ def test_the_contract_of_the_seed_replaces_the_day_that_was_sent_again(settings,
 
 
 def test_a_resent_day_is_the_whole_truth_and_an_older_arrival_that_comes_later_is_not(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_partition_safe")
-    send(lake, 0, A, B, C)
-    assert send(lake, 2, "a,7,2024-01-01T12:00:00Z") == {FIRST}, "half of the rows may be gone"
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
+    deliver_and_update(lake, 0, A, B, C)
+    assert deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z") == {FIRST}, "half of the rows may be gone"
     assert content(lake) == [("a", 1, 7), ("c", 2, 3)]
-    assert send(lake, 1, D, B) == set(), "an older arrival comes behind it"
+    assert deliver_and_update(lake, 1, D, B) == set(), "an older arrival comes behind it"
     assert content(lake) == [("a", 1, 7), ("c", 2, 3)]
     assert became(lake) == {"applied": 2, "superseded": 4}
 
 
 def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_partition_safe")
-    send(lake, 2, "a,7,2024-01-01T12:00:00Z")
-    assert send(lake, 1, A, B, D) == {FIRST}, "against the arrival before it, the newest one now lacks two rows of three"
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
+    deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z")
+    assert deliver_and_update(lake, 1, A, B, D) == {FIRST}, (
+        "against the arrival before it, the newest one now lacks two rows of three"
+    )
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("d", 1, 4)]
     assert became(lake) == {"applied": 3, "quarantined": 1}
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
 
 
 def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_partition_safe")
-    send(lake, 0, A, B, D, C)
-    assert send(lake, 1, "a,9,2024-01-01T12:00:00Z") == set()
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
+    deliver_and_update(lake, 0, A, B, D, C)
+    assert deliver_and_update(lake, 1, "a,9,2024-01-01T12:00:00Z") == set()
     assert content(lake) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3), ("d", 1, 4)]
     (entry,) = quarantine.entries(settings, lake.contract, QuarantineFilter(cause="shrunken_partition"))
     assert entry["quarantine_detail"] == "its file would shrink 2024-01-01 by more than 50%"
@@ -108,9 +110,9 @@ def test_an_arrival_that_would_shrink_the_day_is_held_until_a_steward_accepts_it
 
 
 def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_partition_safe", lateness={"watermark": "P32D", "beyond": "quarantine"})
-    send(lake, 0, A, B, D)
-    send(lake, 2, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe", lateness={"watermark": "P32D", "beyond": "quarantine"})
+    deliver_and_update(lake, 0, A, B, D)
+    deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
     entry = quarantine.entries(settings, lake.contract, QuarantineFilter(key="a"))[0]
     assert entry["quarantine_reason"] == "beyond_watermark"
     row = [row_id_of(entry)]
@@ -124,9 +126,9 @@ def test_accepting_one_late_row_does_not_erase_the_rows_that_were_in_time(settin
 
 
 def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_partition_safe")
-    send(lake, 0, A, B, D)
-    send(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
+    lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
+    deliver_and_update(lake, 0, A, B, D)
+    deliver_and_update(lake, 1, "a,7,2024-01-01T12:00:00Z", "b,8,2024-01-01T12:00:00Z", "d,9,2024-01-01T12:00:00Z")
     newest = dispositions_account.rows(settings, lake.contract, arrival_days=[ARRIVED[1]])
     bad = [(row.ingestion_id, row.line_number) for row in newest if row.record_key in {"a", "b"}]
     decide.decide(settings, lake.contract, bad, "reject", by="anna", reason="test sales")
@@ -135,9 +137,9 @@ def test_rejecting_rows_of_a_file_does_not_bring_an_older_file_back(settings, sp
 
 
 def test_the_newest_arrival_is_the_table(settings, spark) -> None:
-    lake = lake_under(settings, spark, "overwrite_all")
-    send(lake, 0, A, B, C)
-    assert send(lake, 1, D, "d,5,2024-01-02T12:00:00Z") == {FIRST, SECOND}
+    lake = lake_under_policy(settings, spark, "overwrite_all")
+    deliver_and_update(lake, 0, A, B, C)
+    assert deliver_and_update(lake, 1, D, "d,5,2024-01-02T12:00:00Z") == {FIRST, SECOND}
     assert content(lake) == [("d", 2, 5)], "one key lives once"
     assert became(lake) == {"applied": 1, "superseded": 4}
     version = lake.silver_version()
@@ -147,9 +149,9 @@ def test_the_newest_arrival_is_the_table(settings, spark) -> None:
 
 
 def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> None:
-    lake = lake_under(settings, spark, "append")
-    send(lake, 0, A, B)
-    assert send(lake, 1, "a,9,2024-01-02T12:00:00Z", C) == {SECOND}
+    lake = lake_under_policy(settings, spark, "append")
+    deliver_and_update(lake, 0, A, B)
+    assert deliver_and_update(lake, 1, "a,9,2024-01-02T12:00:00Z", C) == {SECOND}
     assert content(lake) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
     assert became(lake) == {"applied": 4}
     assert lake.rebuilt([FIRST, SECOND]) == lake.silver()
@@ -158,9 +160,9 @@ def test_append_keeps_every_row_and_a_view_tells_them_apart(settings, spark) -> 
 
 
 def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
-    lake = lake_under(settings, spark, "append")
-    send(lake, 0, A, B)
-    send(lake, 1, "a,9,2024-01-02T12:00:00Z", C)
+    lake = lake_under_policy(settings, spark, "append")
+    deliver_and_update(lake, 0, A, B)
+    deliver_and_update(lake, 1, "a,9,2024-01-02T12:00:00Z", C)
     connection = duckdb.connect()
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'")
@@ -174,7 +176,7 @@ def test_the_view_reads_the_same_in_duckdb(settings, spark) -> None:
 def test_a_source_without_ids_is_known_by_a_hash(settings, spark, window: str | None) -> None:
     key: dict[str, Any] = {"fields": ["id"]} | ({"window": window} if window else {})
     lake = Lake(settings, contract(primary_key=[], synthetic_key=key, changes={}), spark)
-    send(lake, 0, A, B, "a,5,2024-01-01T12:04:00Z", "a,6,2024-01-01T12:12:00Z")
+    deliver_and_update(lake, 0, A, B, "a,5,2024-01-01T12:04:00Z", "a,6,2024-01-01T12:12:00Z")
     amounts = sorted(row[2] for row in content(lake))
     assert amounts == ([2, 5, 6] if window else [2, 6])
     assert became(lake) == {"applied": len(amounts), "duplicate": 4 - len(amounts)}

@@ -38,7 +38,7 @@ def metric(name: str, **said: Any) -> MetricContract:
 METRICS = [metric("total", publication=CLOSED, consumers=["board"]), metric("trailing", window=3)]
 
 
-class Office:
+class ImpactDeployment:
     """A lake whose numbers are published day by day in February 2024."""
 
     def __init__(self, settings: Any, spark: Any, **said: Any) -> None:
@@ -103,23 +103,23 @@ def versions(found: Impact) -> list[str]:
     return [one.version for one in found.moved]
 
 
-@pytest.fixture(name="of")
-def _office(settings, spark) -> Office:
+@pytest.fixture(name="deployment")
+def _deployment(settings, spark) -> ImpactDeployment:
     """Two days, of which the first is closed: the 1st of February is a Thursday."""
-    of = Office(settings, spark)
-    of.deliver(1, "a,1,1,insert", "b,2,1,insert")
-    of.deliver(2, "c,3,2,insert", "b,5,1,correct")
-    of.at(3)
-    of.publish()
-    return of
+    deployment = ImpactDeployment(settings, spark)
+    deployment.deliver(1, "a,1,1,insert", "b,2,1,insert")
+    deployment.deliver(2, "c,3,2,insert", "b,5,1,correct")
+    deployment.at(3)
+    deployment.publish()
+    return deployment
 
 
-def test_a_local_file_is_told_before_it_is_taken_in(of, tmp_path) -> None:
+def test_a_local_file_is_told_before_it_is_taken_in(deployment, tmp_path) -> None:
     file = tmp_path / "new.gz"
     file.write_bytes(gzip.compress(content(5, "c,9,5,correct", "d,4,1,insert", "e,x,2,insert", "a,,,delete")))
-    before = of.written()
-    found = of.file(f"{file}")
-    assert of.written() == before, "nothing is written"
+    before = deployment.written()
+    found = deployment.file(f"{file}")
+    assert deployment.written() == before, "nothing is written"
     assert not found.applied
     assert (found.rows, found.out) == ({date(2024, 2, 1): 1, date(2024, 2, 5): 1}, {"malformed": 1, "without an event day": 1})
     assert found.days == february(1, 2, 5), "the day that c moves away from, and that of the key which is deleted"
@@ -138,13 +138,13 @@ def test_a_local_file_is_told_before_it_is_taken_in(of, tmp_path) -> None:
     assert (found.readers, found.models, found.moved) == ({"total": ["board"], "trailing": []}, [], [])
 
 
-def test_what_was_told_before_is_what_is_touched_and_published_then(of, tmp_path) -> None:
+def test_what_was_told_before_is_what_is_touched_and_published_then(deployment, tmp_path) -> None:
     lines = ("d,4,1,insert", "e,7,2,insert")
     (tmp_path / "later.csv").write_bytes(content(4, *lines))
-    of.at(4)
-    told = of.file(f"{tmp_path / 'later.csv'}")
-    name = of.deliver(4, *lines)
-    found = of.file(name)
+    deployment.at(4)
+    told = deployment.file(f"{tmp_path / 'later.csv'}")
+    name = deployment.deliver(4, *lines)
+    found = deployment.file(name)
     assert found.applied
     assert (found.days, found.rows) == (told.days, told.rows) == (february(1, 2), dict.fromkeys(february(1, 2), 1))
     assert versions(found) == [
@@ -153,27 +153,27 @@ def test_what_was_told_before_is_what_is_touched_and_published_then(of, tmp_path
         "total_weekly_v2024-W05.r3",
         *(f"trailing_v2024-02-0{day}.r{number}" for day, number in ((1, 3), (2, 4), (3, 3), (4, 2))),
     ]
-    assert of.file(f"{tmp_path / 'later.csv'}") == found, "a file is known by its content"
-    assert of.file(f"some/where/{name}").days == found.days
+    assert deployment.file(f"{tmp_path / 'later.csv'}") == found, "a file is known by its content"
+    assert deployment.file(f"some/where/{name}").days == found.days
 
 
-def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(of) -> None:
-    of.at(6)  # Tuesday: the week of the 1st is over, and not closed
-    of.publish()
-    found = analysis.of_days(of.lake.settings, of.catalog, "events", *february(1, 2))
+def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(deployment) -> None:
+    deployment.at(6)  # Tuesday: the week of the 1st is over, and not closed
+    deployment.publish()
+    found = analysis.of_days(deployment.lake.settings, deployment.catalog, "events", *february(1, 2))
     assert {outcome for _, outcome in outcomes(found, "total").values()} == {ImpactOutcome.ADJUSTED}
     assert outcomes(found, "total_weekly") == {
         "2024-W05": ("final", ImpactOutcome.UNCHANGED),
         "2024-W06": (None, ImpactOutcome.PUBLISHED),
     }
-    name = of.deliver(7, "d,4,1,insert")
-    moved = [version for version in versions(of.file(name)) if version.startswith("total")]
+    name = deployment.deliver(7, "d,4,1,insert")
+    moved = [version for version in versions(deployment.file(name)) if version.startswith("total")]
     assert moved == ["total_v2024-02-01.r3.a1", "total_weekly_v2024-W06.r1"]
 
 
-def test_a_key_is_followed_through_the_days_that_it_lived_on(of) -> None:
-    of.deliver(3, "b,5,2,correct")
-    found = of.key("b")
+def test_a_key_is_followed_through_the_days_that_it_lived_on(deployment) -> None:
+    deployment.deliver(3, "b,5,2,correct")
+    found = deployment.key("b")
     assert (found.days, found.lives_on) == (february(1, 2), february(2))
     assert [version for version in versions(found) if version.startswith("total_v")] == [
         "total_v2024-02-01.r1",
@@ -182,29 +182,29 @@ def test_a_key_is_followed_through_the_days_that_it_lived_on(of) -> None:
         "total_v2024-02-02.r3",
     ]
     with pytest.raises(UnknownSubjectError, match="no sound row of bronze/events has the key 'z'"):
-        of.key("z")
+        deployment.key("z")
 
 
-def test_what_silver_has_not_taken_in_yet_waits(of) -> None:
-    name = of.deliver(4, "d,4,1,insert", publish_too=False)
-    found = of.file(name)
+def test_what_silver_has_not_taken_in_yet_waits(deployment) -> None:
+    name = deployment.deliver(4, "d,4,1,insert", publish_too=False)
+    found = deployment.file(name)
     assert (found.applied, found.waiting, found.moved) == (True, february(1), [])
 
 
 def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> None:
-    of = Office(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
-    of.deliver(1, "a,1,1,insert")
+    deployment = ImpactDeployment(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
+    deployment.deliver(1, "a,1,1,insert")
     (tmp_path / "late.csv").write_bytes(content(20, "b,1,2,insert", "c,1,19,insert"))
-    found = of.file(f"{tmp_path / 'late.csv'}")
+    found = deployment.file(f"{tmp_path / 'late.csv'}")
     assert (found.days, found.out) == (february(19), {"quarantined": 1})
 
 
-def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(of, tmp_path) -> None:
+def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(deployment, tmp_path) -> None:
     (tmp_path / "odd.csv").write_bytes(b"id,amount\n1,2\n")
-    found = of.file(f"{tmp_path / 'odd.csv'}")
+    found = deployment.file(f"{tmp_path / 'odd.csv'}")
     assert (found.days, found.periods) == ([], [])
     assert "it would be held, and change nothing: line 1: column event_time, arrived_at, op, corrects" in found.notes[0]
     with pytest.raises(UnknownSubjectError, match=r"nothing.csv is unknown: there is no such file here"):
-        of.file("nothing.csv")
-    lying = of.lake.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
-    assert of.file(lying).days == february(9), "it lies in landing, and has not been taken in"
+        deployment.file("nothing.csv")
+    lying = deployment.lake.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
+    assert deployment.file(lying).days == february(9), "it lies in landing, and has not been taken in"

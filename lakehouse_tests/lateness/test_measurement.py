@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakehouse.lateness import measurement, recent_lags
 from lakehouse.lateness.rules import is_late, percentile
-from lakehouse_tests.support.arrivals import arrive, at, row
+from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_the_p99_of_arrow_is_the_percentile_of_the_rules(microseconds: list[int]
 
 def test_what_is_on_time_is_judged_by_the_whole_lateness_and_not_by_begun_seconds(settings: Settings) -> None:
     source = contract(lateness={"expected": "PT0.5S"})
-    arrive(settings, source, [row(at(DAY, 12), timedelta(milliseconds=lag)) for lag in (300, 500, 501, 900)])
+    append_to_bronze(settings, source, [bronze_row(at(DAY, 12), timedelta(milliseconds=lag)) for lag in (300, 500, 501, 900)])
     (of_inserts,) = measurement.measure(settings, source, DAY, DAY).types
     assert list(of_inserts.seconds) == [1, 1, 1, 1]
     assert (of_inserts.on_time, of_inserts.late) == (2, 2)

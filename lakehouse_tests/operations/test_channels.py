@@ -15,7 +15,7 @@ import pytest
 
 from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, targets
 from lakehouse.settings import Settings
-from lakehouse_tests.support.webhook_server import Receiver, receiving
+from lakehouse_tests.support.webhook_server import Receiver, webhook_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ AS_JSON = {
 @pytest.fixture(name="receiver")
 def _receiver(monkeypatch) -> Iterator[Receiver]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with receiving() as found:
+    with webhook_server() as found:
         yield found
 
 
@@ -133,7 +133,7 @@ def test_a_certificate_that_the_system_trusts_is_trusted(tmp_path: Path, monkeyp
     subprocess.run([*command.split(), "-out", certificate, "-keyout", key], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    with receiving(context) as receiver:
+    with webhook_server(context) as receiver:
         with pytest.raises(DeliveryError, match=r"no answer \(.*certificate verify failed"):
             hook(receiver).send(MESSAGE)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

@@ -25,8 +25,8 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.reproducible_lake import TOTAL, Office, metric, office
-from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, lake_under, send
+from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
+from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, deliver_and_update, lake_under_policy
 from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def add(lake: Lake, rows: pa.Table) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Settings, spark: SparkSession, policy: str) -> None:
-    lake = lake_under(settings, spark, policy)
-    send(lake, 0, A, B, C)
-    send(lake, 1, "a,7,2024-01-01T12:00:00Z", D)
+    lake = lake_under_policy(settings, spark, policy)
+    deliver_and_update(lake, 0, A, B, C)
+    deliver_and_update(lake, 1, "a,7,2024-01-01T12:00:00Z", D)
     assert all(one.passed and not one.numbers["difference"] for one in judged(lake))
     assert [one.numbers["rows_applied"] for one in judged(lake)] == {
         "merge": [3, 1],
@@ -102,8 +102,8 @@ def replace_contract(lake: Lake, **said: Any) -> Lake:
 
 
 def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under(settings, spark, "merge")
-    send(lake, 0, A, B, C)
+    lake = lake_under_policy(settings, spark, "merge")
+    deliver_and_update(lake, 0, A, B, C)
     row = lose(lake, "b")
     add(lake, row.set_column(row.column_names.index("line_number"), "line_number", pa.array([99], pa.int64())))
     [first] = judged(lake, [FIRST])
@@ -113,8 +113,8 @@ def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings
 
 
 def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under(settings, spark, "merge")
-    send(lake, 0, A, B, C)
+    lake = lake_under_policy(settings, spark, "merge")
+    deliver_and_update(lake, 0, A, B, C)
     lake.deliver(ARRIVED[1], csv_file([f"{D},2024-02-02T06:00:00Z,,,0"]))
     lake.ingest(ARRIVED[1])
     first, second = judged(lake)
@@ -130,8 +130,8 @@ def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark:
 
 
 def test_books_that_lag_behind_a_decision_accuse_nobody(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under(settings, spark, "merge")
-    send(lake, 0, A, B, C)
+    lake = lake_under_policy(settings, spark, "merge")
+    deliver_and_update(lake, 0, A, B, C)
     [b] = [row for row in dispositions_account.rows(settings, lake.contract) if row.record_key == "b"]
     said = Decision(b.ingestion_id, b.line_number, "b", "reject", "anna", "a test", settings.clock(), touched_days=[FIRST])
     decisions.record(settings, "events", [said])  # and killed before its entry in the books
@@ -143,9 +143,9 @@ def test_books_that_lag_behind_a_decision_accuse_nobody(settings: Settings, spar
 
 
 def test_without_the_operational_tables_the_way_back_is_named(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under(settings, spark, "merge")
+    lake = lake_under_policy(settings, spark, "merge")
     assert passed(lake) == [True, True], "nothing equals nothing"
-    send(lake, 0, A, B, C)
+    deliver_and_update(lake, 0, A, B, C)
     shutil.rmtree(settings.table("ops", ""))
     first, _ = judged(lake)
     assert not first.passed
@@ -183,9 +183,9 @@ def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_fac
         assert [one.day for one in judged(lake, DAYS) if not one.passed] == [day]
 
 
-def published(desk: Office, *numbers: int) -> list[CheckResult]:
+def published(reproducible: ReproducibleLake, *numbers: int) -> list[CheckResult]:
     days = [date(2024, 2, number) for number in numbers]
-    return restatement_checks.check_published(desk.settings, Series(desk.metrics[0]), days)
+    return restatement_checks.check_published(reproducible.settings, Series(reproducible.metrics[0]), days)
 
 
 def told(outcome: CheckResult) -> tuple[bool, int, int, int]:
@@ -194,65 +194,69 @@ def told(outcome: CheckResult) -> tuple[bool, int, int, int]:
 
 
 def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Settings, spark: SparkSession) -> None:
-    desk = office(settings, spark, [metric("total", TOTAL)])
-    assert [told(one) for one in published(desk, 1)] == [(True, 0, 0, 0)], "before anything"
-    desk.deliver(3, "a,1,1,,,", "b,2,1,,,", "c,3,2,,,")
-    desk.publish()
-    assert [told(one) for one in published(desk, 1, 2, 3)] == [(True, 2, 2, 0), (True, 1, 1, 0), (True, 0, 0, 0)]
+    reproducible = reproducible_lake(settings, spark, [metric("total", TOTAL)])
+    assert [told(one) for one in published(reproducible, 1)] == [(True, 0, 0, 0)], "before anything"
+    reproducible.deliver(3, "a,1,1,,,", "b,2,1,,,", "c,3,2,,,")
+    reproducible.publish()
+    assert [told(one) for one in published(reproducible, 1, 2, 3)] == [(True, 2, 2, 0), (True, 1, 1, 0), (True, 0, 0, 0)]
 
-    desk.deliver(4, "d,4,1,,,", "c,,,delete,,")
-    desk.lake.update()
-    first, second = published(desk, 1, 2)
+    reproducible.deliver(4, "d,4,1,,,", "c,,,delete,,")
+    reproducible.lake.update()
+    first, second = published(reproducible, 1, 2)
     assert (told(first), told(second)) == ((True, 2, 3, 1), (True, 1, 0, 1))
     assert first.explanation == (
         "2 rows are behind the published number, and silver holds 3: silver has changed since, and a restatement is pending"
     )
-    desk.publish()
-    assert [told(one) for one in published(desk, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], "an emptied day, too"
+    reproducible.publish()
+    assert [told(one) for one in published(reproducible, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], "an emptied day, too"
 
-    lose(desk.lake, "a")
-    series = Series(desk.metrics[0])
+    lose(reproducible.lake, "a")
+    series = Series(reproducible.metrics[0])
     newest = restatements.of(settings, series.name)[-1]
-    restatements.record(settings, replace(newest, followed_version=desk.lake.silver_version()))  # who said so lied
-    [first] = published(desk, 1)
+    restatements.record(settings, replace(newest, followed_version=reproducible.lake.silver_version()))  # who said so lied
+    [first] = published(reproducible, 1)
     assert told(first) == (False, 3, 2, 0)
     assert not first.warns
     assert str(first.explanation).endswith(": nothing that waits explains it: materialize gold/total for 2024-02-01")
 
 
 def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Settings, spark: SparkSession) -> None:
-    desk = office(settings, spark, [metric("total", TOTAL, checks={"row_count": {"max": 1}}, publication={"start_delay": 1})])
-    desk.deliver(2, "a,1,1,,,", "x,1,2,,,")
-    desk.publish()
-    first, second = published(desk, 1, 2)
+    reproducible = reproducible_lake(
+        settings, spark, [metric("total", TOTAL, checks={"row_count": {"max": 1}}, publication={"start_delay": 1})]
+    )
+    reproducible.deliver(2, "a,1,1,,,", "x,1,2,,,")
+    reproducible.publish()
+    first, second = published(reproducible, 1, 2)
     assert (told(first), told(second)) == ((True, 1, 1, 0), (True, 0, 1, 1))
     assert str(second.explanation).endswith(": it is not published before 1 days have passed")
-    desk.deliver(3, "b,2,1,,,")
-    desk.publish()
-    [first] = published(desk, 1)
+    reproducible.deliver(3, "b,2,1,,,")
+    reproducible.publish()
+    [first] = published(reproducible, 1)
     assert told(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": the new number is held: see 'lakehouse gold held'")
-    series = Series(desk.metrics[0])
+    series = Series(reproducible.metrics[0])
     sign_off.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
-    desk.publish([])
-    [first] = published(desk, 1)
+    reproducible.publish([])
+    [first] = published(reproducible, 1)
     assert told(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": somebody dropped the new number, so that the published one stands")
 
 
 def test_a_closed_number_counts_with_its_adjustments(settings: Settings, spark: SparkSession) -> None:
-    desk = office(settings, spark, [metric("total", TOTAL, publication={"final_after": 2, "after_close": "adjust"})])
-    desk.deliver(4, "a,1,1,,,")
-    desk.publish()
-    desk.deliver(5, "b,2,1,,,", "c,2,1,,,")
-    desk.publish()
-    assert [row[2] for row in desk.revisions(desk.metrics[0])] == [1, None]
-    assert [told(one) for one in published(desk, 1)] == [(True, 3, 3, 0)]
+    reproducible = reproducible_lake(
+        settings, spark, [metric("total", TOTAL, publication={"final_after": 2, "after_close": "adjust"})]
+    )
+    reproducible.deliver(4, "a,1,1,,,")
+    reproducible.publish()
+    reproducible.deliver(5, "b,2,1,,,", "c,2,1,,,")
+    reproducible.publish()
+    assert [row[2] for row in reproducible.revisions(reproducible.metrics[0])] == [1, None]
+    assert [told(one) for one in published(reproducible, 1)] == [(True, 3, 3, 0)]
 
 
 def test_its_names_are_those_of_its_outcomes(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under(settings, spark, "merge")
-    send(lake, 0, A, B, C)
+    lake = lake_under_policy(settings, spark, "merge")
+    deliver_and_update(lake, 0, A, B, C)
     asked = replace_contract(lake, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}}, freshness={"max_age": "P1D"})
     in_silver = {one.check for one in silver_checks.check_silver(settings, asked.contract, BOTH)}
     assert in_silver == set(silver_checks.silver_check_names(asked.contract))

@@ -1,4 +1,4 @@
-"""Bronze rows by hand, in a real table, without Spark; for tests of what arrivals say."""
+"""Bronze rows written by delta-rs, for tests of what is derived from arrivals: lateness, alerts, completeness."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def row(arrived: datetime, lag: timedelta | None, **said: Any) -> dict[str, Any]:
-    """A row that arrived so long after its event; None: it names no event time."""
+def bronze_row(arrived: datetime, lag: timedelta | None, **said: Any) -> dict[str, Any]:
+    """A row that arrived ``lag`` after its event; None: it has no event time."""
     happened = None if lag is None else arrived - lag
     known = {"event_ts": happened, "event_date": happened and happened.date(), "change_op": "insert"}
     return {"arrival_ts": arrived, "arrival_date": arrived.date(), **known, **said}
 
 
-def arrive(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
+def append_to_bronze(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
     """Append rows to Bronze, in one commit."""
     table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
     write_deltalake(locations.bronze(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
 
 
-def every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **said: Any) -> list[dict[str, Any]]:
-    """A row every so many minutes from one time through another."""
+def rows_every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **said: Any) -> list[dict[str, Any]]:
+    """A row every ``minutes``, from ``begin`` through ``end``."""
     count = (end - begin) // timedelta(minutes=minutes)
-    return [row(begin + number * timedelta(minutes=minutes), lag, **said) for number in range(count + 1)]
+    return [bronze_row(begin + number * timedelta(minutes=minutes), lag, **said) for number in range(count + 1)]
 
 
 def at(day: date, hour: int = 0, minute: int = 0) -> datetime:

@@ -34,7 +34,7 @@ def _found() -> bool:
 
 @contextmanager
 def chromium() -> Iterator[Chrome]:
-    """A browser that knows nothing yet and fetches nothing of its own."""
+    """A browser with an empty profile that makes no requests of its own."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for argument in ("headless=new", "no-sandbox", "no-first-run", "hide-scrollbars", *(f"disable-{name}" for name in _ALONE)):
@@ -50,8 +50,8 @@ def chromium() -> Iterator[Chrome]:
         driver.quit()
 
 
-def look(driver: Chrome, size: tuple[int, int] = WIDE, scheme: str = "light") -> None:
-    """From now on look through a window of this size, at light or dark."""
+def set_viewport(driver: Chrome, size: tuple[int, int] = WIDE, scheme: str = "light") -> None:
+    """Set the size of the window and the colour scheme."""
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < WIDE[0]}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})

@@ -43,7 +43,7 @@ def candidate(rows: pa.Table, **more: Any) -> Candidate:
     return replace(Candidate("revenue", DAY, 3, ["store"], rows, rows), **more)
 
 
-def found(of: Candidate, check: str, **rules: Any) -> CheckResult:
+def outcome_of(of: Candidate, check: str, **rules: Any) -> CheckResult:
     outcomes = audit(GoldChecks.model_validate(rules), of)
     [one] = [outcome for outcome in outcomes if outcome.check == check]
     assert one.day == of.period
@@ -53,5 +53,5 @@ def found(of: Candidate, check: str, **rules: Any) -> CheckResult:
     return one
 
 
-def held(of: Candidate, check: str, **rules: Any) -> bool:
-    return found(of, check, **rules) in blocking(audit(GoldChecks.model_validate(rules), of))
+def is_held(of: Candidate, check: str, **rules: Any) -> bool:
+    return outcome_of(of, check, **rules) in blocking(audit(GoldChecks.model_validate(rules), of))

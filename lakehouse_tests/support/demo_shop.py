@@ -1,4 +1,4 @@
-"""The demo's lake behind ``lakehouse serve``, with a browser in front of it; for the tests of the pages."""
+"""The demo's lake behind ``lakehouse serve``, with a browser in front of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = "2024-11-16T23:59:59Z"
 
 
 @dataclass
-class Shop:
+class ServedDemo:
     """The demo's lake, served, with a browser in front of it."""
 
     home: Path
@@ -40,7 +40,7 @@ class Shop:
     token: str
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = lakehouse_command(self.home, *arguments, **said(self.home))
+        done = lakehouse_command(self.home, *arguments, **demo_environment(self.home))
         assert done.returncode == 0, done.stderr
         return done
 
@@ -77,8 +77,8 @@ class Shop:
         return sorted(rows, key=lambda row: (row["period"], row["revision"]))
 
 
-def said(home: Path) -> dict[str, str]:
-    """The deployment: contracts of its own, and the clock of the demo's last evening."""
+def demo_environment(home: Path) -> dict[str, str]:
+    """Environment of the deployment: its own contracts, and a clock that stands at the demo's last evening."""
     return {"LAKEHOUSE_NOW": NOW, "LAKEHOUSE_CONTRACTS": str(home / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
 
 
@@ -88,7 +88,7 @@ def served(home: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **said(home)}
+    environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **demo_environment(home)}
     command = [sys.executable, "-m", "lakehouse", "serve", "--port", f"{port}"]
     with (home / "serve.log").open("w") as log:
         process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)

@@ -16,3 +16,9 @@ def lake_settings(folder: Path) -> Settings:
     (folder / "landing").mkdir()
     now = datetime(2024, 3, 1, tzinfo=timezone.utc)
     return Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now)
+
+
+def without_retention(settings: Settings) -> Settings:
+    """Settings without a retention period: removed files may be deleted at once."""
+    settings.retention_hours = 0
+    return settings

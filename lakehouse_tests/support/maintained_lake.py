@@ -1,4 +1,4 @@
-"""Helpers of the tests of maintenance: a silver table of many small files without Spark, and looking after one table."""
+"""A Silver table of many small files, written by delta-rs, and the maintenance of one table."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ TOTAL = metric()
 CATALOG = Catalog({"events": contract()}, {"total": TOTAL})
 
 
-def upkeep(settings: Settings, name: str, catalog: Catalog = CATALOG, **asked: Any) -> Upkeep:
-    """Look after one table."""
+def maintain_table(settings: Settings, name: str, catalog: Catalog = CATALOG, **asked: Any) -> Upkeep:
+    """Maintain one table."""
     [done] = maintain(settings, catalog, [name], **asked)
     assert done.problem is None
     return done
 
 
 def grow_old(folder: str | Path, seconds: float = MONTH) -> None:
-    """Make files look as if they had been written long ago."""
+    """Date files back."""
     for path in Path(folder).rglob("*"):
         os.utime(path, (time.time() - seconds,) * 2)
 
@@ -47,8 +47,8 @@ def files_of(settings: Settings, name: str) -> set[str]:
     return {f"{path.relative_to(root)}" for path in root.rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
-def follow(settings: Settings, version: int, metric_name: str = "total") -> None:
-    """Say that a metric has followed silver up to a version."""
+def record_followed(settings: Settings, version: int, metric_name: str = "total") -> None:
+    """Record that a metric has followed Silver through a version."""
     restatements.record(settings, Restatement(metric_name, "run", settings.clock(), version, 0, []))
 
 
@@ -68,9 +68,3 @@ def changing_silver(settings: Settings) -> None:
 def pending(settings: Settings) -> Any:
     found = find_pending(settings, Series(TOTAL))
     return found.causes, found.starts
-
-
-def lifted(settings: Settings) -> Settings:
-    """Settings under which nobody is at work on removed files."""
-    settings.retention_hours = 0
-    return settings

@@ -1,4 +1,4 @@
-"""A lake whose silver is written by delta-rs and added up by Arrow, with its audit; for tests of who is told of restatements."""
+"""A lake whose Silver is written by delta-rs and aggregated by Arrow, with its audit; for tests of notices of restatements."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True
 
 
 def metric(name: str = "total", *consumers: str, **said: Any) -> MetricContract:
-    """The sum of all amounts, and who reads it."""
+    """The sum of all amounts, and its consumers."""
     told = {"metric": name, "source": "events", "measures": [TOTAL], "consumers": [*consumers]}
     return MetricContract.model_validate({**told, **said})
 
 
 @contextmanager
-def added_up() -> Iterator[None]:
-    """Numbers are what silver's amounts add up to: by Arrow, and not by Spark."""
+def numbers_from_silver() -> Iterator[None]:
+    """Metrics are computed from Silver by Arrow, not by Spark."""
 
     def numbers(_: Any, settings: Settings, one: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
         rows = table_io.read(locations.silver(settings, one.source), ["event_date", "amount"])
@@ -73,8 +73,8 @@ def added_up() -> Iterator[None]:
 
 
 @dataclass
-class Box:
-    """A target that keeps what it is told, where nothing is wrong with it."""
+class RecordingChannel:
+    """A channel that keeps its messages; one whose subject contains ``broken`` cannot be sent."""
 
     name: str = "box"
     messages: list[Message] = field(default_factory=list)
@@ -86,14 +86,14 @@ class Box:
         self.messages.append(message)
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def sent(self) -> list[tuple[str, str]]:
         """Subject and addressee of each."""
         return [(message.subject, *message.addressed_to) for message in self.messages]
 
 
 @dataclass
-class Shop:
-    """One source and its metrics, on days of February."""
+class NotifiedLake:
+    """One source and its metrics, on days of February 2024."""
 
     settings: Settings
     metrics: list[MetricContract] = field(default_factory=lambda: [metric("total", "board", "shop")])
@@ -106,7 +106,7 @@ class Shop:
         """Set the clock."""
         self.settings.now = datetime(2024, 2, day, hour, tzinfo=timezone.utc)
 
-    def sell(self, *said: tuple[str, int, int], late: int = 5) -> None:
+    def add_rows(self, *said: tuple[str, int, int], late: int = 5) -> None:
         """New rows of silver in one commit, each ``(key, day, amount)``, and their audit."""
         append_to_silver(self.settings, *said, late=late)
         self.audit()
@@ -138,35 +138,35 @@ class Shop:
                     done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, starts, run, news))
         return done
 
-    def tell(self, *boxes: Any) -> NoticeDispatch:
+    def dispatch(self, *boxes: Any) -> NoticeDispatch:
         """One tick."""
         return dispatch_notices(self.settings, self.catalog, boxes)
 
     def notified(self) -> dict[str, list[bool]]:
-        """What the audit says of each key, in the order of its changes."""
+        """Whether each change of a key was notified according to the audit, in the order of the changes."""
         found: dict[str, list[bool]] = {}
         for row in log.read(self.settings, "events").sort_by([("silver_version", "ascending")]).to_pylist():
             found.setdefault(row["event_id"], []).append(row["notification_sent"])
         return found
 
 
-def opened(settings: Settings, *metrics: MetricContract) -> Shop:
-    """Three days are published on the fourth, and somebody has looked: from here on restatements are told."""
-    shop = Shop(settings, [*metrics] or [metric("total", "board", "shop")])
-    shop.at(4)
-    shop.sell(("a", 1, 10), ("b", 2, 20), ("c", 3, 30), late=0)
-    shop.publish()
-    shop.tell()
-    return shop
+def published_lake(settings: Settings, *metrics: MetricContract) -> NotifiedLake:
+    """Three days published on the fourth, and the notice sensor has run: from here on restatements are notified."""
+    lake = NotifiedLake(settings, [*metrics] or [metric("total", "board", "shop")])
+    lake.at(4)
+    lake.add_rows(("a", 1, 10), ("b", 2, 20), ("c", 3, 30), late=0)
+    lake.publish()
+    lake.dispatch()
+    return lake
 
 
 def no_session() -> Any:
-    """There is no Spark here."""
+    """Takes the place of a Spark session where none is needed."""
     return None
 
 
-def figures(entry: NoticeEntry | Message) -> list[tuple[Any, ...]]:
-    """What a notice says of each period and measure: period, before, after, difference, percent."""
+def restated_figures(entry: NoticeEntry | Message) -> list[tuple[Any, ...]]:
+    """Period, before, after, difference and percent of each measure in a notice."""
     return [
         (one["period"], *(measure[name] for name in ("before", "after", "difference", "percent")))
         for one in entry.data["restated"]

@@ -51,7 +51,7 @@ def quarantine_statuses(lake: Lake, **wanted: Any) -> dict[str, str]:
 
 
 def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
-    """Disposition by key, from the account and, the same, from the table for SQL."""
+    """Disposition by key; the account and the dispositions table must agree."""
     rows = dispositions_account.rows(lake.settings, lake.contract)
     table = table_io.read(locations.dispositions(lake.settings, "events"))
     assert table is not None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 BIGGEST = {"name": "biggest", "sql": "max(amount)", "type": "long"}
 KEYS = {"name": "keys", "sql": "count(distinct id)", "type": "long"}
-WEEK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
+WEEK_WATERMARK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
 
 
 def metric(name: str, *measures: dict[str, Any], **said: Any) -> MetricContract:
@@ -44,10 +44,10 @@ METRICS = [
     metric("by_colour", TOTAL, BIGGEST, grain=["colour"]),
 ]
 #: Every feature in two.
-TWO = [METRICS[0], metric("trailing_by_colour", TOTAL, KEYS, BIGGEST, window=2, grain=["colour"])]
+TWO_METRICS = [METRICS[0], metric("trailing_by_colour", TOTAL, KEYS, BIGGEST, window=2, grain=["colour"])]
 
 
-def coloured(**said: Any) -> SourceContract:
+def source_with_colour(**said: Any) -> SourceContract:
     """The lake's source with a column for a grain."""
     names = {"id": "string", "amount": "int", "colour": "string"}
     fields = [{"name": name, "type": kind, "column": "seq" if name == "colour" else None} for name, kind in names.items()]
@@ -55,7 +55,7 @@ def coloured(**said: Any) -> SourceContract:
 
 
 @dataclass
-class Office:
+class ReproducibleLake:
     """A lake whose numbers are published day by day."""
 
     lake: Lake
@@ -107,11 +107,11 @@ class Office:
         found = table_io.read(locations.gold(self.settings, Series(one)), ["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
-    def again(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
+    def reproduce(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
         return reproduce.reproduce(self.settings, self.catalog, Series(one), day, revision, lambda: self.lake.spark, adjustment)
 
-    def all_again(self) -> list[Reproduced]:
-        return [self.again(one, *revision) for one in self.metrics for revision in self.revisions(one)]
+    def reproduce_all(self) -> list[Reproduced]:
+        return [self.reproduce(one, *revision) for one in self.metrics for revision in self.revisions(one)]
 
     def vacuum(self) -> None:
         """Take everything away but the newest version of each table, and all of it but Bronze."""
@@ -124,5 +124,7 @@ class Office:
                 DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False)
 
 
-def office(settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **said: Any) -> Office:
-    return Office(Lake(settings, coloured(**said), spark), metrics or METRICS)
+def reproducible_lake(
+    settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **said: Any
+) -> ReproducibleLake:
+    return ReproducibleLake(Lake(settings, source_with_colour(**said), spark), metrics or METRICS)

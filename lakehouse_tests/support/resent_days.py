@@ -15,11 +15,11 @@ FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
 ARRIVED = [date(2024, 2, day) for day in range(1, 6)]
 
 
-def lake_under(settings: Settings, spark: Any, policy: str, **said: Any) -> Lake:
+def lake_under_policy(settings: Settings, spark: Any, policy: str, **said: Any) -> Lake:
     return Lake(settings, contract(materialization={"reprocess_policy": policy}, changes={}, **said), spark)
 
 
-def send(lake: Lake, arrival: int, *lines: str) -> set[date]:
+def deliver_and_update(lake: Lake, arrival: int, *lines: str) -> set[date]:
     """Deliver a file, and update what waits; the days whose content changed."""
     lake.deliver(ARRIVED[arrival], csv_file([f"{line},2024-02-0{arrival + 1}T06:00:00Z,,,0" for line in lines]))
     lake.ingest(ARRIVED[arrival])

@@ -1,4 +1,4 @@
-"""Ticks of sensors as the daemon takes them, with the cursor that the tick before has left; and time that passes between."""
+"""Ticks of a sensor as the daemon runs them, each with the cursor of the one before, and time that passes between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Ticking:
+class SensorTicks:
     """One sensor of a deployment, tick after tick."""
 
     lake: Settings
@@ -31,30 +31,30 @@ class Ticking:
         self.definitions = build_definitions(self.lake, self.catalog)
 
     def tick(self) -> dg.SensorExecutionData:
-        """One look, by somebody who knows nothing but the cursor."""
+        """One tick in a new context: only the cursor is remembered."""
         resources = {"tables": LakeTables()}
         context = dg.build_sensor_context(self.instance, cursor=self.cursor, definitions=self.definitions, resources=resources)
         data = self.definitions.resolve_sensor_def(self.name).evaluate_tick(context)
         self.cursor = data.cursor
         return data
 
-    def asks(self) -> list[dg.RunRequest]:
-        """The runs that a tick asks for."""
+    def run_requests(self) -> list[dg.RunRequest]:
+        """The run requests of one tick."""
         return list(self.tick().run_requests or [])
 
-    def says(self) -> str:
-        """Why a tick asks for none."""
+    def skip_message(self) -> str:
+        """The skip message of a tick that requests no run."""
         data = self.tick()
         assert not data.run_requests
         return str(data.skip_message)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, as far as the sensor remembers it."""
+        """Let time pass: date the observations in the cursor back."""
         said = json.loads(self.cursor or "{}")
         back = timedelta(seconds=seconds)
         seen = {(datetime.fromisoformat(at) - back).isoformat(): tokens for at, tokens in said.get("seen", {}).items()}
         self.cursor = json.dumps(said | ({"seen": seen} if seen else {}))
 
-    def ran(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
-        """A run as it was asked for, and how it went."""
+    def add_run(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
+        """Add the run of a request to the instance, with its status."""
         self.instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=status))

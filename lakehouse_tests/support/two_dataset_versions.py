@@ -1,4 +1,4 @@
-"""A metric in two dataset versions whose numbers are given and not computed; for tests of moving its readers. No Spark."""
+"""A metric in two dataset versions with given numbers, for tests of promotion."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ V1, V2 = Series(metric(1)), Series(metric(2))
 def three_days(settings: Settings) -> Settings:
     """Two versions that differ on the second of three days."""
     at(settings, 3)
-    fill(settings, V1, {1: 10, 2: 20, 3: 30})
+    publish_totals(settings, V1, {1: 10, 2: 20, 3: 30})
     at(settings, 4)
-    fill(settings, V2, {1: 10, 2: 22, 3: 30})
+    publish_totals(settings, V2, {1: 10, 2: 22, 3: 30})
     at(settings, 5)
     return settings
 
@@ -67,7 +67,9 @@ def at(settings: Settings, number: int, hour: int = 12) -> None:
     settings.now = datetime(2024, 2, number, hour, tzinfo=timezone.utc)
 
 
-def fill(settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any) -> PublishResult:
+def publish_totals(
+    settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any
+) -> PublishResult:
     """Publish a total for some days of February, through the audit."""
     starts = [day(number) for number in numbers]
     before, today = write_audit_publish.read(settings, one, starts), settings.clock().date()
@@ -88,7 +90,7 @@ def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) ->
 
 
 def refusal(do: Callable[[], object]) -> str:
-    """Why a move is refused."""
+    """The message of a refused promotion or rollback."""
     with pytest.raises(PromotionRefusedError) as caught:
         do()
     return f"{caught.value}"
@@ -99,8 +101,8 @@ def rollback(settings: Settings, known: Catalog, number: int | None = None) -> P
     return promotion.rollback(settings, known, metric(), number, ANA, "it was wrong")
 
 
-def seen(settings: Settings, name: str = "total", column: str = "total") -> dict[int, Any]:
-    """What a reader of the gold table sees: the newest number of each day of February."""
+def latest_totals(settings: Settings, name: str = "total", column: str = "total") -> dict[int, Any]:
+    """The latest total of each day of February, as a reader of the gold table sees it."""
     found = table_io.read(settings.table("gold", name), ["event_date", column], {"is_latest": [True]})
     assert found is not None
     return {row["event_date"].day: row[column] for row in found.sort_by("event_date").to_pylist()}

@@ -1,4 +1,4 @@
-"""A real HTTP server in a thread that takes messages, or refuses them; for tests of who is told."""
+"""An HTTP server in a thread that accepts or refuses messages, for tests of the webhook channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Receiver:
-    """What it was sent. ``answers`` are the codes of its next answers, then it says 204; None: it hangs up without one."""
+    """The requests received. ``answers`` are the status codes of the next responses, then 204; None: the connection is closed."""
 
     url: str = ""
     answers: list[int | None] = field(default_factory=list)
@@ -25,8 +25,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving(tls: SSLContext | None = None) -> Iterator[Receiver]:
-    """A receiver on a free port of this machine."""
+def webhook_server(tls: SSLContext | None = None) -> Iterator[Receiver]:
+    """A receiver on a free local port."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -49,7 +49,7 @@ def receiving(tls: SSLContext | None = None) -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if tls:

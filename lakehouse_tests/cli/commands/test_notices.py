@@ -11,7 +11,7 @@ import pytest
 from lakehouse.settings import Settings
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
-from lakehouse_tests.support.notified_lake import Shop, added_up, metric, opened
+from lakehouse_tests.support.notified_lake import NotifiedLake, metric, numbers_from_silver, published_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _added_up() -> Iterator[None]:
-    with added_up():
+    with numbers_from_silver():
         yield
 
 
@@ -34,7 +34,7 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def lake(folder: Path) -> Settings:
+def settings_below(folder: Path) -> Settings:
     return Settings(root=str(folder / "lake"), landing=None)
 
 
@@ -43,15 +43,15 @@ def command(folder: Path, *arguments: str, target: str = "file:told.jsonl") -> C
     return lakehouse_command(folder, "notices", *arguments, **said, LAKEHOUSE_ALERT_TARGETS=json.dumps([target]))
 
 
-def restated(folder: Path) -> Shop:
-    shop = opened(lake(folder), metric("total", "board"), metric("unread"))
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    return shop
+def restated(folder: Path) -> NotifiedLake:
+    lake = published_lake(settings_below(folder), metric("total", "board"), metric("unread"))
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    return lake
 
 
 def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
-    shop = restated(folder)
+    lake = restated(folder)
     done = command(folder, "--send")
     assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows marked as notified: 1.\n")
     path = folder / "told.jsonl"
@@ -62,7 +62,7 @@ def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
     )
     (line,) = path.read_text().splitlines()
     assert json.loads(line)["data"]["restated"][0]["measures"][0]["difference"] == 5
-    assert shop.notified() == {"late": [True]}
+    assert lake.notified() == {"late": [True]}
 
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"
     assert len(path.read_text().splitlines()) == 1
@@ -90,11 +90,11 @@ def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None
 
 
 def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
-    shop = Shop(lake(folder), [metric("total", "board")])
-    shop.at(4)
+    lake = NotifiedLake(settings_below(folder), [metric("total", "board")])
+    lake.at(4)
     for number in range(2):
-        shop.sell((f"{number}", 1, 1))
-        shop.publish()
+        lake.add_rows((f"{number}", 1, 1))
+        lake.publish()
     done = command(folder, "--send")
     assert (done.stderr, done.stdout) == ("Consumers are told of what is published from now on.\n", "0 notices.\n")
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"

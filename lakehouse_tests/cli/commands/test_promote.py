@@ -19,7 +19,7 @@ WHO = ("--by", "ana", "--reason", "net of refunds")
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Path:
+def deployment(tmp_path: Path) -> Path:
     """A folder with two versions of a metric, filled, that differ on one day of three."""
     folder = tmp_path / "contracts"
     folder.mkdir()
@@ -36,38 +36,38 @@ def command(folder: Path, *arguments: str) -> CompletedProcess[str]:
     )
 
 
-def test_a_look_changes_nothing_and_says_whether_it_can_be_done(shop: Path) -> None:
+def test_a_look_changes_nothing_and_says_whether_it_can_be_done(deployment: Path) -> None:
     pages = ("--html", "report.html", "--markdown", "report.md")
-    done = command(shop, "promote", "total", "v2", *WHO, "--dry-run", *pages)
+    done = command(deployment, "promote", "total", "v2", *WHO, "--dry-run", *pages)
     assert done.returncode == 0, done.stderr
     assert "1 of 3 days differ" in done.stdout
     assert done.stdout.endswith("v2 can be promoted; it would publish 1 period. Nothing was changed.\n")
-    assert "<html" in (shop / "report.html").read_text(encoding="utf-8")
-    assert (shop / "report.md").read_text(encoding="utf-8").startswith("# total\n")
-    assert command(shop, "promotions", "total").stdout == "gold/total shows v1.\n"
-    deprecated = command(shop, "moves", "total")
+    assert "<html" in (deployment / "report.html").read_text(encoding="utf-8")
+    assert (deployment / "report.md").read_text(encoding="utf-8").startswith("# total\n")
+    assert command(deployment, "promotions", "total").stdout == "gold/total shows v1.\n"
+    deprecated = command(deployment, "moves", "total")
     assert deprecated.stdout == "gold/total shows v1.\n"
     assert deprecated.stderr == "'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.\n"
-    strict = command(shop, "promote", "total", "v2", *WHO, "--dry-run", "--threshold", "total=5")
+    strict = command(deployment, "promote", "total", "v2", *WHO, "--dry-run", "--threshold", "total=5")
     assert strict.returncode == 1
     assert "is beyond the threshold (--accept-differences)" in strict.stderr
     assert "v2 cannot be promoted. Nothing was changed." in strict.stdout
 
 
-def test_readers_are_moved_told_and_moved_back(shop: Path) -> None:
-    done = command(shop, "promote", "total", "2", *WHO, "--threshold", "total=20%", "--output", "notes.md")
+def test_readers_are_moved_told_and_moved_back(deployment: Path) -> None:
+    done = command(deployment, "promote", "total", "2", *WHO, "--threshold", "total=20%", "--output", "notes.md")
     assert done.returncode == 0, done.stderr
     assert "gold/total shows v2, in place of v1: 1 period." in done.stdout
-    notes = (shop / "notes.md").read_text(encoding="utf-8")
-    assert (shop / "lake/gold/total_release_notes/v2-2024-02-05.md").read_text(encoding="utf-8") == notes
+    notes = (deployment / "notes.md").read_text(encoding="utf-8")
+    assert (deployment / "lake/gold/total_release_notes/v2-2024-02-05.md").read_text(encoding="utf-8") == notes
     for said in ("ana moved `latest` of total from v1 to v2", "net of refunds", "sum\\(net\\)", "deprecated from 2024-05-01"):
         assert said in notes or said.replace("\\", "") in notes
-    again = command(shop, "promote", "total", "v2", *WHO)
+    again = command(deployment, "promote", "total", "v2", *WHO)
     assert (again.returncode, again.stdout) == (0, "gold/total shows v2 since 2024-02-05 12:00 UTC.\n")
-    back = command(shop, "rollback", "total", "--by", "bo", "--reason", "refunds were counted twice")
+    back = command(deployment, "rollback", "total", "--by", "bo", "--reason", "refunds were counted twice")
     assert back.returncode == 0, back.stderr
     assert back.stdout == "gold/total shows v1, in place of v2: 1 period.\n"
-    assert command(shop, "promotions", "total").stdout == (
+    assert command(deployment, "promotions", "total").stdout == (
         "2024-02-05 12:00 UTC  promote: v1 -> v2 by ana\n"
         "    net of refunds (1 period, gold version 2)\n"
         "2024-02-05 12:00 UTC  rollback: v2 -> v1 by bo\n"
@@ -76,14 +76,14 @@ def test_readers_are_moved_told_and_moved_back(shop: Path) -> None:
     )
 
 
-def test_what_is_refused_is_said_in_sentences(shop: Path) -> None:
-    done = command(shop, "promote", "total", "v2", *WHO, "--threshold", "total=5")
+def test_what_is_refused_is_said_in_sentences(deployment: Path) -> None:
+    done = command(deployment, "promote", "total", "v2", *WHO, "--threshold", "total=5")
     assert done.returncode == 1
     assert done.stderr.startswith("gold/total still shows v1; nothing has changed:\n    total of 2024-02-02: 20 -> 22")
-    unknown = command(shop, "promote", "total", "v3", *WHO)
+    unknown = command(deployment, "promote", "total", "v3", *WHO)
     assert unknown.returncode == 1
     assert "no contract has 'metric: total' with 'dataset_version: 3' (there are [1, 2])" in unknown.stderr
-    back = command(shop, "rollback", "total", *WHO)
+    back = command(deployment, "rollback", "total", *WHO)
     assert back.returncode == 1
     assert "the readers of gold/total have not been moved yet" in back.stderr
     assert "Traceback" not in done.stderr + unknown.stderr + back.stderr
@@ -101,7 +101,7 @@ def test_what_is_refused_is_said_in_sentences(shop: Path) -> None:
         (("promote", "total", "v2"), "Missing option '--reason'"),
     ],
 )
-def test_what_was_mistyped(tmp_path: Path, shop: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = command(shop, *arguments)
+def test_what_was_mistyped(tmp_path: Path, deployment: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = command(deployment, *arguments)
     assert done.returncode == 2
     assert said in done.stderr

@@ -16,7 +16,7 @@ from lakehouse.cli import app
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse_tests.support.cli import lakehouse_command
-from lakehouse_tests.support.reproducible_lake import METRICS, office
+from lakehouse_tests.support.reproducible_lake import METRICS, reproducible_lake
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -42,13 +42,13 @@ def test_what_cannot_be_made_again_is_said_in_a_sentence(tmp_path: Path, argumen
 
 @pytest.mark.spark
 def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = office(settings, spark, METRICS[:1])
-    of.deliver(1, "a,1,1,insert,,red")
-    of.publish()
+    reproducible = reproducible_lake(settings, spark, METRICS[:1])
+    reproducible.deliver(1, "a,1,1,insert,,red")
+    reproducible.publish()
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    for one in (of.lake.contract, METRICS[0]):
-        name = "source" if one is of.lake.contract else "metric"
+    for one in (reproducible.lake.contract, METRICS[0]):
+        name = "source" if one is reproducible.lake.contract else "metric"
         (contracts / f"{name}.yaml").write_text(yaml.safe_dump(one.model_dump(mode="json", exclude_none=True)))
     monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))

@@ -17,7 +17,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support import two_dataset_versions as total
 from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.two_dataset_versions import TOTAL, at, day, metric, promote, rollback, seen
+from lakehouse_tests.support.two_dataset_versions import TOTAL, at, day, latest_totals, metric, promote, rollback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,24 +55,24 @@ def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: S
     assert follow(lake, readers()) == {1, 2, 3}
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
-    assert seen(settings) == {1: 20, 2: 40, 3: 60}
+    assert latest_totals(settings) == {1: 20, 2: 40, 3: 60}
     assert find_pending(settings, readers()).starts == set()
 
     deliver(lake, 4, ("d", 2, 1), ("e", 4, 40))
     assert follow(lake, readers()) == {2, 4}
-    assert seen(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
+    assert latest_totals(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
 
     rollback(settings, KNOWN)
-    assert seen(settings) == {1: 10, 2: 20, 3: 30, 4: 80}
+    assert latest_totals(settings) == {1: 10, 2: 20, 3: 30, 4: 80}
     assert follow(lake, readers()) == {2, 4}
-    assert seen(settings) == {1: 10, 2: 21, 3: 30, 4: 40}
-    assert set(seen(settings, column="dataset_version").values()) == {1}
+    assert latest_totals(settings) == {1: 10, 2: 21, 3: 30, 4: 40}
+    assert set(latest_totals(settings, column="dataset_version").values()) == {1}
     assert find_pending(settings, readers()).starts == set()
     assert len(total.revisions(settings, 1)) == 3
 
     follow(lake, Series(TWICE))
     promote(settings, KNOWN)
-    assert seen(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
+    assert latest_totals(settings) == {1: 20, 2: 42, 3: 60, 4: 80}
     assert find_pending(settings, readers()).starts <= {day(2), day(4)}
 
 
@@ -89,4 +89,4 @@ def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, sp
         follow(lake, before)
     assert table_io.open_snapshot(locations.gold(settings, before)).version() == version
     assert follow(lake, served_version.daily(settings, KNOWN, metric(1))) == {2}
-    assert seen(settings) == {1: 20, 2: 14}
+    assert latest_totals(settings) == {1: 20, 2: 14}

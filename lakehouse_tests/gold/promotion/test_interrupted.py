@@ -20,11 +20,11 @@ from lakehouse_tests.support.two_dataset_versions import (
     V2,
     at,
     catalog,
-    fill,
+    latest_totals,
     metric,
     promote,
+    publish_totals,
     rollback,
-    seen,
     three_days,
 )
 
@@ -44,14 +44,14 @@ def filled(settings: Settings) -> Settings:
 def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings) -> None:
     at(settings, 20)
     days = range(1, 11)
-    fill(settings, V1, dict.fromkeys(days, 1))
-    fill(settings, V2, dict.fromkeys(days, 2))
+    publish_totals(settings, V1, dict.fromkeys(days, 1))
+    publish_totals(settings, V2, dict.fromkeys(days, 2))
     seen_totals: list[frozenset[int]] = []
     stop = threading.Event()
 
     def poll() -> None:
         while not stop.is_set():
-            rows = seen(settings)
+            rows = latest_totals(settings)
             assert len(rows) == len(days)
             seen_totals.append(frozenset(rows.values()))
 
@@ -75,13 +75,13 @@ def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeyp
 
     def interrupted(table: DeltaTable, *args: Any, **kwargs: Any) -> bool:
         if kwargs.get("transaction") and next(once, False):
-            fill(filled, V1, {published: 99})
+            publish_totals(filled, V1, {published: 99})
         return replace(table, *args, **kwargs)
 
     monkeypatch.setattr(partition_writer, "replace", interrupted)
     promote(filled, catalog())
     assert (2, None, 99, "manual", 1) in total.revisions(filled, published)
-    assert seen(filled) == {1: 10, 2: 22, 3: 30}
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
 
 
 def outcome(settings: Settings) -> tuple[Any, ...]:
@@ -101,8 +101,8 @@ def test_a_stop_behind_any_commit_changes_nothing(tmp_path_factory: pytest.TempP
         settings = lake_settings(tmp_path_factory.mktemp("lake"))
         at(settings, 3)
         version = append_to_silver(settings, ("a", 1, 10))
-        fill(settings, V1, {1: 10}, silver_version=version)
-        fill(settings, V2, {1: 11}, silver_version=version)
+        publish_totals(settings, V1, {1: 10}, silver_version=version)
+        publish_totals(settings, V2, {1: 11}, silver_version=version)
         run(lambda: promote(settings, catalog(), notes=lambda _: "notes"))
         at(settings, 4)
         run(lambda: rollback(settings, catalog()))

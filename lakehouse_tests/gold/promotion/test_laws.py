@@ -22,7 +22,17 @@ from lakehouse.gold.publication import candidates, sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful_versions
-from lakehouse_tests.support.two_dataset_versions import V1, at, catalog, day, fill, metric, promote, rollback, seen
+from lakehouse_tests.support.two_dataset_versions import (
+    V1,
+    at,
+    catalog,
+    day,
+    latest_totals,
+    metric,
+    promote,
+    publish_totals,
+    rollback,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -57,7 +67,7 @@ class Readers:
         elif what == "a day later":
             self.settings.now += timedelta(days=1)
         elif what == "fill beside":
-            fill(self.settings, TWO, {number: 10 * value for number, value in self.silver_totals.items()})
+            publish_totals(self.settings, TWO, {number: 10 * value for number, value in self.silver_totals.items()})
         elif what == "publish":
             self.publish()
         elif what in {"promote", "rollback"}:
@@ -69,28 +79,28 @@ class Readers:
         one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
         times = 10 if self.served_version == 2 else 1
         assert one.metric.dataset_version == self.served_version
-        done = fill(self.settings, one, {number: times * value for number, value in self.silver_totals.items()})
+        done = publish_totals(self.settings, one, {number: times * value for number, value in self.silver_totals.items()})
         for start in done.days:
             self.published_by[self.served_version][start.day] = times * self.silver_totals[start.day]
 
     def move(self, what: str) -> None:
-        before = seen(self.settings) if self.has_numbers() else {}
+        before = latest_totals(self.settings) if self.has_numbers() else {}
         try:
             if what == "promote":
                 promote(self.settings, KNOWN)
                 if self.served_version == 2:
-                    assert seen(self.settings) == before, "they are there already"
+                    assert latest_totals(self.settings) == before, "they are there already"
                     return
-                beside = seen(self.settings, TWO.name)
-                assert seen(self.settings) == beside, "all of it, and nothing but it"
+                beside = latest_totals(self.settings, TWO.name)
+                assert latest_totals(self.settings) == beside, "all of it, and nothing but it"
                 self.published_by[2] |= beside
                 self.served_version = 2
             else:
                 rollback(self.settings, KNOWN)
                 self.served_version = 1
-                assert seen(self.settings) == before | self.published_by[1]
+                assert latest_totals(self.settings) == before | self.published_by[1]
         except PromotionRefusedError:
-            assert (seen(self.settings) if self.has_numbers() else {}) == before
+            assert (latest_totals(self.settings) if self.has_numbers() else {}) == before
 
     def decide(self, what: str) -> None:
         one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
@@ -113,7 +123,7 @@ class Readers:
         if not self.has_numbers():
             return
         lawful_versions(self.settings, ONE)
-        now = seen(self.settings)
+        now = latest_totals(self.settings)
         own = self.published_by[self.served_version]
         assert {number: value for number, value in now.items() if number in own} == own, "one version whole"
         assert self.settings.now is not None

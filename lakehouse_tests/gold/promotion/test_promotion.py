@@ -27,12 +27,12 @@ from lakehouse_tests.support.two_dataset_versions import (
     at,
     catalog,
     day,
-    fill,
+    latest_totals,
     metric,
     promote,
+    publish_totals,
     refusal,
     rollback,
-    seen,
     three_days,
 )
 
@@ -51,11 +51,11 @@ def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Setting
     before = DeltaTable(locations.gold(filled, V1)).version()
     done = promote(filled, catalog())
     assert DeltaTable(locations.gold(filled, V1)).version() == before + 1
-    assert seen(filled) == {1: 10, 2: 22, 3: 30}
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
     assert total.revisions(filled, 2) == [(1, None, 20, "initial", 1), (2, None, 22, "manual", 2)]
     assert [len(total.revisions(filled, number)) for number in (1, 3)] == [1, 1]
-    assert seen(filled, column="restatement_reason")[2] == "promoted to v2 by ana: net of refunds"
-    assert seen(filled, column="signed_off_by")[2] == "ana"
+    assert latest_totals(filled, column="restatement_reason")[2] == "promoted to v2 by ana: net of refunds"
+    assert latest_totals(filled, column="signed_off_by")[2] == "ana"
     assert served_version.daily(filled, catalog(), metric()) == SHOWN_AS_V2
     assert (done.move.from_version, done.move.to_version, done.move.periods) == (1, 2, 1)
     assert publications.of(filled, "total")[-1].published == {"2024-02-02": "total_v2024-02-02.r2"}
@@ -64,19 +64,19 @@ def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Setting
 def test_there_and_back_and_there_again(filled: Settings) -> None:
     promote(filled, catalog())
     at(filled, 6)
-    fill(filled, SHOWN_AS_V2, {3: 33, 4: 44})
+    publish_totals(filled, SHOWN_AS_V2, {3: 33, 4: 44})
     at(filled, 7)
     done = rollback(filled, catalog())
-    assert seen(filled) == {1: 10, 2: 20, 3: 30, 4: 44}
+    assert latest_totals(filled) == {1: 10, 2: 20, 3: 30, 4: 44}
     assert total.revisions(filled, 2)[-1] == (3, None, 20, "rollback", 1)
-    assert seen(filled, column="restatement_reason")[3] == "rolled back to v1 by ana: it was wrong"
+    assert latest_totals(filled, column="restatement_reason")[3] == "rolled back to v1 by ana: it was wrong"
     assert done.plan is not None
     assert done.plan.left == [day(4)]
     assert served_version.daily(filled, catalog(), metric()) == V1
-    fill(filled, V2, {4: 44})
+    publish_totals(filled, V2, {4: 44})
     at(filled, 8)
     promote(filled, catalog())
-    assert seen(filled) == {1: 10, 2: 22, 3: 30, 4: 44}
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30, 4: 44}
     assert [(one.kind.value, one.to_version, one.periods) for one in promotion_log.of(filled, "total")] == [
         ("promote", 2, 1),
         ("rollback", 1, 2),
@@ -86,8 +86,8 @@ def test_there_and_back_and_there_again(filled: Settings) -> None:
 
 def test_equal_numbers_are_moved_by_a_commit_of_its_own(settings: Settings) -> None:
     at(settings, 3)
-    fill(settings, V1, {1: 10})
-    fill(settings, V2, {1: 10})
+    publish_totals(settings, V1, {1: 10})
+    publish_totals(settings, V2, {1: 10})
     before = DeltaTable(locations.gold(settings, V1)).version()
     assert promote(settings, catalog()).move.periods == 0
     assert promotion.shown_version(settings, metric()) == 2
@@ -100,13 +100,13 @@ def test_equal_numbers_are_moved_by_a_commit_of_its_own(settings: Settings) -> N
 def test_a_version_in_between_is_found_again(filled: Settings) -> None:
     known = catalog(metric(1), metric(2), metric(3))
     promote(filled, known)
-    fill(filled, Series(metric(3)), {1: 11, 2: 23, 3: 33})
+    publish_totals(filled, Series(metric(3)), {1: 11, 2: 23, 3: 33})
     promote(filled, known, 3)
     rollback(filled, known)
-    assert seen(filled) == {1: 10, 2: 22, 3: 30}  # the first and the last came out as those of v1
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}  # the first and the last came out as those of v1
     assert total.revisions(filled, 2)[-1] == (4, None, 22, "rollback", 2)
     rollback(filled, known, 1)
-    assert seen(filled) == {1: 10, 2: 20, 3: 30}
+    assert latest_totals(filled) == {1: 10, 2: 20, 3: 30}
 
 
 def test_asking_before_and_behind_the_move(filled: Settings) -> None:
@@ -129,21 +129,21 @@ def test_asking_before_and_behind_the_move(filled: Settings) -> None:
 
 
 def test_new_numbers_of_the_version_come_along(filled: Settings) -> None:
-    fill(filled, V2, {4: 40})
+    publish_totals(filled, V2, {4: 40})
     promote(filled, catalog())
     assert total.revisions(filled, 4) == [(1, None, 40, "initial", 2)]
 
 
 def test_a_new_measure_is_added_and_an_ended_one_has_to_be_accepted(filled: Settings) -> None:
     known = catalog(metric(1), metric(2), metric(3, TOTAL, TOTAL | {"name": "orders"}))
-    fill(filled, Series(known.metrics["total_v3"]), {1: 10, 2: 20, 3: 30})
+    publish_totals(filled, Series(known.metrics["total_v3"]), {1: 10, 2: 20, 3: 30})
     promote(filled, known, 3)
-    assert seen(filled, column="orders") == {1: 10, 2: 20, 3: 30}
+    assert latest_totals(filled, column="orders") == {1: 10, 2: 20, 3: 30}
     assert total.revisions(filled, 1) == [(1, None, 10, "initial", 1), (2, None, 10, "manual", 3)]
     assert "v2 has no orders: it would be NULL" in refusal(lambda: promote(filled, known))
     promote(filled, known, accepted=True)
-    assert seen(filled, column="orders") == {1: None, 2: None, 3: None}
-    assert seen(filled) == {1: 10, 2: 22, 3: 30}
+    assert latest_totals(filled, column="orders") == {1: None, 2: None, 3: None}
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
     assert promotion_log.of(filled, "total")[-1].accepted == ["v2 has no orders: it would be NULL from now on"]
 
 
@@ -158,8 +158,8 @@ def test_roll_ups_follow_the_move(settings: Settings) -> None:
     one, two = (metric(number, publication={"rollups": ["week"]}) for number in (1, 2))
     known = catalog(one, two)
     at(settings, 14)
-    fill(settings, Series(one), {5: 10, 12: 20})
-    fill(settings, Series(two), {5: 10, 12: 22})
+    publish_totals(settings, Series(one), {5: 10, 12: 20})
+    publish_totals(settings, Series(two), {5: 10, 12: 22})
 
     def follow() -> list[str]:
         daily = served_version.daily(settings, known, one)
@@ -196,4 +196,4 @@ def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
 def test_a_number_keeps_the_contract_that_it_was_computed_under(filled: Settings) -> None:
     computed = provenance.of_contract(metric(2))
     promote(filled, catalog(metric(1), metric(2, TOTAL | {"sql": "sum(net)"})))
-    assert seen(filled, column="contract_version")[2] == computed
+    assert latest_totals(filled, column="contract_version")[2] == computed

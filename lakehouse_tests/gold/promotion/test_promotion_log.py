@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse_tests.support.two_dataset_versions import at, catalog, fill, metric, promote, rollback, three_days
+from lakehouse_tests.support.two_dataset_versions import at, catalog, metric, promote, publish_totals, rollback, three_days
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -35,7 +35,7 @@ def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog(), notes=lambda _: "notes")
     at(settings, 6)
-    fill(settings, Series(metric(2), called="total"), {3: 31})
+    publish_totals(settings, Series(metric(2), called="total"), {3: 31})
     rollback(settings, catalog())
     known = promotion_log.of(settings, "total")
     assert [one.kind for one in known] == [PromotionKind.PROMOTE, PromotionKind.ROLLBACK]

@@ -27,12 +27,12 @@ from lakehouse_tests.support.two_dataset_versions import (
     at,
     catalog,
     day,
-    fill,
+    latest_totals,
     metric,
     promote,
+    publish_totals,
     refusal,
     rollback,
-    seen,
     three_days,
 )
 
@@ -47,7 +47,7 @@ def filled(settings: Settings) -> Settings:
 
 def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -> None:
     at(filled, 6)
-    fill(filled, V1, {4: 40, 6: 60})
+    publish_totals(filled, V1, {4: 40, 6: 60})
     said = refusal(lambda: promote(filled, catalog()))
     assert "gold/total_v2 has no number for 2024-02-04, 2024-02-06, which readers see" in said
     assert "'dagster asset materialize --select gold/total_v2 --partition-range 2024-02-04...2024-02-06'" in said
@@ -55,29 +55,29 @@ def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -
 
 
 def test_an_emptied_day_needs_no_number(filled: Settings) -> None:
-    fill(filled, V1, {4: None}, rows=0)
+    publish_totals(filled, V1, {4: None}, rows=0)
     promote(filled, catalog())
-    assert seen(filled) == {1: 10, 2: 22, 3: 30, 4: None}
+    assert latest_totals(filled) == {1: 10, 2: 22, 3: 30, 4: None}
 
 
 def test_nothing_beside(settings: Settings) -> None:
     at(settings, 3)
-    fill(settings, V1, {1: 10})
+    publish_totals(settings, V1, {1: 10})
     assert "gold/total_v2 holds no number; fill it first" in refusal(lambda: promote(settings, catalog()))
 
 
 def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
     at(settings, 5)
     first = append_to_silver(settings, ("a", 1, 10), ("b", 2, 20))
-    fill(settings, V1, {1: 10, 2: 20}, silver_version=first)
-    fill(settings, V2, {1: 11, 2: 22}, silver_version=first)
+    publish_totals(settings, V1, {1: 10, 2: 20}, silver_version=first)
+    publish_totals(settings, V2, {1: 11, 2: 22}, silver_version=first)
     second = append_to_silver(settings, ("c", 2, 5))
     said = refusal(lambda: promote(settings, catalog()))
     assert "silver/events has changed 2024-02-02 since gold/total_v2; fill it first" in said
     assert "2024-02-01" not in said
-    fill(settings, V2, {2: 27}, rows=2, silver_version=second)
+    publish_totals(settings, V2, {2: 27}, rows=2, silver_version=second)
     promote(settings, catalog())
-    assert seen(settings) == {1: 11, 2: 27}
+    assert latest_totals(settings) == {1: 11, 2: 27}
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
 )
 def test_what_one_table_cannot_hold(settings: Settings, two: Any, said: str) -> None:
     at(settings, 3)
-    fill(settings, V1, {1: 10})
+    publish_totals(settings, V1, {1: 10})
     if not two.grain:
-        fill(settings, Series(two), {1: 10})
+        publish_totals(settings, Series(two), {1: 10})
     assert said in refusal(lambda: promote(settings, catalog(metric(1), two)))
 
 
 def test_a_promise_about_closed_periods_is_kept(settings: Settings) -> None:
     at(settings, 3)
     one = metric(1, publication={"after_close": "adjust"})
-    fill(settings, Series(one), {1: 10})
-    fill(settings, V2, {1: 10})
+    publish_totals(settings, Series(one), {1: 10})
+    publish_totals(settings, V2, {1: 10})
     assert "v1 promised that closed periods stay" in refusal(lambda: promote(settings, catalog(one, metric(2))))
 
 
@@ -109,14 +109,14 @@ def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settin
     one, two = (metric(number, publication={"after_close": "adjust"}) for number in (1, 2))
     known = catalog(one, two)
     at(settings, 20)
-    fill(settings, Series(one), {1: 10, 19: 100})
-    fill(settings, Series(one), {1: 12})  # closed, and late
-    fill(settings, Series(two), {1: 15, 19: 101})
-    fill(settings, Series(two), {1: 16})
+    publish_totals(settings, Series(one), {1: 10, 19: 100})
+    publish_totals(settings, Series(one), {1: 12})  # closed, and late
+    publish_totals(settings, Series(two), {1: 15, 19: 101})
+    publish_totals(settings, Series(two), {1: 16})
     promote(settings, known)
     said = [(1, None, 10, "initial", 1), (1, 1, 2, "manual", 1), (1, 2, 4, "manual", 2)]
     assert total.revisions(settings, 1) == said
-    assert seen(settings) == {1: 10, 19: 101}
+    assert latest_totals(settings) == {1: 10, 19: 101}
     rollback(settings, known)
     assert total.revisions(settings, 1) == [*said, (1, 3, -4, "rollback", 1)]
     promote(settings, known)
@@ -138,8 +138,8 @@ def _like_published() -> tuple[Any, ...]:
 
 def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
     at(settings, 3)
-    fill(settings, V1, {1: 10, 2: 20})
-    fill(settings, V2, {1: 11, 2: None})
+    publish_totals(settings, V1, {1: 10, 2: 20})
+    publish_totals(settings, V2, {1: 11, 2: None})
     version = DeltaTable(locations.gold(settings, V1)).version()
     strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
     said = refusal(lambda: promote(settings, strict))
@@ -148,7 +148,7 @@ def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
     assert DeltaTable(locations.gold(settings, V1)).version() == version
     lenient = catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 1}]}))
     promote(settings, lenient)
-    assert seen(settings) == {1: 11, 2: None}
+    assert latest_totals(settings) == {1: 11, 2: None}
 
 
 def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:

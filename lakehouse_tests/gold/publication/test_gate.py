@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.gold.publication.gate import ALWAYS, NAMES, audit, deprecated_names, names, with_deprecated_names
-from lakehouse_tests.support.candidates import DIGITS, MONEY, NEXT, candidate, found, held, history, table
+from lakehouse_tests.support.candidates import DIGITS, MONEY, NEXT, candidate, history, is_held, outcome_of, table
 
 ALL = {
     "row_count": {"min": 1, "trailing": {"needs": 1}},
@@ -43,27 +43,27 @@ def test_one_outcome_a_check_by_its_name() -> None:
 
 def test_what_a_person_is_told() -> None:
     rules: dict[str, Any] = {"row_count": {"min": 3}}
-    assert found(candidate(table([1, 2])), "row_count", **rules).explanation == (
+    assert outcome_of(candidate(table([1, 2])), "row_count", **rules).explanation == (
         "expected at least 3 rows, found 2. The number is held: 'lakehouse gold held' shows it. Mend the data, or sign it "
         "off with 'lakehouse gold publish revenue 2024-11-20 --revision 3 --by WHO --reason WHY'."
     )
     rules["row_count"]["severity"] = "warn"
-    told = found(candidate(table([1, 2])), "row_count", **rules)
+    told = outcome_of(candidate(table([1, 2])), "row_count", **rules)
     assert told.warns
     assert told.explanation == "expected at least 3 rows, found 2. This is a warning, which holds nothing."
-    assert not held(candidate(table([1, 2])), "row_count", **rules)
+    assert not is_held(candidate(table([1, 2])), "row_count", **rules)
 
 
 def test_keys_are_unique() -> None:
     twice = pa.concat_tables([table([1]), table([2])])
-    assert held(candidate(twice), "keys_unique")
-    assert not held(candidate(table([1, 1])), "keys_unique")
-    assert not held(candidate(table([])), "keys_unique")
-    assert held(candidate(table([1, 2]), grain=[]), "keys_unique")
-    assert not held(candidate(table([1]), grain=[]), "keys_unique")
-    assert not held(candidate(table([]), grain=[]), "keys_unique")
+    assert is_held(candidate(twice), "keys_unique")
+    assert not is_held(candidate(table([1, 1])), "keys_unique")
+    assert not is_held(candidate(table([])), "keys_unique")
+    assert is_held(candidate(table([1, 2]), grain=[]), "keys_unique")
+    assert not is_held(candidate(table([1]), grain=[]), "keys_unique")
+    assert not is_held(candidate(table([]), grain=[]), "keys_unique")
     null = pa.table({"store": pa.array([None, None], pa.string()), "revenue": [1, 2], "row_count": [1, 1]})
-    assert found(candidate(null), "keys_unique").numbers == {"rows": 2, "groups": 1}
+    assert outcome_of(candidate(null), "keys_unique").numbers == {"rows": 2, "groups": 1}
 
 
 @pytest.mark.parametrize(
@@ -83,29 +83,29 @@ def test_keys_are_unique() -> None:
     ],
 )
 def test_another_engine_reads_something_else(made: pa.Table, read: pa.Table) -> None:
-    assert held(candidate(made, read_back=read), "read_back_matches")
-    assert held(candidate(read, read_back=made), "read_back_matches")
+    assert is_held(candidate(made, read_back=read), "read_back_matches")
+    assert is_held(candidate(read, read_back=made), "read_back_matches")
 
 
 @pytest.mark.parametrize("made", [table([DIGITS, None]), table([math.nan, math.inf, None, 0.1], pa.float64()), table([])])
 def test_another_engine_reads_the_same(made: pa.Table) -> None:
     read = made.take(pa.array(reversed(range(len(made))), pa.int64())).select(["row_count", "store", "revenue"])
     read = read.set_column(1, "store", read["store"].cast(pa.string_view()))
-    assert not held(candidate(made, read_back=read), "read_back_matches")
+    assert not is_held(candidate(made, read_back=read), "read_back_matches")
 
 
 def test_what_another_engine_lost_and_found_is_counted() -> None:
-    outcome = found(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
+    outcome = outcome_of(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
     assert outcome.numbers == {"rows": 3, "rows_read_back": 4, "rows_lost": 1, "rows_unexpected": 2}
 
 
 def test_totals_equal_silver() -> None:
     one = candidate(table([1, 2], counts=[2, 3]))
-    assert not held(replace(one, silver_rows=5), "totals_equal_silver")
-    assert held(replace(one, silver_rows=6), "totals_equal_silver")
-    assert held(replace(one, silver_rows=4), "totals_equal_silver")
-    assert not held(candidate(table([]), silver_rows=0), "totals_equal_silver")
-    assert held(candidate(table([]), silver_rows=1), "totals_equal_silver")
+    assert not is_held(replace(one, silver_rows=5), "totals_equal_silver")
+    assert is_held(replace(one, silver_rows=6), "totals_equal_silver")
+    assert is_held(replace(one, silver_rows=4), "totals_equal_silver")
+    assert not is_held(candidate(table([]), silver_rows=0), "totals_equal_silver")
+    assert is_held(candidate(table([]), silver_rows=1), "totals_equal_silver")
 
 
 VALUES = st.one_of(
@@ -150,11 +150,11 @@ def test_the_order_of_rows_says_nothing(sample: tuple[pa.DataType, list[Any]], d
 @given(st.decimals(-(10**20), 10**20, places=2), st.decimals(-(10**6), 10**6, places=2), st.decimals(0, 10**6, places=2))
 def test_a_move_is_held_from_its_bound_on(before: Decimal, move: Decimal, bound: Decimal) -> None:
     one = candidate(table([before + move]), published=table([before]))
-    assert held(one, "change", change=[{"measure": "revenue", "absolute": bound}]) == (abs(move) > bound)
+    assert is_held(one, "change", change=[{"measure": "revenue", "absolute": bound}]) == (abs(move) > bound)
 
 
 def test_a_renamed_check_is_reported_under_its_earlier_name_as_well() -> None:
-    outcome = found(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
+    outcome = outcome_of(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
     current, earlier = with_deprecated_names([outcome])
     assert current is outcome
     assert (earlier.check, earlier.passed) == ("second_engine_reads_the_same", False)

@@ -19,113 +19,129 @@ from lakehouse.ledger import ingestions
 from lakehouse.stewardship import decide as stewardship_decide
 from lakehouse_tests.support.lake import csv_file
 from lakehouse_tests.support.quarantine_lake import decide
-from lakehouse_tests.support.reproducible_lake import BIGGEST, METRICS, TOTAL, WEEK, coloured, metric, office
+from lakehouse_tests.support.reproducible_lake import (
+    BIGGEST,
+    METRICS,
+    TOTAL,
+    WEEK_WATERMARK,
+    metric,
+    reproducible_lake,
+    source_with_colour,
+)
 
 pytestmark = pytest.mark.spark
 
 
 def test_a_revision_is_made_under_the_contracts_of_then(settings, spark) -> None:
-    of = office(settings, spark, [metric("total", TOTAL)], materialization={"reprocess_policy": "append"}, changes={})
-    of.deliver(1, "a,1,1,,,red", "a,2,1,,,red")
-    of.publish()
-    of.at(2)
+    reproducible = reproducible_lake(
+        settings, spark, [metric("total", TOTAL)], materialization={"reprocess_policy": "append"}, changes={}
+    )
+    reproducible.deliver(1, "a,1,1,,,red", "a,2,1,,,red")
+    reproducible.publish()
+    reproducible.at(2)
     doubled = metric("total", TOTAL | {"sql": "2 * sum(amount)"})
-    of.metrics = [doubled]
-    of.rebuild(coloured(changes={}))
-    of.publish()
+    reproducible.metrics = [doubled]
+    reproducible.rebuild(source_with_colour(changes={}))
+    reproducible.publish()
     numbers = table_io.read(locations.gold(settings, Series(doubled)), ["total"])["total"].to_pylist()
     assert sorted(numbers) == [3, 4], "both rows, then the newest one twice"
-    assert [(one.equal, one.contract_then == one.contract_now, one.certain) for one in of.all_again()] == [
+    assert [(one.equal, one.contract_then == one.contract_now, one.certain) for one in reproducible.reproduce_all()] == [
         (True, False, True),
         (True, True, True),
     ]
     contracts_path = Path(locations.contract_archive(settings))
     contracts_path.rename(contracts_path.with_name("gone"))
     with pytest.raises(ForgottenContractError, match="published under the contract"):
-        of.again(doubled, date(2024, 2, 1), 1)
-    assert not of.again(doubled, date(2024, 2, 1), 2).certain
+        reproducible.reproduce(doubled, date(2024, 2, 1), 1)
+    assert not reproducible.reproduce(doubled, date(2024, 2, 1), 2).certain
 
 
 def test_a_number_of_silver_that_was_not_built_since_its_contract_changed_is_made_again(settings, spark) -> None:
-    of = office(settings, spark, METRICS[:1], materialization={"reprocess_policy": "append"}, changes={})
-    of.deliver(1, "a,1,1,,,red", "a,2,1,,,red")
-    of.publish()
-    of.lake.contract = coloured(changes={})
-    of.at(2)
-    of.publish()
-    made = of.all_again()
+    reproducible = reproducible_lake(settings, spark, METRICS[:1], materialization={"reprocess_policy": "append"}, changes={})
+    reproducible.deliver(1, "a,1,1,,,red", "a,2,1,,,red")
+    reproducible.publish()
+    reproducible.lake.contract = source_with_colour(changes={})
+    reproducible.at(2)
+    reproducible.publish()
+    made = reproducible.reproduce_all()
     assert [(one.name, one.differences) for one in made if not one.equal] == []
     assert [one.rows["total"].to_pylist() for one in made] == [[3], [3]], "preliminary now, and as it was"
 
 
 def test_adjustments_of_a_closed_number_add_up_to_what_is_made_again(settings, spark) -> None:
     closes = {"publication": {"after_close": "adjust", "final_after": 2}}
-    of = office(settings, spark, [metric("total", TOTAL, **closes), metric("coloured", TOTAL, grain=["colour"], **closes)])
-    of.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
-    of.publish()
+    reproducible = reproducible_lake(
+        settings, spark, [metric("total", TOTAL, **closes), metric("coloured", TOTAL, grain=["colour"], **closes)]
+    )
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
+    reproducible.publish()
     for day, line in [(5, "c,3,1,insert,,blue"), (6, "d,4,1,insert,,green"), (7, "a,,,delete,,")]:
-        of.deliver(day, line)
-        of.publish()
-    of.vacuum()
-    assert {adjustment for one in of.metrics for _, _, adjustment in of.revisions(one)} == {None, 1, 2}
-    assert [one.differences for one in of.all_again() if not one.equal] == []
-    found = [of.again(of.metrics[0], date(2024, 2, 1), 2, adjustment) for adjustment in (None, 1, 2)]
+        reproducible.deliver(day, line)
+        reproducible.publish()
+    reproducible.vacuum()
+    assert {adjustment for one in reproducible.metrics for _, _, adjustment in reproducible.revisions(one)} == {None, 1, 2}
+    assert [one.differences for one in reproducible.reproduce_all() if not one.equal] == []
+    found = [reproducible.reproduce(reproducible.metrics[0], date(2024, 2, 1), 2, adjustment) for adjustment in (None, 1, 2)]
     assert [one.rows["total"].to_pylist() for one in found] == [[6], [10], [9]]
 
 
 def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spark) -> None:
     terms_ = {"publication": {"rollups": ["week"], "after_close": "adjust", "final_after": 20}}
-    of = office(settings, spark, [metric("sums", TOTAL, **terms_), metric("mixed", TOTAL, BIGGEST, grain=["colour"], **terms_)])
+    reproducible = reproducible_lake(
+        settings, spark, [metric("sums", TOTAL, **terms_), metric("mixed", TOTAL, BIGGEST, grain=["colour"], **terms_)]
+    )
 
     def follow() -> None:
-        for one in of.metrics:
+        for one in reproducible.metrics:
             daily = Series(one)
             pending = find_pending(settings, daily.rollups[0])
-            contract_, session = of.lake.contract, lambda: spark
+            contract_, session = reproducible.lake.contract, lambda: spark
             rollups.restate(settings, contract_, daily, daily.rollups[0], session, pending.starts, Run("run"), pending)
 
-    of.deliver(5, "a,1,5,insert,,red", "b,2,6,insert,,blue")
-    of.publish()
+    reproducible.deliver(5, "a,1,5,insert,,red", "b,2,6,insert,,blue")
+    reproducible.publish()
     follow()
     for day, line in [(7, "c,3,5,insert,,blue"), (8, "a,,,delete,,"), (26, "d,4,5,insert,,red")]:
-        of.deliver(day, line)
-        of.publish()
+        reproducible.deliver(day, line)
+        reproducible.publish()
         follow()
-    of.vacuum()
-    for one in of.metrics:
+    reproducible.vacuum()
+    for one in reproducible.metrics:
         weekly = Series(one).rollups[0]
         found = table_io.read(locations.gold(settings, weekly), [weekly.by, "revision", "adjustment"])
         assert found is not None
         for start, revision, adjustment in sorted({tuple(row.values()) for row in found.to_pylist()}, key=str):
-            again = reproduce.reproduce(settings, of.catalog, weekly, start, revision, lambda: spark, adjustment)
+            again = reproduce.reproduce(settings, reproducible.catalog, weekly, start, revision, lambda: spark, adjustment)
             assert (again.name, again.differences) == (again.name, [])
 
 
 def test_what_was_known_at_a_time_is_told_whether_or_not_it_was_published(settings, spark) -> None:
-    of = office(settings, spark, METRICS[:1], **WEEK)
-    of.deliver(1, "a,1,1,insert,,red")
+    reproducible = reproducible_lake(settings, spark, METRICS[:1], **WEEK_WATERMARK)
+    reproducible.deliver(1, "a,1,1,insert,,red")
     lines = [
         "b,2,2024-02-01T06:00:00Z,2024-02-02T12:00:00Z,insert,,red",
         "a,9,2024-02-01T06:00:00Z,2024-02-03T12:00:00Z,correct,,red",  # of the same file, a day later
         "c,4,2024-02-01T06:00:00Z,2024-02-20T12:00:00Z,insert,,red",  # waits
     ]
-    of.lake.deliver(date(2024, 2, 2), csv_file(lines))
-    of.lake.ingest(date(2024, 2, 2))
-    of.at(21)
-    decide(of.lake, "accept", "c")
-    of.at(25)
-    row = next((row["ingestion_id"], row["line_number"]) for row in of.lake.bronze("ingestion_id", "id") if row["id"] == "b")
-    stewardship_decide.decide(settings, of.lake.contract, [row], "reject", by="ben", reason="no")
+    reproducible.lake.deliver(date(2024, 2, 2), csv_file(lines))
+    reproducible.lake.ingest(date(2024, 2, 2))
+    reproducible.at(21)
+    decide(reproducible.lake, "accept", "c")
+    reproducible.at(25)
+    row = next(
+        (row["ingestion_id"], row["line_number"]) for row in reproducible.lake.bronze("ingestion_id", "id") if row["id"] == "b"
+    )
+    stewardship_decide.decide(settings, reproducible.lake.contract, [row], "reject", by="ben", reason="no")
 
     def at(day: int) -> list[int]:
         when = datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc)
         first = date(2024, 2, 1)
-        found = reproduce.known_at(settings, of.catalog, METRICS[0], [first], when, lambda: spark)
+        found = reproduce.known_at(settings, reproducible.catalog, METRICS[0], [first], when, lambda: spark)
         return found[first]["total"].to_pylist() if first in found else []
 
     assert [at(day) for day in (1, 2, 3, 20, 21, 25)] == [[1], [3], [11], [11], [15], [13]]
     before = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    assert reproduce.known_at(settings, of.catalog, METRICS[0], [date(2024, 2, 1)], before, lambda: spark) == {}
+    assert reproduce.known_at(settings, reproducible.catalog, METRICS[0], [date(2024, 2, 1)], before, lambda: spark) == {}
 
 
 class Stopped(BaseException):
@@ -136,22 +152,24 @@ def test_a_file_whose_run_was_stopped_before_it_was_recorded_counts_in_no_number
     def stop(*_: object) -> None:
         raise Stopped
 
-    of = office(settings, spark, METRICS[:1])
-    of.deliver(1, "a,1,1,insert,,red", "b,1,1,insert,,red")
-    of.publish()
+    reproducible = reproducible_lake(settings, spark, METRICS[:1])
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,1,1,insert,,red")
+    reproducible.publish()
     with monkeypatch.context() as patched:
         patched.setattr(ingestions, "record", stop)
         with pytest.raises(Stopped):
-            of.deliver(2, "a,,,delete,,red")
+            reproducible.deliver(2, "a,,,delete,,red")
     (file,) = Path(str(settings.landing)).glob("arrival_date=2024-02-02*")
     elsewhere = file.rename(file.with_name("elsewhere"))
-    of.deliver(2, "a,5,1,insert,,red", "c,1,1,insert,,red")  # speaks of the same key
-    of.publish()
-    assert [one.rows["total"].to_pylist() for one in of.all_again()][1] == [7], "the delete is not known yet"
-    assert [one.differences for one in of.all_again() if not one.equal] == []
+    reproducible.deliver(2, "a,5,1,insert,,red", "c,1,1,insert,,red")  # speaks of the same key
+    reproducible.publish()
+    assert [one.rows["total"].to_pylist() for one in reproducible.reproduce_all()][1] == [7], "the delete is not known yet"
+    assert [one.differences for one in reproducible.reproduce_all() if not one.equal] == []
 
     elsewhere.rename(file)
-    of.lake.ingest(date(2024, 2, 2))
-    of.publish()
-    assert of.all_again()[-1].rows["total"].to_pylist() in ([2], [7]), "which of the two came last, the hash decides"
-    assert [one.differences for one in of.all_again() if not one.equal] == []
+    reproducible.lake.ingest(date(2024, 2, 2))
+    reproducible.publish()
+    assert reproducible.reproduce_all()[-1].rows["total"].to_pylist() in ([2], [7]), (
+        "which of the two came last, the hash decides"
+    )
+    assert [one.differences for one in reproducible.reproduce_all() if not one.equal] == []

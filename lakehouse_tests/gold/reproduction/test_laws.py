@@ -16,7 +16,7 @@ from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.hypothesis_settings import derandomized
 from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK, Office, metric
+from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK_WATERMARK, ReproducibleLake, metric
 from lakehouse_tests.support.silver_histories import NOON
 from lakehouse_tests.support.steward_histories import ARRIVAL, Decide, Deliver, Redact, Update, histories
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 #: The terms that a re-judging may bring: each bars other rows.
 RULES: list[dict[str, Any]] = [
-    WEEK,
+    WEEK_WATERMARK,
     {"lateness": {"watermark": "P30D", "beyond": "drop"}},
     {"quality": {"row_rules": [{"name": "small", "sql": "amount < 2", "severity": "reject"}]}},
     {},
@@ -45,39 +45,39 @@ def told_histories(draw: st.DrawFn) -> tuple[History, list[int]]:
     return history, draw(st.lists(choices, min_size=len(history.actions), max_size=len(history.actions)))
 
 
-def run(of: Office, history: History, judgings: list[int]) -> None:
+def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -> None:
     files = [[replace(record, sequence=0) for record in file] for file in history.files]
     known: list[Any] = []
     for number, (action, rules) in enumerate(zip(history.actions, judgings)):
-        of.settings.now = NOON + timedelta(days=2, hours=number * 12)
-        lake = of.lake
+        reproducible.settings.now = NOON + timedelta(days=2, hours=number * 12)
+        lake = reproducible.lake
         if isinstance(action, Deliver):
             lake.deliver(ARRIVAL, csv_file(map(csv_line, files[action.file])), f".{action.file}.csv")
             (entry,) = lake.ingest(ARRIVAL).ingested
             known += [(entry.ingestion_id, line, one.key) for line, one in enumerate(files[action.file], 2)]
         elif isinstance(action, Decide):
             row = known[action.record % len(known)][:2]
-            decide.decide(of.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            decide.decide(reproducible.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
         elif isinstance(action, Redact):
             if any(action.key == key for _, _, key in known):
-                redact_fields(of.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redact_fields(reproducible.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
         elif isinstance(action, Update):
-            of.publish(action.days & set(lake.pending()))
+            reproducible.publish(action.days & set(lake.pending()))
         if rules >= 0:
-            of.rebuild(contract(**RULES[rules]))
-        of.publish(lake.pending()[::2] if number % 3 else None)
-    of.settings.now = NOON + timedelta(days=30)
-    of.publish()
-    of.vacuum()
-    made = of.all_again()
+            reproducible.rebuild(contract(**RULES[rules]))
+        reproducible.publish(lake.pending()[::2] if number % 3 else None)
+    reproducible.settings.now = NOON + timedelta(days=30)
+    reproducible.publish()
+    reproducible.vacuum()
+    made = reproducible.reproduce_all()
     assume(made)  # else nothing but deletes counts, and nothing was ever published
     assert [(one.name, one.differences) for one in made if not one.equal] == []
     newest = {one.name.rsplit(".r", 1)[0]: one for one in made}
     assert all(not one.hidden for one in newest.values()), "the newest is made under all redactions"
 
 
-def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Office:
-    return Office(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
+def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> ReproducibleLake:
+    return ReproducibleLake(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
 
 
 @derandomized(2)

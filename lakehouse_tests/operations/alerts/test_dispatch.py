@@ -20,10 +20,10 @@ from lakehouse.operations.channels import DeliveryError, Message, Webhook
 from lakehouse.orchestration.automation.alert_sensor import alerts_sensor
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeTables
-from lakehouse_tests.support.arrivals import arrive, at, every
+from lakehouse_tests.support.arrivals import append_to_bronze, at, rows_every
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
-from lakehouse_tests.support.webhook_server import Receiver, receiving
+from lakehouse_tests.support.webhook_server import Receiver, webhook_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _without_spark() -> Iterator[None]:
 def _receiver(monkeypatch) -> Iterator[Receiver]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(Webhook, "pause", 0.001)
-    with receiving() as found:
+    with webhook_server() as found:
         yield found
 
 
@@ -70,11 +70,11 @@ class Daemon:
 
 def late_rows(settings: Settings) -> None:
     settings.now = at(TODAY, 23)
-    arrive(settings, EVENTS, every(1, at(TODAY, 8), at(TODAY, 11), 3 * HOUR))
+    append_to_bronze(settings, EVENTS, rows_every(1, at(TODAY, 8), at(TODAY, 11), 3 * HOUR))
 
 
 def rows_on_time(settings: Settings) -> None:
-    arrive(settings, EVENTS, every(1, at(TODAY, 12), at(TODAY, 14), HOUR))
+    append_to_bronze(settings, EVENTS, rows_every(1, at(TODAY, 12), at(TODAY, 14), HOUR))
 
 
 def subjects(receiver: Receiver) -> list[str]:

@@ -21,7 +21,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse_tests.support.arrivals import arrive, at, every, row
+from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
@@ -62,20 +62,20 @@ def test_an_empty_lake_says_nothing(settings: Settings) -> None:
 
 def test_an_hour_of_late_rows(settings: Settings) -> None:
     source = contract(**LATE)
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
     assert kinds(settings, source) == set()
-    arrive(settings, source, every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
     alert = of_source(settings, source)[AlertKind.LATE_SHARE]
     assert alert.addressed_to == ["anna"]
     assert alert.since == at(TODAY, 10, 7), "7 of 61 rows are over a tenth"
     assert alert.numbers["through"] == at(TODAY, 11, 50)
-    arrive(settings, source, every(1, at(TODAY, 11, 51), at(TODAY, 12, 45), HOUR))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 11, 51), at(TODAY, 12, 45), HOUR))
     assert kinds(settings, source) == set()
 
 
 def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings) -> None:
-    late = every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR)
-    arrive(settings, contract(), late)
+    late = rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR)
+    append_to_bronze(settings, contract(), late)
     assert kinds(settings, contract(lateness={"watermark": "PT2H"})) == set()
     assert kinds(settings, contract(lateness={"alert_above": 0.1})) == set()
     assert kinds(settings, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {
@@ -87,14 +87,14 @@ def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings
 def test_the_watermark_of_its_type_is_what_a_row_is_held_against(settings: Settings) -> None:
     by = {"column": "change_op", "values": {"correct": {"watermark": "P7D"}}}
     source = contract(lateness={**LATE["lateness"], "by": by})
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
     assert kinds(settings, source) == set()
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
     assert kinds(settings, source) == {AlertKind.LATE_SHARE}
 
 
 def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(settings: Settings) -> None:
-    arrive(settings, contract(), every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
+    append_to_bronze(settings, contract(), rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
     moved = {"since": TODAY + DAY, "watermark": "PT4H"}
     bounds = {**LATE["lateness"], "changes": [moved]}
     assert kinds(settings, contract(lateness=bounds)) == {AlertKind.LATE_SHARE}, "the new watermark is for later days"
@@ -103,19 +103,19 @@ def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(settings
 
 def test_malformed_rows_do_not_count_and_rows_without_event_time_are_not_late(settings: Settings) -> None:
     source = contract(**LATE, alerts={"late_share": {"needs_rows": 100}})
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 9, 38), 3 * HOUR))  # 99 rows
-    arrive(settings, source, [row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 9, 38), 3 * HOUR))  # 99 rows
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
     assert kinds(settings, source) == set()
-    arrive(settings, source, [row(at(TODAY, 8, 5), None)])
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 8, 5), None)])
     assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["late"] == 99
 
 
 def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> None:
     """A replay sees what it would have seen then; and a wrong clock of a source does not blind it."""
     source = contract(**LATE)
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
-    arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
-    arrive(settings, source, [row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    append_to_bronze(settings, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
+    append_to_bronze(settings, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
     assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
     settings.now = at(TODAY, 8, 59)
     assert kinds(settings, source) == set()
@@ -124,19 +124,19 @@ def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> Non
 def test_arrivals_are_found_by_their_time_and_not_by_the_day_of_their_file(settings: Settings) -> None:
     """Files of old days that are taken in today, without an arrival time of their own, arrive today."""
     source = contract(**LATE)
-    arrive(settings, source, every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
-    arrive(settings, source, every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
+    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
+    append_to_bronze(settings, source, rows_every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
     assert kinds(settings, source) == {AlertKind.LATE_SHARE}
 
 
 def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
     source = contract(owner="anna")
-    arrive(settings, source, every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
-    arrive(settings, source, every(10, at(TODAY), at(TODAY, 23, 50), 2 * HOUR))
+    append_to_bronze(settings, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    append_to_bronze(settings, source, rows_every(10, at(TODAY), at(TODAY, 23, 50), 2 * HOUR))
     assert kinds(settings, source) == set(), "twice is not over twice"
-    arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
     assert kinds(settings, source) == set(), "one row of 145 is above the p99"
-    arrive(settings, source, [row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    append_to_bronze(settings, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
     alert = of_source(settings, source)[AlertKind.LAG]
     assert alert.numbers == {
         "p99_seconds": 7200.000001,
@@ -152,9 +152,9 @@ def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
 
 def test_the_baseline_is_of_so_many_days_and_no_more(settings: Settings) -> None:
     source = contract()
-    arrive(settings, source, every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
-    arrive(settings, source, every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
-    arrive(settings, source, every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
+    append_to_bronze(settings, source, rows_every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
+    append_to_bronze(settings, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    append_to_bronze(settings, source, rows_every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
     assert AlertKind.LAG in kinds(settings, source)
     assert of_source(settings, source)[AlertKind.LAG].numbers["baseline_rows"] == 7 * 144
     assert kinds(settings, contract(alerts={"lag": {"days": 14}})) == set()
@@ -163,7 +163,7 @@ def test_the_baseline_is_of_so_many_days_and_no_more(settings: Settings) -> None
 def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> None:
     source = contract(**LATE)
     for back in (100, 40, 5, 0):
-        arrive(settings, source, every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
+        append_to_bronze(settings, source, rows_every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
     old = [*Path(locations.bronze(settings, "events")).glob("arrival_date=2023-11-12/*"), *_files(settings, TODAY - 40 * DAY)]
     assert len(old) == 2
     for file in old:
@@ -191,9 +191,9 @@ def test_lags_are_those_of_admission(tmp_path_factory, said: list[tuple[int, tim
     source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"}, **LATE)
     rows = []
     for minute, lag, by_day in said:
-        one = row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
+        one = bronze_row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
         rows.append(one | {"event_ts": None} if by_day else one)
-    arrive(lake, source, rows)
+    append_to_bronze(lake, source, rows)
     found = recent_lags.newest(lake, source, 7)
     assert found is not None
     newest = max(one["arrival_ts"] for one in rows)
@@ -397,7 +397,7 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
         seen.append(signals.state_of(settings, catalog(one)))
         return seen[-1] not in seen[:-1]
 
-    arrive(settings, contract(), [row(at(TODAY), HOUR)])
+    append_to_bronze(settings, contract(), [bronze_row(at(TODAY), HOUR)])
     assert moved()
     numbers.set(1, 10)
     numbers.publish()

@@ -25,7 +25,7 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.maintained_lake import (
     TOTAL,
     grow_old,
-    upkeep,
+    maintain_table,
 )
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, lawful_versions, metric, without_spark
 
@@ -53,24 +53,24 @@ def published_numbers(settings: Settings) -> ScriptedNumbers:
     return numbers
 
 
-def test_published_numbers_are_what_they_were(lifted: Settings) -> None:
-    numbers = published_numbers(lifted)
+def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
+    numbers = published_numbers(no_retention)
     week = Series(numbers.metric, Kind.WEEK)
     of = Catalog({"events": contract()}, {"total": numbers.metric})
-    told = [lawful_versions(lifted, one) for one in (numbers.series, week)]
-    known = publications.of(lifted, "total"), find_due(lifted, numbers.series), find_pending(lifted, week)
-    seen = {moment: as_of(lifted, numbers.series, moment) for moment in moments(lifted, numbers.series)}
-    done = {one.table: one for one in maintain(lifted, of)}
+    told = [lawful_versions(no_retention, one) for one in (numbers.series, week)]
+    known = publications.of(no_retention, "total"), find_due(no_retention, numbers.series), find_pending(no_retention, week)
+    seen = {moment: as_of(no_retention, numbers.series, moment) for moment in moments(no_retention, numbers.series)}
+    done = {one.table: one for one in maintain(no_retention, of)}
     assert done["ops/publications"].files_after == 2
     assert done["gold/total"].files_deleted > 0
     assert all(one.problem is None for one in done.values())
-    assert [lawful_versions(lifted, one) for one in (numbers.series, week)] == told
+    assert [lawful_versions(no_retention, one) for one in (numbers.series, week)] == told
     assert (
-        publications.of(lifted, "total"),
-        find_due(lifted, numbers.series),
-        find_pending(lifted, week),
+        publications.of(no_retention, "total"),
+        find_due(no_retention, numbers.series),
+        find_pending(no_retention, week),
     ) == known
-    assert {moment: as_of(lifted, numbers.series, moment) for moment in seen} == seen
+    assert {moment: as_of(no_retention, numbers.series, moment) for moment in seen} == seen
     assert len(seen) == 15
     numbers.at(16)
     numbers.set(2, 999)
@@ -93,59 +93,61 @@ def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, 
     return sorted((row["period"], row["total"], row["revision"]) for row in shown)
 
 
-def test_due_numbers_are_found_in_the_statistics_of_compacted_files(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
+    no_retention: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond the 32nd column too, with which Delta's own statistics end."""
-    path = locations.gold(lifted, Series(TOTAL))
+    path = locations.gold(no_retention, Series(TOTAL))
     many = {f"measure_{number}": [1] for number in range(40)}
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
         partition_writer.create(path, rows.schema, "event_date")
         write_deltalake(path, rows, mode="append")
-    before = published_table.due(lifted, Series(TOTAL), date(2024, 2, 1))
+    before = published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1))
     assert before == [date(2024, 1, 1)]
     monkeypatch.setattr(maintenance_maintain, "_SMALL_FILES", 5)
-    upkeep(lifted, "gold/total")
+    maintain_table(no_retention, "gold/total")
     assert len(DeltaTable(path).file_uris()) == 2
-    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+    assert published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1)) == before
     DeltaTable(path).create_checkpoint()
-    assert published_table.due(lifted, Series(TOTAL), date(2024, 2, 1)) == before
+    assert published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1)) == before
 
 
-def test_transactions_are_remembered_behind_checkpoint_and_clean_log(lifted: Settings) -> None:
-    path = lifted.table("ops", "events_keys")
+def test_transactions_are_remembered_behind_checkpoint_and_clean_log(no_retention: Settings) -> None:
+    path = no_retention.table("ops", "events_keys")
     for number in range(25):
         table_io.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
-    assert upkeep(lifted, "ops/events_keys").checkpointed
+    assert maintain_table(no_retention, "ops/events_keys").checkpointed
     grow_old(Path(path, "_delta_log"))
     newest = DeltaTable(path).version()
-    done = upkeep(lifted, "ops/events_keys")
+    done = maintain_table(no_retention, "ops/events_keys")
     assert done.log_files_deleted == newest
     assert [commit["version"] for commit in commit_log.history(DeltaTable(path), -1)] == [newest]
     assert not table_io.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
     assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 
-def test_a_log_is_copied_before_it_is_cleaned(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_copied_before_it_is_cleaned(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     with monkeypatch.context() as patched:
         patched.setattr(publications, "follow", lambda *_: 0)  # runs that were stopped right behind their commits
-        numbers = ScriptedNumbers(lifted)
+        numbers = ScriptedNumbers(no_retention)
         for number in range(1, 7):
             numbers.at(number)
             numbers.set(number, number)
             numbers.publish()
-    assert publications.of(lifted, "total") == []
-    assert upkeep(lifted, "gold/total").checkpointed
-    grow_old(Path(locations.gold(lifted, numbers.series), "_delta_log"))
-    assert upkeep(lifted, "gold/total").log_files_deleted == 6
-    assert len(publications.of(lifted, "total")) == 6
-    assert promotion_log.of(lifted, "total") == []
+    assert publications.of(no_retention, "total") == []
+    assert maintain_table(no_retention, "gold/total").checkpointed
+    grow_old(Path(locations.gold(no_retention, numbers.series), "_delta_log"))
+    assert maintain_table(no_retention, "gold/total").log_files_deleted == 6
+    assert len(publications.of(no_retention, "total")) == 6
+    assert promotion_log.of(no_retention, "total") == []
 
 
-def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
-    numbers = ScriptedNumbers(lifted, metric(publication={"rollups": ["week"]}))
+    numbers = ScriptedNumbers(no_retention, metric(publication={"rollups": ["week"]}))
     of = Catalog({"events": contract()}, {"total": numbers.metric})
     week = Series(numbers.metric, Kind.WEEK)
     numbers.at(1)
@@ -153,17 +155,17 @@ def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(lifted: Settings, mo
     numbers.publish()
     numbers.roll_up()
     ours = {"delta.logRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
-    DeltaTable(locations.gold(lifted, numbers.series)).alter.set_table_properties(ours)
+    DeltaTable(locations.gold(no_retention, numbers.series)).alter.set_table_properties(ours)
     for number in range(2, 8):
         numbers.at(number)
         numbers.set(number, number)
         numbers.publish(number)
-    waiting = find_pending(lifted, week)
-    assert upkeep(lifted, "gold/total", of).checkpointed
-    done = upkeep(lifted, "gold/total", of)
+    waiting = find_pending(no_retention, week)
+    assert maintain_table(no_retention, "gold/total", of).checkpointed
+    done = maintain_table(no_retention, "gold/total", of)
     assert done.log_files_deleted == 0
     assert any(why.startswith("gold/total_weekly has yet to follow it from version 2 of") for why in done.kept)
-    assert find_pending(lifted, week).starts == waiting.starts
+    assert find_pending(no_retention, week).starts == waiting.starts
     numbers.roll_up()
-    assert upkeep(lifted, "gold/total", of).log_files_deleted > 5
-    assert find_pending(lifted, week).starts == frozenset()
+    assert maintain_table(no_retention, "gold/total", of).log_files_deleted > 5
+    assert find_pending(no_retention, week).starts == frozenset()

@@ -17,9 +17,9 @@ from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import maintain
 from lakehouse.silver import audit_log
-from lakehouse_tests.support.maintained_lake import lifted
+from lakehouse_tests.support.lake_settings import without_retention
 from lakehouse_tests.support.quarantine_lake import decide
-from lakehouse_tests.support.reproducible_lake import TWO, WEEK, Office, office
+from lakehouse_tests.support.reproducible_lake import TWO_METRICS, WEEK_WATERMARK, ReproducibleLake, reproducible_lake
 
 if TYPE_CHECKING:
     from lakehouse.operations.maintenance.maintain import Upkeep
@@ -27,103 +27,112 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def a_history(of: Office) -> None:
+def a_history(reproducible: ReproducibleLake) -> None:
     """Corrections, a move, a delete, and a late row that a steward lets in."""
-    of.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "x,7,1,insert,,red")
-    of.publish()
-    of.deliver(2, "c,3,2,insert,,red", "d,4,1,insert,,red", "a,5,1,correct,,red")
-    of.publish()
-    of.deliver(3, "b,2,2,correct,,blue", "x,,,delete,,")
-    of.publish()
-    of.deliver(9, "f,8,1,insert,,red", "g,9,9,insert,,blue")  # f waits: beyond the watermark
-    of.publish()
-    decide(of.lake, "accept", "f")
-    of.at(10)
-    of.publish()
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "x,7,1,insert,,red")
+    reproducible.publish()
+    reproducible.deliver(2, "c,3,2,insert,,red", "d,4,1,insert,,red", "a,5,1,correct,,red")
+    reproducible.publish()
+    reproducible.deliver(3, "b,2,2,correct,,blue", "x,,,delete,,")
+    reproducible.publish()
+    reproducible.deliver(9, "f,8,1,insert,,red", "g,9,9,insert,,blue")  # f waits: beyond the watermark
+    reproducible.publish()
+    decide(reproducible.lake, "accept", "f")
+    reproducible.at(10)
+    reproducible.publish()
 
 
-def looked_after(of: Office, *only: str) -> dict[str, Upkeep]:
+def maintained(reproducible: ReproducibleLake, *only: str) -> dict[str, Upkeep]:
     """Everything is compacted that can be, and nothing is kept for readers."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintenance_maintain, "_SMALL_FILES", 1)
         patched.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 2)
-        done = {one.table: one for one in maintain(lifted(of.settings), of.catalog, only)}
+        done = {one.table: one for one in maintain(without_retention(reproducible.settings), reproducible.catalog, only)}
     assert [one for one in done.values() if one.problem] == []
     return done
 
 
-def contents(of: Office) -> dict[str, Any]:
+def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     found = {}
-    for one in locations.tables(of.catalog):
-        rows = table_io.read(one.path(of.settings))
+    for one in locations.tables(reproducible.catalog):
+        rows = table_io.read(one.path(reproducible.settings))
         if rows is not None:
             found[f"{one}"] = sorted(map(repr, rows.to_pylist()))
     return found
 
 
-def behind_spark(of: Office) -> dict[str, list[str]]:
+def contents_in_spark(reproducible: ReproducibleLake) -> dict[str, list[str]]:
     """The same of the tables that Spark reads, as Spark reads them."""
-    paths = [locations.silver(of.settings, "events"), locations.bronze(of.settings, "events")]
-    return {path: sorted(map(repr, of.lake.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths}
+    paths = [locations.silver(reproducible.settings, "events"), locations.bronze(reproducible.settings, "events")]
+    return {
+        path: sorted(map(repr, reproducible.lake.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths
+    }
 
 
-def waiting(of: Office) -> list[Any]:
-    return [(found.causes, found.starts) for found in (find_pending(of.settings, Series(one)) for one in of.metrics)]
+def waiting(reproducible: ReproducibleLake) -> list[Any]:
+    return [
+        (found.causes, found.starts)
+        for found in (find_pending(reproducible.settings, Series(one)) for one in reproducible.metrics)
+    ]
 
 
 def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:
-    of = office(settings, spark, TWO, **WEEK)
-    a_history(of)
-    before, seen_by_spark = contents(of), behind_spark(of)
-    told = [publications.of(settings, one.name) for one in of.metrics]
+    reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
+    a_history(reproducible)
+    before, seen_by_spark = contents(reproducible), contents_in_spark(reproducible)
+    told = [publications.of(settings, one.name) for one in reproducible.metrics]
     tables = {f"{path.parent.parent.name}/{path.parent.name}" for path in Path(settings.root).glob("*/*/_delta_log")}
-    done = looked_after(of)
-    assert set(done) == tables, "every table that is there was looked after"
+    done = maintained(reproducible)
+    assert set(done) == tables, "every table was maintained"
     assert done["silver/events"].partitions_compacted
     assert done["silver/events"].files_deleted > 10
     assert not list(Path(locations.silver(settings, "events")).rglob("cdc-*.parquet")), "everybody has followed"
-    assert contents(of) == before
-    assert behind_spark(of) == seen_by_spark
-    assert waiting(of) == [({}, frozenset())] * 2
-    assert [publications.of(settings, one.name) for one in of.metrics] == told
+    assert contents(reproducible) == before
+    assert contents_in_spark(reproducible) == seen_by_spark
+    assert waiting(reproducible) == [({}, frozenset())] * 2
+    assert [publications.of(settings, one.name) for one in reproducible.metrics] == told
     table = DeltaTable(locations.silver(settings, "events"))
     assert audit_log.followed(settings, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
-    assert [one.name for one in of.all_again() if not one.equal] == []
-    assert all(one.files_deleted == 0 and one.files_before == one.files_after for one in looked_after(of).values())
+    assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
+    assert all(one.files_deleted == 0 and one.files_before == one.files_after for one in maintained(reproducible).values())
 
-    of.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")  # and life goes on
-    assert of.lake.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]
-    of.publish()
-    assert waiting(of) == [({}, frozenset())] * 2
-    assert of.lake.silver() == of.lake.rebuilt([date(2024, 2, day) for day in range(1, 12)])
-    newest = [row for row in audit_log.read(settings, "events").to_pylist() if row["silver_version"] == of.lake.silver_version()]
+    reproducible.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")  # and life goes on
+    assert reproducible.lake.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]
+    reproducible.publish()
+    assert waiting(reproducible) == [({}, frozenset())] * 2
+    assert reproducible.lake.silver() == reproducible.lake.rebuilt([date(2024, 2, day) for day in range(1, 12)])
+    newest = [
+        row
+        for row in audit_log.read(settings, "events").to_pylist()
+        if row["silver_version"] == reproducible.lake.silver_version()
+    ]
     assert {row["event_id"] for row in newest} == {"g", "c", "z"}
-    assert of.lake.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
+    assert reproducible.lake.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
 
 
 def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) -> None:
-    of = office(settings, spark)
-    total, *rest = of.metrics
-    of.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
-    of.publish()
-    of.metrics = rest
-    of.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
-    of.publish()
-    of.deliver(3, "b,2,2,correct,,blue", "c,,,delete,,")
-    of.publish()
-    of.metrics = [total, *rest]
-    before = waiting(of)
+    reproducible = reproducible_lake(settings, spark)
+    total, *rest = reproducible.metrics
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
+    reproducible.publish()
+    reproducible.metrics = rest
+    reproducible.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
+    reproducible.publish()
+    reproducible.deliver(3, "b,2,2,correct,,blue", "c,,,delete,,")
+    reproducible.publish()
+    reproducible.metrics = [total, *rest]
+    before = waiting(reproducible)
     assert before[0][0]
-    done = looked_after(of)["silver/events"]
+    done = maintained(reproducible)["silver/events"]
     assert any("gold/total has yet to follow it from version 2 of" in why for why in done.kept)
-    assert waiting(of) == before
-    of.publish()
-    assert waiting(of) == [({}, frozenset())] * 3
+    assert waiting(reproducible) == before
+    reproducible.publish()
+    assert waiting(reproducible) == [({}, frozenset())] * 3
     reasons = table_io.read(locations.gold(settings, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
     told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
     assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
-    assert looked_after(of)["silver/events"].files_deleted > 0
-    assert [one.name for one in of.all_again() if not one.equal] == []
+    assert maintained(reproducible)["silver/events"].files_deleted > 0
+    assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
     operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(settings, "events")), -1)]
     assert operations.count("OPTIMIZE") <= 2

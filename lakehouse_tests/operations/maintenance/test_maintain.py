@@ -19,10 +19,10 @@ from lakehouse_tests.support.maintained_lake import (
     changing_silver,
     correct_in_silver,
     files_of,
-    follow,
     grow_old,
+    maintain_table,
     pending,
-    upkeep,
+    record_followed,
 )
 from lakehouse_tests.support.silver_log import append_to_silver
 
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def test_compaction_changes_no_row_and_is_no_change_to_anybody(lifted: Settings) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
-    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
-    done = upkeep(lifted, "silver/events")
+def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
+    before = table_io.read(locations.silver(no_retention, "events")).sort_by("record_key")
+    done = maintain_table(no_retention, "silver/events")
     assert (done.files_before, done.files_after, done.partitions_compacted) == (10, 1, 1)
     assert done.bytes_freed > 0
-    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
-    assert len(files_of(lifted, "silver/events")) == 1
-    assert pending(lifted) == ({}, frozenset())
-    assert [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lifted, "events")), 11)] == [
+    assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
+    assert len(files_of(no_retention, "silver/events")) == 1
+    assert pending(no_retention) == ({}, frozenset())
+    assert [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(no_retention, "events")), 11)] == [
         "OPTIMIZE"
     ]
-    again = upkeep(lifted, "silver/events")
+    again = maintain_table(no_retention, "silver/events")
     assert again == Upkeep("silver/events", 1, 1)
 
 
-def test_a_dry_run_says_what_would_be_done_and_touches_nothing(lifted: Settings) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
+def test_a_dry_run_says_what_would_be_done_and_touches_nothing(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
     for _ in range(30):
-        append_to_silver(lifted, ("late", 2, 1))
-    follow(lifted, 41)
-    everything = {path: path.stat().st_mtime_ns for path in Path(lifted.root).rglob("*")}
-    said = upkeep(lifted, "silver/events", dry_run=True)
-    assert {path: path.stat().st_mtime_ns for path in Path(lifted.root).rglob("*")} == everything
-    done = upkeep(lifted, "silver/events")
+        append_to_silver(no_retention, ("late", 2, 1))
+    record_followed(no_retention, 41)
+    everything = {path: path.stat().st_mtime_ns for path in Path(no_retention.root).rglob("*")}
+    said = maintain_table(no_retention, "silver/events", dry_run=True)
+    assert {path: path.stat().st_mtime_ns for path in Path(no_retention.root).rglob("*")} == everything
+    done = maintain_table(no_retention, "silver/events")
     assert (said.files_before, said.files_after, said.checkpointed) == (done.files_before, done.files_after, done.checkpointed)
     assert said.partitions_compacted == done.partitions_compacted == 2
     assert 0 < said.files_deleted < done.files_deleted, "what compaction will leave behind is not known before"
@@ -64,29 +64,29 @@ def test_a_dry_run_says_what_would_be_done_and_touches_nothing(lifted: Settings)
 
 def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> None:
     changing_silver(settings)
-    follow(settings, 11)
+    record_followed(settings, 11)
     reader = DeltaTable(locations.silver(settings, "events"))
-    done = upkeep(settings, "silver/events")
+    done = maintain_table(settings, "silver/events")
     assert done.files_deleted == 0
     assert done.kept == ("14 unused files stay: for readers and writers at work (168 h)",)
     assert len(table_io.read_version(reader)) == 10
     grow_old(locations.silver(settings, "events"))  # files that were written long ago, and left the table just now
     orphan = Path(locations.silver(settings, "events"), "event_date=2024-02-01", "orphan.parquet")
     orphan.write_bytes(b"what a killed writer left")
-    upkeep(settings, "silver/events")
+    maintain_table(settings, "silver/events")
     assert len(table_io.read_version(reader)) == 10
     assert orphan.exists()
     grow_old(orphan.parent)
-    assert upkeep(settings, "silver/events").files_deleted == 1
+    assert maintain_table(settings, "silver/events").files_deleted == 1
     assert not orphan.exists()
 
 
 def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
-    lifted: Settings, monkeypatch: pytest.MonkeyPatch
+    no_retention: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
-    before = table_io.read(locations.silver(lifted, "events")).sort_by("record_key")
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
+    before = table_io.read(locations.silver(no_retention, "events")).sort_by("record_key")
 
     class Killed(BaseException):
         pass
@@ -98,23 +98,23 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
         with monkeypatch.context() as patched:
             patched.setattr(maintenance_maintain._Work, step, killed)
             with pytest.raises(Killed):
-                upkeep(lifted, "silver/events")
-        assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
-        assert pending(lifted) == ({}, frozenset())
+                maintain_table(no_retention, "silver/events")
+        assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
+        assert pending(no_retention) == ({}, frozenset())
     with monkeypatch.context() as patched:  # in the middle of it
         patched.setattr(
             Storage, "delete", lambda self, paths: [self._system.delete_file(path) for path in paths[:5]] and killed()
         )
         with pytest.raises(Killed):
-            upkeep(lifted, "silver/events")
-    done = upkeep(lifted, "silver/events")
+            maintain_table(no_retention, "silver/events")
+    done = maintain_table(no_retention, "silver/events")
     assert (done.files_after, done.files_deleted) == (1, 14 - 5)
-    assert table_io.read(locations.silver(lifted, "events")).sort_by("record_key") == before
+    assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
 
 
-def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
+def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
     opened = maintenance_maintain._Work._opened
     disturbed = []
 
@@ -122,27 +122,27 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(lifted: Settings, mo
         table = opened(work)
         if len(disturbed) < 3:
             disturbed.append(table.version())
-            correct_in_silver(lifted, "k3", 1000 + len(disturbed))
+            correct_in_silver(no_retention, "k3", 1000 + len(disturbed))
         return table
 
     with monkeypatch.context() as patched:
         patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
-        done = upkeep(lifted, "silver/events")
+        done = maintain_table(no_retention, "silver/events")
     assert done.kept[0] == "somebody else was writing to it: compacted the next time"
     assert done.partitions_compacted == 0
-    amounts = dict(zip(*table_io.read(locations.silver(lifted, "events"), ["record_key", "amount"]).to_pydict().values()))
+    amounts = dict(zip(*table_io.read(locations.silver(no_retention, "events"), ["record_key", "amount"]).to_pydict().values()))
     assert amounts["k3"] == 1003
     disturbed[:] = [0, 0]  # once more only
     with monkeypatch.context() as patched:
         patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
-        done = upkeep(lifted, "silver/events")
+        done = maintain_table(no_retention, "silver/events")
     assert (done.partitions_compacted, done.files_after) == (1, 1)
-    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
+    assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
 
 
-def test_two_at_once_do_each_other_no_harm(lifted: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
+def test_two_at_once_do_each_other_no_harm(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
     delete = Storage.delete
 
     def twice(storage: Storage, paths: list[str]) -> None:
@@ -150,16 +150,16 @@ def test_two_at_once_do_each_other_no_harm(lifted: Settings, monkeypatch: pytest
         delete(storage, paths)
 
     monkeypatch.setattr(Storage, "delete", twice)
-    assert upkeep(lifted, "silver/events").files_deleted == 14
-    assert len(table_io.read(locations.silver(lifted, "events"))) == 10
+    assert maintain_table(no_retention, "silver/events").files_deleted == 14
+    assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
 
 
-def test_a_broken_table_keeps_no_other_from_being_looked_after(lifted: Settings) -> None:
-    changing_silver(lifted)
+def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Settings) -> None:
+    changing_silver(no_retention)
     for number in range(12):
-        table_io.append(lifted.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
-    Path(locations.silver(lifted, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
-    done = {one.table: one for one in maintain(lifted, CATALOG)}
+        table_io.append(no_retention.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+    Path(locations.silver(no_retention, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
+    done = {one.table: one for one in maintain(no_retention, CATALOG)}
     assert done["silver/events"].problem
     assert done["ops/events_keys"].files_after == 1
 

@@ -21,9 +21,9 @@ from lakehouse_tests.support.maintained_lake import (
     changing_silver,
     correct_in_silver,
     files_of,
-    follow,
+    maintain_table,
     pending,
-    upkeep,
+    record_followed,
 )
 from lakehouse_tests.support.silver_log import append_to_silver
 
@@ -50,131 +50,131 @@ def _ingested(name: str, day: date) -> Ingestion:
     )
 
 
-def test_what_a_metric_has_yet_to_follow_stays_until_it_has(lifted: Settings) -> None:
-    changing_silver(lifted)
-    follow(lifted, 10)
-    before = pending(lifted)
+def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 10)
+    before = pending(no_retention)
     assert before[0]
-    done = upkeep(lifted, "silver/events")
+    done = maintain_table(no_retention, "silver/events")
     (why,) = done.kept
     assert "gold/total has yet to follow it from version 11 of" in why
     assert done.files_deleted == 0
-    assert len([name for name in files_of(lifted, "silver/events") if name.startswith("_change_data")]) == 2
-    assert pending(lifted) == before
-    follow(lifted, 12)
-    done = upkeep(lifted, "silver/events")
+    assert len([name for name in files_of(no_retention, "silver/events") if name.startswith("_change_data")]) == 2
+    assert pending(no_retention) == before
+    record_followed(no_retention, 12)
+    done = maintain_table(no_retention, "silver/events")
     assert (done.kept, done.files_deleted) == ((), 14)
-    assert pending(lifted) == ({}, frozenset())
+    assert pending(no_retention) == ({}, frozenset())
 
 
-def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(lifted: Settings) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
-    assert upkeep(lifted, "silver/events").files_deleted  # commits version 12, and the metric stays at 11
-    append_to_silver(lifted, ("new", 3, 1))
-    correct_in_silver(lifted, "new", 5)
-    assert "from version 13 of" in upkeep(lifted, "silver/events").kept[0]
+def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
+    assert maintain_table(no_retention, "silver/events").files_deleted  # commits version 12, and the metric stays at 11
+    append_to_silver(no_retention, ("new", 3, 1))
+    correct_in_silver(no_retention, "new", 5)
+    assert "from version 13 of" in maintain_table(no_retention, "silver/events").kept[0]
 
 
-def test_a_metric_that_never_followed_needs_nothing(lifted: Settings) -> None:
-    changing_silver(lifted)
-    assert upkeep(lifted, "silver/events").kept == ()
+def test_a_metric_that_never_followed_needs_nothing(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    assert maintain_table(no_retention, "silver/events").kept == ()
     days = {date(2024, 2, 1)}
-    assert pending(lifted) == ({}, days), "without the feed every day may be another one"
+    assert pending(no_retention) == ({}, days), "without the feed every day may be another one"
 
 
-def test_behind_for_longer_than_the_table_remembers_nothing_is_deleted(lifted: Settings) -> None:
-    changing_silver(lifted)
-    table = DeltaTable(locations.silver(lifted, "events"))
+def test_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    table = DeltaTable(locations.silver(no_retention, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
-    follow(lifted, 10)
-    (why,) = upkeep(lifted, "silver/events").kept
+    record_followed(no_retention, 10)
+    (why,) = maintain_table(no_retention, "silver/events").kept
     assert "nothing is deleted until it does" in why
-    assert pending(lifted)[0]
+    assert pending(no_retention)[0]
 
 
-def test_only_the_dataset_version_that_readers_see_holds_files_back(lifted: Settings) -> None:
-    two_dataset_versions.three_days(lifted)
-    two_dataset_versions.promote(lifted, two_dataset_versions.catalog())
-    changing_silver(lifted)
+def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention: Settings) -> None:
+    two_dataset_versions.three_days(no_retention)
+    two_dataset_versions.promote(no_retention, two_dataset_versions.catalog())
+    changing_silver(no_retention)
     both = replace(two_dataset_versions.catalog(), sources={"events": contract()})
-    follow(lifted, 3, "total")
-    follow(lifted, 11, "total@v2")
-    follow(lifted, 11, "total_v2")
-    assert upkeep(lifted, "silver/events", both).kept == ()
-    changing_silver(lifted)
-    assert "gold/total has yet to follow it from version 13" in upkeep(lifted, "silver/events", both).kept[0]
+    record_followed(no_retention, 3, "total")
+    record_followed(no_retention, 11, "total@v2")
+    record_followed(no_retention, 11, "total_v2")
+    assert maintain_table(no_retention, "silver/events", both).kept == ()
+    changing_silver(no_retention)
+    assert "gold/total has yet to follow it from version 13" in maintain_table(no_retention, "silver/events", both).kept[0]
 
 
-def test_the_audit_is_complete_before_what_it_is_made_from_may_go(lifted: Settings) -> None:
-    changing_silver(lifted)
-    append_to_silver(lifted, ("in time", 5, 1), late=0)
-    follow(lifted, 12)
-    upkeep(lifted, "silver/events")
-    assert len(audited(lifted)) == 12
-    silver_id = f"{DeltaTable(locations.silver(lifted, 'events')).metadata().id}"
-    assert audit_log.followed(lifted, "events", silver_id) == 12
-    assert upkeep(lifted, "silver/events").problem is None
-    assert len(audited(lifted)) == 12
+def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    append_to_silver(no_retention, ("in time", 5, 1), late=0)
+    record_followed(no_retention, 12)
+    maintain_table(no_retention, "silver/events")
+    assert len(audited(no_retention)) == 12
+    silver_id = f"{DeltaTable(locations.silver(no_retention, 'events')).metadata().id}"
+    assert audit_log.followed(no_retention, "events", silver_id) == 12
+    assert maintain_table(no_retention, "silver/events").problem is None
+    assert len(audited(no_retention)) == 12
 
 
-def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(lifted: Settings) -> None:
+def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retention: Settings) -> None:
     """Only its newest commit tells what silver took in: what numbers name as their inputs must not change."""
-    changing_silver(lifted)
-    append_to_silver(lifted, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
+    changing_silver(no_retention)
+    append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     entry = _ingested("x", date(2024, 2, 2))
-    ingestions.record(lifted, entry)
-    before = lineage.of_silver(lifted, "events")
+    ingestions.record(no_retention, entry)
+    before = lineage.of_silver(no_retention, "events")
     assert before.lacking == {}
-    done = upkeep(lifted, "silver/events")
+    done = maintain_table(no_retention, "silver/events")
     assert done.kept[0].startswith("a run of silver/events is at work, or was stopped")
     assert done.partitions_compacted == 0
-    assert lineage.of_silver(lifted, "events") == before
+    assert lineage.of_silver(no_retention, "events") == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}
-    applied_inputs.record(lifted, "events", run_id="again", now=lifted.clock(), **applied)
-    assert upkeep(lifted, "silver/events").partitions_compacted == 1
-    assert lineage.of_silver(lifted, "events") == replace(before, silver_version=13)
+    applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.clock(), **applied)
+    assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
+    assert lineage.of_silver(no_retention, "events") == replace(before, silver_version=13)
 
 
 def test_more_than_a_table_remembers_is_told_with_the_way_out(settings: Settings) -> None:
     changing_silver(settings)
-    follow(settings, 11)
-    (why,) = upkeep(settings, "silver/events", retention_hours=720).kept
+    record_followed(settings, 11)
+    (why,) = maintain_table(settings, "silver/events", retention_hours=720).kept
     assert "delta.deletedFileRetentionDuration to 'interval 720 hours'" in why
     table = DeltaTable(locations.silver(settings, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 720 hours"})
-    follow(settings, 13)
-    assert "(720 h)" in upkeep(settings, "silver/events", retention_hours=720).kept[0]
-    assert "deletedFile" not in upkeep(settings, "silver/events", retention_hours=720).kept[0]
+    record_followed(settings, 13)
+    assert "(720 h)" in maintain_table(settings, "silver/events", retention_hours=720).kept[0]
+    assert "deletedFile" not in maintain_table(settings, "silver/events", retention_hours=720).kept[0]
 
 
-def test_the_story_of_a_key_begins_where_the_files_do(lifted: Settings) -> None:
-    changing_silver(lifted)
-    follow(lifted, 11)
+def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
     for number in (300, 400):
-        correct_in_silver(lifted, "k1", number)
-    whole, oldest = key_history.silver_life(lifted, contract(), [], "k1")
+        correct_in_silver(no_retention, "k1", number)
+    whole, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
     assert [(one.version, one.change) for one in whole] == [
         (1, "inserted"),
         *((version, "corrected") for version in (10, 12, 13)),
     ]
     assert oldest == 0
-    upkeep(lifted, "silver/events")  # what the metric has yet to follow stays
-    assert key_history.silver_life(lifted, contract(), [], "k1") == (whole, 0)
-    follow(lifted, 14)
-    upkeep(lifted, "silver/events")
-    assert key_history.silver_life(lifted, contract(), [], "k1") == ([], 14)
-    correct_in_silver(lifted, "k1", 500)
-    story, oldest = key_history.silver_life(lifted, contract(), [], "k1")
+    maintain_table(no_retention, "silver/events")  # what the metric has yet to follow stays
+    assert key_history.silver_life(no_retention, contract(), [], "k1") == (whole, 0)
+    record_followed(no_retention, 14)
+    maintain_table(no_retention, "silver/events")
+    assert key_history.silver_life(no_retention, contract(), [], "k1") == ([], 14)
+    correct_in_silver(no_retention, "k1", 500)
+    story, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
     assert [(one.version, one.change) for one in story] == [(15, "corrected")]
     assert oldest == 14
 
 
-def test_a_compaction_behind_a_stopped_run_hides_nothing_of_it(lifted: Settings) -> None:
-    changing_silver(lifted)
-    append_to_silver(lifted, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
-    ingestions.record(lifted, _ingested("x", date(2024, 2, 2)))
-    before = lineage.of_silver(lifted, "events")
+def test_a_compaction_behind_a_stopped_run_hides_nothing_of_it(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
+    ingestions.record(no_retention, _ingested("x", date(2024, 2, 2)))
+    before = lineage.of_silver(no_retention, "events")
     assert before.lacking == {}
-    DeltaTable(locations.silver(lifted, "events")).optimize.compact()  # by whoever has not looked
-    assert lineage.of_silver(lifted, "events") == replace(before, silver_version=13)
+    DeltaTable(locations.silver(no_retention, "events")).optimize.compact()  # by whoever has not looked
+    assert lineage.of_silver(no_retention, "events") == replace(before, silver_version=13)

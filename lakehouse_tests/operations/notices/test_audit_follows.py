@@ -12,7 +12,14 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import sign_off
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import pending as notice_pending
-from lakehouse_tests.support.notified_lake import Box, Shop, added_up, figures, metric, opened
+from lakehouse_tests.support.notified_lake import (
+    NotifiedLake,
+    RecordingChannel,
+    metric,
+    numbers_from_silver,
+    published_lake,
+    restated_figures,
+)
 from lakehouse_tests.support.two_dataset_versions import day
 
 if TYPE_CHECKING:
@@ -21,90 +28,90 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _added_up() -> Iterator[None]:
-    with added_up():
+    with numbers_from_silver():
         yield
 
 
 def test_who_was_given_up_is_never_said_to_have_been_told(settings) -> None:
     """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was told a day later."""
     trailing = metric("trailing", "forecast", window=2)
-    shop, box = opened(settings, metric("total", "board"), trailing), Box(broken="trailing")
-    shop.sell(("late", 1, 5))
-    shop.publish("trailing")
+    lake, channel = published_lake(settings, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
+    lake.add_rows(("late", 1, 5))
+    lake.publish("trailing")
     given_up = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
-    shop.at(5)
-    shop.publish("total")
-    assert (shop.tell(box).delivered, shop.notified()) == (1, {"late": [False]})
+    lake.at(5)
+    lake.publish("total")
+    assert (lake.dispatch(channel).delivered, lake.notified()) == (1, {"late": [False]})
     settings.now = given_up
-    box.broken = None
-    assert (shop.tell(box).audited, len(box.messages)) == (0, 1)
-    assert shop.notified() == {"late": [False]}
+    channel.broken = None
+    assert (lake.dispatch(channel).audited, len(channel.messages)) == (0, 1)
+    assert lake.notified() == {"late": [False]}
 
 
 @pytest.mark.parametrize("meanwhile", [True, False])
 def test_a_held_number_is_told_when_it_is_signed_off(settings, meanwhile: bool) -> None:
     limit = {"change": [{"measure": "total", "absolute": 5}]}
-    shop, box = opened(settings, metric("total", "board", checks=limit)), Box()
-    shop.sell(("late", 1, 100))
-    assert shop.publish()[0].held == [day(1)]
+    lake, channel = published_lake(settings, metric("total", "board", checks=limit)), RecordingChannel()
+    lake.add_rows(("late", 1, 100))
+    assert lake.publish()[0].held == [day(1)]
     if meanwhile:
-        shop.sell(("other", 2, 1))
-        shop.publish()
-    shop.tell(box)
-    assert [figures(message) for message in box.messages] == [[("2024-02-02", 20, 21, 1, "5.00")]] * meanwhile
-    assert shop.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
+        lake.add_rows(("other", 2, 1))
+        lake.publish()
+    lake.dispatch(channel)
+    assert [restated_figures(message) for message in channel.messages] == [[("2024-02-02", 20, 21, 1, "5.00")]] * meanwhile
+    assert lake.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
     run = Run("signed", by="anna")
-    sign_off.sign_off(settings, Series(shop.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
-    shop.tell(box)
-    assert figures(box.messages[-1]) == [("2024-02-01", 10, 110, 100, "1000.00")]
-    assert set(map(tuple, shop.notified().values())) == {(True,)}
+    sign_off.sign_off(settings, Series(lake.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
+    lake.dispatch(channel)
+    assert restated_figures(channel.messages[-1]) == [("2024-02-01", 10, 110, 100, "1000.00")]
+    assert set(map(tuple, lake.notified().values())) == {(True,)}
 
 
 def test_a_change_that_moves_no_number_was_told_to_nobody(settings) -> None:
-    shop, box = opened(settings, metric("total", "board")), Box()
-    shop.correct("a", source_system="'till'")
-    assert shop.publish()[0].revisions == []
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    shop.tell(box)
-    assert len(box.messages) == 1
-    assert shop.notified() == {"a": [False], "late": [True]}
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
+    lake.correct("a", source_system="'till'")
+    assert lake.publish()[0].revisions == []
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    lake.dispatch(channel)
+    assert len(channel.messages) == 1
+    assert lake.notified() == {"a": [False], "late": [True]}
 
 
 def test_the_audit_waits_for_every_metric_with_consumers(settings) -> None:
     """``total`` is told at once; ``trailing`` has not followed silver yet, then its target is broken, then all are told."""
     trailing = metric("trailing", "forecast", window=2)
-    shop, box = opened(settings, metric("total", "board"), trailing, metric("unread")), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish("total")
-    assert shop.tell(box).audited == 0
-    box.broken = "trailing"
-    shop.publish("trailing")
-    told = shop.tell(box)
+    lake, channel = published_lake(settings, metric("total", "board"), trailing, metric("unread")), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish("total")
+    assert lake.dispatch(channel).audited == 0
+    channel.broken = "trailing"
+    lake.publish("trailing")
+    told = lake.dispatch(channel)
     assert (told.audited, told.waiting, told.problems) == (0, 1, ["box is broken"])
-    box.broken = None
-    assert shop.tell(box).audited == 1
-    assert figures(box.messages[-1]) == [("2024-02-01", 10, 15, 5, "50.00"), ("2024-02-02", 30, 35, 5, "16.67")]
-    assert box.messages[-1].data["changed_rows"] is None, "a window counts a row on each of its days"
-    assert shop.notified() == {"late": [True]}
+    channel.broken = None
+    assert lake.dispatch(channel).audited == 1
+    assert restated_figures(channel.messages[-1]) == [("2024-02-01", 10, 15, 5, "50.00"), ("2024-02-02", 30, 35, 5, "16.67")]
+    assert channel.messages[-1].data["changed_rows"] is None, "a window counts a row on each of its days"
+    assert lake.notified() == {"late": [True]}
 
 
 def test_the_audit_does_not_wait_for_a_number_that_is_held(settings) -> None:
     other = metric("other", "forecast", checks={"change": [{"measure": "total", "absolute": 0}]})
-    shop, box = opened(settings, metric("total", "board"), other), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish("total")
-    assert shop.tell(box).audited == 0
-    shop.publish("other")  # it has followed; its number is held
-    assert (shop.tell(box).audited, len(box.messages)) == (1, 1)
+    lake, channel = published_lake(settings, metric("total", "board"), other), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish("total")
+    assert lake.dispatch(channel).audited == 0
+    lake.publish("other")  # it has followed; its number is held
+    assert (lake.dispatch(channel).audited, len(channel.messages)) == (1, 1)
 
 
 def test_audit_rows_that_were_written_late_are_followed_too(settings) -> None:
     """A run was stopped between silver's commit and its audit, and gold followed silver meanwhile."""
-    shop, box = opened(settings, metric("total", "board")), Box()
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     with pytest.MonkeyPatch.context() as stopped:
-        stopped.setattr(Shop, "audit", lambda _: None)
-        shop.sell(("late", 1, 5))
-    shop.publish()
-    assert shop.tell(box).audited == 1
-    assert shop.notified() == {"late": [True]}
+        stopped.setattr(NotifiedLake, "audit", lambda _: None)
+        lake.add_rows(("late", 1, 5))
+    lake.publish()
+    assert lake.dispatch(channel).audited == 1
+    assert lake.notified() == {"late": [True]}

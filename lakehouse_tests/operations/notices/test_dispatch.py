@@ -24,9 +24,9 @@ from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.notified_lake import Box, Shop, added_up, metric, opened
+from lakehouse_tests.support.notified_lake import NotifiedLake, RecordingChannel, metric, numbers_from_silver, published_lake
 from lakehouse_tests.support.stopped_commits import Killed, after_each_commit
-from lakehouse_tests.support.webhook_server import receiving
+from lakehouse_tests.support.webhook_server import webhook_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ TWO = [("late 1", 1, 5), ("late 2", 2, 7)]
 
 @pytest.fixture(name="receiver")
 def _receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
+    with webhook_server() as receiver:
         yield receiver
 
 
@@ -50,21 +50,21 @@ def keys(receiver: Receiver) -> list[str]:
     return [headers["Idempotency-Key"] for _, headers, _ in receiver.requests]
 
 
-def restated(settings: Settings) -> Shop:
+def restated(settings: Settings) -> NotifiedLake:
     """Two publications that nobody has been told of: of one consumer's metric each a late row."""
-    shop = opened(settings, metric("total", "board"))
+    lake = published_lake(settings, metric("total", "board"))
     for said in TWO:
-        shop.sell(said)
-        shop.publish()
-    return shop
+        lake.add_rows(said)
+        lake.publish()
+    return lake
 
 
 def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: Receiver) -> None:
     settings.alert_targets = ["log", receiver.url]
-    with added_up():
-        shop = restated(settings)
-        assert shop.tell(*targets(settings)).delivered == 4
-        assert shop.tell(*targets(settings)).delivered == 0
+    with numbers_from_silver():
+        lake = restated(settings)
+        assert lake.dispatch(*targets(settings)).delivered == 4
+        assert lake.dispatch(*targets(settings)).delivered == 0
     assert [body["subject"][-21:] for body in receiver.taken] == ["2024-02-01: late_data", "2024-02-02: late_data"]
     assert [(key, ["board"]) for key in keys(receiver)] == [(one["message_id"], one["addressed_to"]) for one in receiver.taken]
     assert len(set(keys(receiver))) == 2
@@ -76,40 +76,40 @@ def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: R
 
 def test_a_target_that_fails_is_tried_again_and_keeps_no_other_from_being_told(settings, receiver: Receiver) -> None:
     receiver.answers = [400]
-    hook, box = Webhook(receiver.url), Box()
-    with added_up():
-        shop = restated(settings)
-        told = shop.tell(hook, box)
+    hook, channel = Webhook(receiver.url), RecordingChannel()
+    with numbers_from_silver():
+        lake = restated(settings)
+        told = lake.dispatch(hook, channel)
         assert (told.delivered, told.waiting, told.audited) == (3, 1, 1), "one message that is refused stops no other"
         assert "it answered 400" in told.problems[0]
-        assert shop.notified() == {"late 1": [False], "late 2": [True]}
-        again = shop.tell(hook, box)
+        assert lake.notified() == {"late 1": [False], "late 2": [True]}
+        again = lake.dispatch(hook, channel)
         assert (again.delivered, again.waiting, again.audited, again.problems) == (1, 0, 1, [])
-        assert shop.tell(hook, box).delivered == 0
-        assert shop.notified() == {"late 1": [True], "late 2": [True]}
+        assert lake.dispatch(hook, channel).delivered == 0
+        assert lake.notified() == {"late 1": [True], "late 2": [True]}
     first, second = dict.fromkeys(keys(receiver))
     assert keys(receiver) == [first, second, first], "the same key, so that a receiver can tell"
-    assert len(box.messages) == 2
+    assert len(channel.messages) == 2
 
 
 def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
-    box = Box()
-    with added_up():
-        shop = restated(settings)
-        assert dispatch_notices(settings, shop.catalog, [box], seconds=0).waiting == 2
-        assert shop.tell(box).delivered == 2
+    channel = RecordingChannel()
+    with numbers_from_silver():
+        lake = restated(settings)
+        assert dispatch_notices(settings, lake.catalog, [channel], seconds=0).waiting == 2
+        assert lake.dispatch(channel).delivered == 2
 
 
 def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(settings, receiver: Receiver) -> None:
     hook = Webhook(receiver.url)
-    with added_up():
-        shop = restated(settings)
+    with numbers_from_silver():
+        lake = restated(settings)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ledger, "delivered", _killed)
             with pytest.raises(Killed):
-                shop.tell(hook)
-        assert shop.tell(hook).delivered == 2
-        assert shop.tell(hook).delivered == 0
+                lake.dispatch(hook)
+        assert lake.dispatch(hook).delivered == 2
+        assert lake.dispatch(hook).delivered == 0
     assert receiver.taken[0] == receiver.taken[1], "word for word"
     assert (len(receiver.taken), len(set(keys(receiver)))) == (3, 2)
 
@@ -117,38 +117,38 @@ def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(setti
 def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What a killed process leaves are the files, and what was sent: behind each commit and each message."""
     stops: list[tuple[Path, list[Message]]] = []
-    box = Box()
+    channel = RecordingChannel()
 
     def stop() -> None:
         root = tmp_path_factory.mktemp("stopped") / "lake"
         copytree(settings.root, root)
-        stops.append((root, [*box.messages]))
+        stops.append((root, [*channel.messages]))
 
-    with added_up():
-        shop = restated(settings)
+    with numbers_from_silver():
+        lake = restated(settings)
         stop()
         with pytest.MonkeyPatch.context() as patched:
             after_each_commit(patched, stop)
-            patched.setattr(Box, "send", _and_then(Box.send, stop))
-            shop.tell(box)
-        expected = outcome(shop)
+            patched.setattr(RecordingChannel, "send", _and_then(RecordingChannel.send, stop))
+            lake.dispatch(channel)
+        expected = outcome(lake)
         assert expected[1] == {"late 1": [True], "late 2": [True]}
         for number, (root, sent) in enumerate(stops):
-            again = Shop(settings.model_copy(update={"root": str(root)}), shop.metrics)
-            other = Box(messages=[*sent])
-            again.tell(other)
+            again = NotifiedLake(settings.model_copy(update={"root": str(root)}), lake.metrics)
+            other = RecordingChannel(messages=[*sent])
+            again.dispatch(other)
             assert outcome(again) == expected, f"stopped behind step {number}"
-            assert _by_id(other.messages) == _by_id(box.messages)
-            assert len(other.messages) <= len(box.messages) + 1, "one at most is sent twice"
-            assert again.tell(other).delivered == 0
+            assert _by_id(other.messages) == _by_id(channel.messages)
+            assert len(other.messages) <= len(channel.messages) + 1, "one at most is sent twice"
+            assert again.dispatch(other).delivered == 0
     # Found, two times sent and recorded, the audit's rows, the notices that it says so of.
     assert len(stops) == 1 + 1 + 2 * 2 + 2
 
 
-def outcome(shop: Shop) -> tuple[Any, ...]:
-    rows = [{**vars(entry), "found_at": None} for entry in ledger.of(shop.settings)]
+def outcome(lake: NotifiedLake) -> tuple[Any, ...]:
+    rows = [{**vars(entry), "found_at": None} for entry in ledger.of(lake.settings)]
     assert {row["status"] for row in rows} == {NoticeStatus.AUDITED}
-    return sorted(rows, key=str), shop.notified(), ledger.scanned_version(shop.settings, "total")
+    return sorted(rows, key=str), lake.notified(), ledger.scanned_version(lake.settings, "total")
 
 
 def _by_id(messages: list[Message]) -> dict[str, Message]:
@@ -169,11 +169,11 @@ def _and_then(do: Callable[..., Any], then: Callable[[], None]) -> Callable[...,
 
 def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> None:
     settings.alert_targets = [receiver.url]
-    with added_up():
-        shop = restated(settings)
+    with numbers_from_silver():
+        lake = restated(settings)
         with dg.DagsterInstance.ephemeral() as instance:
-            definitions = build_definitions(settings, shop.catalog)
-            sensor = notice_sensor.notices_sensor(settings, shop.catalog)
+            definitions = build_definitions(settings, lake.catalog)
+            sensor = notice_sensor.notices_sensor(settings, lake.catalog)
             assert sensor.name in {one.name for one in definitions.sensors or ()}
             assert sensor.minimum_interval_seconds == 60
             receiver.answers = [400]

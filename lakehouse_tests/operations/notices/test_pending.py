@@ -13,7 +13,14 @@ from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices import pending as notice_pending
 from lakehouse.operations.notices.log import NoticeStatus
-from lakehouse_tests.support.notified_lake import Box, Shop, added_up, figures, metric, opened
+from lakehouse_tests.support.notified_lake import (
+    NotifiedLake,
+    RecordingChannel,
+    metric,
+    numbers_from_silver,
+    published_lake,
+    restated_figures,
+)
 from lakehouse_tests.support.two_dataset_versions import promote
 
 if TYPE_CHECKING:
@@ -24,208 +31,215 @@ ONE = "total restated for 2024-02-01: late_data"
 
 @pytest.fixture(autouse=True)
 def _added_up() -> Iterator[None]:
-    with added_up():
+    with numbers_from_silver():
         yield
 
 
 def test_each_consumer_is_told_once_what_the_number_was_and_is(settings) -> None:
-    shop, box = opened(settings), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    told = shop.tell(box)
+    lake, channel = published_lake(settings), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    told = lake.dispatch(channel)
     assert (told.delivered, told.waiting, told.audited, told.problems) == (2, 0, 1, [])
-    assert box.said == [(ONE, "board"), (ONE, "shop")]
-    assert [figures(message) for message in box.messages] == [[("2024-02-01", 10, 15, 5, "50.00")]] * 2
-    (one,) = box.messages[0].data["restated"]
+    assert channel.sent == [(ONE, "board"), (ONE, "shop")]
+    assert [restated_figures(message) for message in channel.messages] == [[("2024-02-01", 10, 15, 5, "50.00")]] * 2
+    (one,) = channel.messages[0].data["restated"]
     assert (one["before"], one["after"]) == ("total_v2024-02-01.r1", "total_v2024-02-01.r2")
     assert (one["state"], one["reason"], one["changed_rows"]) == ("preliminary", "late_data", 1)
-    assert box.messages[0].data["publication_id"] == publications.of(settings, "total")[-1].publication_id
-    assert shop.notified() == {"late": [True]}
+    assert channel.messages[0].data["publication_id"] == publications.of(settings, "total")[-1].publication_id
+    assert lake.notified() == {"late": [True]}
     version = DeltaTable(locations.notices(settings)).version()
-    assert (shop.tell(box).delivered, len(box.messages)) == (0, 2)
+    assert (lake.dispatch(channel).delivered, len(channel.messages)) == (0, 2)
     assert DeltaTable(locations.notices(settings)).version() == version, "a look that finds nothing writes nothing"
 
 
 def test_first_numbers_and_changes_of_state_are_not_told(settings) -> None:
-    shop, box = opened(settings), Box()
-    shop.sell(("d", 4, 40))
-    shop.publish()
-    shop.at(5)
-    assert {one.reason.value for one in shop.publish()[0].revisions} == {"daily_finalization"}
-    shop.at(11)
-    shop.publish()
-    assert (shop.tell(box).delivered, box.messages, ledger.of(settings)) == (0, [], [])
-    assert shop.notified() == {"d": [False]}, "it came late, and moved no number that anybody had seen"
+    lake, channel = published_lake(settings), RecordingChannel()
+    lake.add_rows(("d", 4, 40))
+    lake.publish()
+    lake.at(5)
+    assert {one.reason.value for one in lake.publish()[0].revisions} == {"daily_finalization"}
+    lake.at(11)
+    lake.publish()
+    assert (lake.dispatch(channel).delivered, channel.messages, ledger.of(settings)) == (0, [], [])
+    assert lake.notified() == {"d": [False]}, "it came late, and moved no number that anybody had seen"
 
 
 def test_one_publication_is_one_notice_of_all_its_periods(settings) -> None:
-    shop, box = opened(settings, metric("total", "board")), Box()
-    shop.sell(("late 1", 1, 5), ("late 3", 3, 3), ("new", 4, 1))
-    shop.correct("c", amount="10")
-    shop.publish()
-    shop.tell(box)
-    assert box.said == [("total restated for 2 periods, 2024-02-01 to 2024-02-03: correction, late_data", "board")]
-    assert figures(box.messages[0]) == [("2024-02-01", 10, 15, 5, "50.00"), ("2024-02-03", 30, 13, -17, "-56.67")]
-    assert box.messages[0].data["changed_rows"] == 3
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
+    lake.add_rows(("late 1", 1, 5), ("late 3", 3, 3), ("new", 4, 1))
+    lake.correct("c", amount="10")
+    lake.publish()
+    lake.dispatch(channel)
+    assert channel.sent == [("total restated for 2 periods, 2024-02-01 to 2024-02-03: correction, late_data", "board")]
+    assert restated_figures(channel.messages[0]) == [("2024-02-01", 10, 15, 5, "50.00"), ("2024-02-03", 30, 13, -17, "-56.67")]
+    assert channel.messages[0].data["changed_rows"] == 3
 
 
 def test_what_was_published_before_the_first_look_is_not_told(settings) -> None:
-    shop, box = Shop(settings), Box()
-    shop.at(4)
+    lake, channel = NotifiedLake(settings), RecordingChannel()
+    lake.at(4)
     for number in range(3):
-        shop.sell((f"{number}", 1, 1))
-        shop.publish()
-    assert shop.tell(box).delivered == 0
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    assert (shop.tell(box).delivered, box.said) == (2, [(ONE, "board"), (ONE, "shop")])
-    assert shop.notified() == {"0": [False], "1": [False], "2": [False], "late": [True]}
+        lake.add_rows((f"{number}", 1, 1))
+        lake.publish()
+    assert lake.dispatch(channel).delivered == 0
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    assert (lake.dispatch(channel).delivered, channel.sent) == (2, [(ONE, "board"), (ONE, "shop")])
+    assert lake.notified() == {"0": [False], "1": [False], "2": [False], "late": [True]}
 
 
 def test_a_metric_that_is_new_is_told_of_from_its_first_restatement_on(settings) -> None:
-    shop, box = Shop(settings), Box()
-    shop.at(4)
-    assert shop.tell(box).delivered == 0, "there is no table yet"
-    shop.sell(("a", 1, 10))
-    shop.publish()
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    shop.tell(box)
-    assert box.said == [(ONE, "board"), (ONE, "shop")]
+    lake, channel = NotifiedLake(settings), RecordingChannel()
+    lake.at(4)
+    assert lake.dispatch(channel).delivered == 0, "there is no table yet"
+    lake.add_rows(("a", 1, 10))
+    lake.publish()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    lake.dispatch(channel)
+    assert channel.sent == [(ONE, "board"), (ONE, "shop")]
 
 
 def test_what_a_replay_publishes_is_no_news(settings) -> None:
-    shop, box = opened(settings), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish()
+    lake, channel = published_lake(settings), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
     settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
-    assert (shop.tell(box).delivered, ledger.of(settings)) == (0, [])
+    assert (lake.dispatch(channel).delivered, ledger.of(settings)) == (0, [])
 
 
 def test_what_could_not_be_delivered_for_seven_days_is_given_up(settings) -> None:
-    shop, box = opened(settings), Box(broken="restated")
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    assert (shop.tell(box).waiting, shop.notified()) == (2, {"late": [False]})
-    box.broken = None
+    lake, channel = published_lake(settings), RecordingChannel(broken="restated")
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    assert (lake.dispatch(channel).waiting, lake.notified()) == (2, {"late": [False]})
+    channel.broken = None
     settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
-    told = shop.tell(box)
-    assert (told.delivered, told.waiting, box.messages) == (0, 0, [])
+    told = lake.dispatch(channel)
+    assert (told.delivered, told.waiting, channel.messages) == (0, 0, [])
     assert [entry.status for entry in ledger.of(settings)] == [NoticeStatus.WAITING] * 2
-    assert shop.notified() == {"late": [False]}
+    assert lake.notified() == {"late": [False]}
 
 
 def test_a_longer_period_waits_for_its_target_too(settings) -> None:
-    shop, box = opened(settings, metric("total", "board", publication={"rollups": ["week"]})), Box(broken="weekly")
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    told = shop.tell(box)
+    lake, channel = (
+        published_lake(settings, metric("total", "board", publication={"rollups": ["week"]})),
+        RecordingChannel(broken="weekly"),
+    )
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    told = lake.dispatch(channel)
     assert (told.delivered, told.waiting, told.audited) == (1, 1, 1), "the audit does not wait for longer periods"
-    box.broken = None
-    assert (shop.tell(box).delivered, shop.tell(box).delivered) == (1, 0)
-    assert box.said[-1] == ("total_weekly restated for 2024-W05: late_data", "board")
+    channel.broken = None
+    assert (lake.dispatch(channel).delivered, lake.dispatch(channel).delivered) == (1, 0)
+    assert channel.sent[-1] == ("total_weekly restated for 2024-W05: late_data", "board")
 
 
 def test_a_metric_that_nobody_reads_is_told_to_nobody(settings) -> None:
-    shop, box = opened(settings, metric("total"), metric("beside", "board", dataset_version=2)), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    assert (shop.tell(box).delivered, ledger.has_begun(settings)) == (0, False)
-    assert shop.notified() == {"late": [False]}
+    lake, channel = published_lake(settings, metric("total"), metric("beside", "board", dataset_version=2)), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    assert (lake.dispatch(channel).delivered, ledger.has_begun(settings)) == (0, False)
+    assert lake.notified() == {"late": [False]}
 
 
 def test_without_targets_nothing_waits_for_one(settings) -> None:
-    shop, box = opened(settings), Box()
-    shop.sell(("late", 1, 5))
-    shop.publish()
-    shop.tell()
-    assert (shop.tell(box).delivered, ledger.of(settings), shop.notified()) == (0, [], {"late": [False]})
+    lake, channel = published_lake(settings), RecordingChannel()
+    lake.add_rows(("late", 1, 5))
+    lake.publish()
+    lake.dispatch()
+    assert (lake.dispatch(channel).delivered, ledger.of(settings), lake.notified()) == (0, [], {"late": [False]})
 
 
 def test_more_publications_than_fit_into_one_look_are_told_in_the_next(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice_pending, "_AT_ONCE", 2)
-    shop, box = opened(settings, metric("total", "board")), Box()
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     for number in range(5):
-        shop.sell((f"late {number}", 1, 1))
-        shop.publish()
-    assert [shop.tell(box).delivered for _ in range(4)] == [2, 2, 1, 0]
-    assert [figures(message)[0][1:3] for message in box.messages] == [(10 + number, 11 + number) for number in range(5)]
-    assert set(map(tuple, shop.notified().values())) == {(True,)}
+        lake.add_rows((f"late {number}", 1, 1))
+        lake.publish()
+    assert [lake.dispatch(channel).delivered for _ in range(4)] == [2, 2, 1, 0]
+    assert [restated_figures(message)[0][1:3] for message in channel.messages] == [
+        (10 + number, 11 + number) for number in range(5)
+    ]
+    assert set(map(tuple, lake.notified().values())) == {(True,)}
 
 
 def test_an_adjustment_is_told_with_what_the_books_say(settings) -> None:
-    shop, box = opened(settings, metric("total", "board", publication={"after_close": "adjust"})), Box()
-    shop.at(12)
-    shop.publish()
+    lake, channel = published_lake(settings, metric("total", "board", publication={"after_close": "adjust"})), RecordingChannel()
+    lake.at(12)
+    lake.publish()
     for number in (5, 7):
-        shop.sell((f"late {number}", 1, number))
-        shop.publish()
-    shop.tell(box)
-    assert [figures(message) for message in box.messages] == [
+        lake.add_rows((f"late {number}", 1, number))
+        lake.publish()
+    lake.dispatch(channel)
+    assert [restated_figures(message) for message in channel.messages] == [
         [("2024-02-01", 10, 15, 5, "50.00")],
         [("2024-02-01", 15, 22, 7, "46.67")],
     ]
-    told = [message.data["restated"][0] for message in box.messages]
+    told = [message.data["restated"][0] for message in channel.messages]
     assert [(one["before"].partition(".")[2], one["after"].partition(".")[2]) for one in told] == [
         ("r2", "r2.a1"),
         ("r2.a1", "r2.a2"),
     ]
     assert {(one["state"], one["booked_on"]) for one in told} == {("final", "2024-02-12")}
-    assert "the closed number stays" in box.messages[0].text
-    assert shop.notified() == {"late 5": [True], "late 7": [True]}
-    shop.metrics = [metric("total", "board")]
-    shop.sell(("late 9", 1, 9))
-    shop.publish()
-    shop.tell(box)
-    assert figures(box.messages[-1]) == [("2024-02-01", 22, 31, 9, "40.91")], "a restatement takes in what was booked"
+    assert "the closed number stays" in channel.messages[0].text
+    assert lake.notified() == {"late 5": [True], "late 7": [True]}
+    lake.metrics = [metric("total", "board")]
+    lake.add_rows(("late 9", 1, 9))
+    lake.publish()
+    lake.dispatch(channel)
+    assert restated_figures(channel.messages[-1]) == [("2024-02-01", 22, 31, 9, "40.91")], (
+        "a restatement takes in what was booked"
+    )
 
 
 def test_longer_periods_have_notices_of_their_own_and_growing_is_no_restatement(settings) -> None:
-    shop, box = opened(settings, metric("total", "board", publication={"rollups": ["week"]})), Box()
-    shop.at(5)
-    shop.sell(("d", 5, 40), late=0)
-    shop.publish()
-    shop.sell(("e", 6, 50), late=0)
-    shop.publish()
-    shop.at(6)
-    shop.correct("d", source_system="'till'")
-    shop.publish()
-    assert shop.tell(box).delivered == 0
-    shop.sell(("late", 5, 5), ("late too", 5, 1))
-    shop.publish()
-    shop.tell(box)
-    assert sorted(subject for subject, _ in box.said) == [
+    lake, channel = published_lake(settings, metric("total", "board", publication={"rollups": ["week"]})), RecordingChannel()
+    lake.at(5)
+    lake.add_rows(("d", 5, 40), late=0)
+    lake.publish()
+    lake.add_rows(("e", 6, 50), late=0)
+    lake.publish()
+    lake.at(6)
+    lake.correct("d", source_system="'till'")
+    lake.publish()
+    assert lake.dispatch(channel).delivered == 0
+    lake.add_rows(("late", 5, 5), ("late too", 5, 1))
+    lake.publish()
+    lake.dispatch(channel)
+    assert sorted(subject for subject, _ in channel.sent) == [
         "total restated for 2024-02-05: late_data",
         "total_weekly restated for 2024-W06: late_data",
     ]
-    weekly = next(message for message in box.messages if "weekly" in message.subject)
-    assert figures(weekly) == [("2024-W06", 90, 96, 6, "6.67")]
+    weekly = next(message for message in channel.messages if "weekly" in message.subject)
+    assert restated_figures(weekly) == [("2024-W06", 90, 96, 6, "6.67")]
     assert (weekly.data["changed_rows"], weekly.data["metric"]) == (2, "total")
     assert {entry.status for entry in ledger.of(settings)} == {NoticeStatus.AUDITED}
 
 
 def test_a_promotion_is_told_with_its_reason_and_what_is_filled_beside_is_not(settings) -> None:
-    shop, box = opened(settings, metric("total", "board")), Box()
-    shop.metrics.append(metric("total", "board", dataset_version=2))
-    shop.publish("total_v2")
-    shop.sell(("late", 1, 5))
-    shop.publish("total_v2")
-    assert shop.tell(box).delivered == 0
-    promote(settings, shop.catalog)
-    shop.tell(box)
-    assert [figures(message) for message in box.messages] == [[("2024-02-01", 10, 15, 5, "50.00")]]
-    assert "manual: promoted to v2 by ana: net of refunds" in box.messages[0].text
+    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
+    lake.metrics.append(metric("total", "board", dataset_version=2))
+    lake.publish("total_v2")
+    lake.add_rows(("late", 1, 5))
+    lake.publish("total_v2")
+    assert lake.dispatch(channel).delivered == 0
+    promote(settings, lake.catalog)
+    lake.dispatch(channel)
+    assert [restated_figures(message) for message in channel.messages] == [[("2024-02-01", 10, 15, 5, "50.00")]]
+    assert "manual: promoted to v2 by ana: net of refunds" in channel.messages[0].text
 
 
 def test_a_contract_of_a_promoted_version_that_is_gone_is_a_sentence_and_stops_no_other(settings) -> None:
-    shop, box = opened(settings, metric("total", "board"), metric("other", "board")), Box()
-    shop.metrics.append(metric("total", "board", dataset_version=2))
-    shop.publish("total_v2")
-    promote(settings, shop.catalog)
-    shop.sell(("late", 1, 5))
-    shop.publish("other")
-    shop.metrics.pop()
-    told = shop.tell(box)
-    assert box.said == [("other restated for 2024-02-01: late_data", "board")]
+    lake, channel = published_lake(settings, metric("total", "board"), metric("other", "board")), RecordingChannel()
+    lake.metrics.append(metric("total", "board", dataset_version=2))
+    lake.publish("total_v2")
+    promote(settings, lake.catalog)
+    lake.add_rows(("late", 1, 5))
+    lake.publish("other")
+    lake.metrics.pop()
+    told = lake.dispatch(channel)
+    assert channel.sent == [("other restated for 2024-02-01: late_data", "board")]
     assert len(told.problems) == 1
     assert "put its file back" in told.problems[0]

@@ -12,7 +12,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.common.backfill_lock import BACKFILL_RUNNING, backfill_lock
-from lakehouse_tests.support.sensor_ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -46,40 +46,42 @@ def ingest(lake: Settings, arrival: date = ARRIVAL, touched: list[date] = TOUCHE
 
 
 def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.DagsterInstance) -> None:
-    sensor = Ticking(lake, CATALOG, "reconcile_sales", instance)
-    assert sensor.says() == "nothing waits for silver"
+    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+    assert sensor.skip_message() == "nothing waits for silver"
     ingest(lake)
-    (request,) = sensor.asks()
+    (request,) = sensor.run_requests()
     assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
     assert request.run_config == {"ops": {"bronze__sales": {"config": {"files": {}}}}}, "files are the landing sensor's"
-    (again,) = sensor.asks()
+    (again,) = sensor.run_requests()
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
 
 def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_found(lake: Settings, instance: dg.DagsterInstance) -> None:
-    sensors = [Ticking(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
+    sensors = [SensorTicks(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
     ingest(lake)
     with backfill_lock(lake, "sales"):
-        assert {sensor.says() for sensor in sensors} == {BACKFILL_RUNNING}
-    assert len(sensors[0].asks()) == 1
+        assert {sensor.skip_message() for sensor in sensors} == {BACKFILL_RUNNING}
+    assert len(sensors[0].run_requests()) == 1
 
 
 def test_an_arrival_day_outside_the_partitions_is_told_of_beside_the_others(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake, date(2024, 10, 31), name="before")
-    sensor = Ticking(lake, CATALOG, "reconcile_sales", instance)
-    assert sensor.says() == ("arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set it back")
+    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+    assert sensor.skip_message() == (
+        "arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set it back"
+    )
     ingest(lake)
-    (request,) = sensor.asks()
+    (request,) = sensor.run_requests()
     assert request.partition_key == "2024-11-05"
 
 
 def test_days_just_announced_are_left_to_the_policy(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     announce(instance, TOUCHED)
-    sensor = Ticking(lake, CATALOG, "reconcile_sales", instance)
-    assert "all announced a short while ago" in sensor.says()
+    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+    assert "all announced a short while ago" in sensor.skip_message()
     lake.reconcile_seconds = 0
-    assert len(Ticking(lake, CATALOG, "reconcile_sales", instance).asks()) == 1
+    assert len(SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()) == 1
 
 
 def announce(instance: dg.DagsterInstance, days: list[date]) -> None:
@@ -92,7 +94,7 @@ def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Setti
     busy = [date(2024, 11, 6)]
     ingest(lake, date(2024, 11, 7), busy, "other")
     announce(instance, busy)
-    (request,) = Ticking(lake, CATALOG, "reconcile_sales", instance).asks()
+    (request,) = SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()
     assert request.partition_key == "2024-11-05"
 
 
@@ -101,18 +103,18 @@ def test_days_that_silver_has_taken_are_done(lake: Settings, instance: dg.Dagste
     applied_inputs.record(
         lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver_version=1, now=lake.clock()
     )
-    assert Ticking(lake, CATALOG, "reconcile_sales", instance).says() == "nothing waits for silver"
+    assert SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
 
 
 def test_it_gives_up_after_three_times_and_says_so(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake)
-    sensor = Ticking(lake, CATALOG, "reconcile_sales", instance)
-    (request,) = sensor.asks()
+    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+    (request,) = sensor.run_requests()
     for _ in range(3):
         instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
-    assert "3 runs did not make silver follow the arrivals of 2024-11-05" in sensor.says()
+    assert "3 runs did not make silver follow the arrivals of 2024-11-05" in sensor.skip_message()
     ingest(lake, date(2024, 11, 7), [date(2024, 11, 6)], "other")
-    (other,) = sensor.asks()
+    (other,) = sensor.run_requests()
     assert other.partition_key == "2024-11-07", "one day that was given up does not stop the others"
 
 
@@ -120,37 +122,37 @@ def test_it_waits_while_a_run_is_at_work(lake: Settings, instance: dg.DagsterIns
     ingest(lake)
     silver = frozenset({dg.AssetKey(["silver", "sales"])})
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", asset_selection=silver, status=dg.DagsterRunStatus.STARTED))
-    assert "a run is at work" in Ticking(lake, CATALOG, "reconcile_sales", instance).says()
+    assert "a run is at work" in SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message()
 
 
 def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance: dg.DagsterInstance) -> None:
-    sensor = Ticking(lake, CATALOG, "stewards_sales", instance)
-    assert sensor.says() == "no decision waits for silver"
+    sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
+    assert sensor.skip_message() == "no decision waits for silver"
     decision_id, at = decide(lake, "s1", TOUCHED), lake.clock()
-    (request,) = sensor.asks()
+    (request,) = sensor.run_requests()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
     assert request.tags["dagster/max_retries"] == "0", "its sensor tries it again, nobody else"
-    (again,) = sensor.asks()
+    (again,) = sensor.run_requests()
     assert again.run_key == request.run_key
     applied_inputs.record(
         lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver_version=1, now=at
     )
-    assert sensor.says() == "no decision waits for silver"
+    assert sensor.skip_message() == "no decision waits for silver"
 
 
 def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_what_that_left(
     lake: Settings, instance: dg.DagsterInstance
 ) -> None:
-    sensor = Ticking(lake, CATALOG, "stewards_sales", instance)
+    sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
     decide(lake, "s1", TOUCHED)
-    (request,) = sensor.asks()
+    (request,) = sensor.run_requests()
     asked = {**request.tags, "dagster/sensor_name": "stewards_sales"}  # as the daemon does
     run = instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=asked, status=dg.DagsterRunStatus.STARTED))
     decide(lake, "s2", [date(2024, 11, 3)])
-    assert sensor.says() == "a run for decisions is on its way; the next follows when it has ended"
+    assert sensor.skip_message() == "a run for decisions is on its way; the next follows when it has ended"
     instance.report_run_failed(run)
-    (both,) = sensor.asks()
+    (both,) = sensor.run_requests()
     assert both.tags["lakehouse/days"] == '["2024-11-02", "2024-11-03", "2024-11-04"]'
 
 

@@ -19,7 +19,7 @@ from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.common.run_requests import AT_ONCE
 from lakehouse.orchestration.execution.replay import Replay
-from lakehouse_tests.support.sensor_ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
     from lakehouse.bronze.ingest import DayReport
@@ -36,7 +36,7 @@ def no_session() -> None:
     pytest.fail("nothing of this needs Spark")
 
 
-class Landing(Ticking):
+class Landing(SensorTicks):
     """The landing sensor of sales, and what happens to its folder."""
 
     def __init__(self, lake: Settings, instance: dg.DagsterInstance, **complete_when: str) -> None:
@@ -55,7 +55,7 @@ class Landing(Ticking):
 
     def settle(self) -> None:
         """Look, and let the time pass."""
-        assert not self.asks()
+        assert not self.run_requests()
         self.wait(self.lake.settle_seconds)
 
     def run(self, request: dg.RunRequest | None = None) -> DayReport:
@@ -63,7 +63,7 @@ class Landing(Ticking):
         files = None if request is None else request.run_config["ops"]["bronze__sales"]["config"]["files"]
         report = Ingest(self.lake, self.catalog.sources["sales"], no_session, "run").day(DAY, files)  # type: ignore[arg-type]
         if request is not None:
-            self.ran(request, dg.DagsterRunStatus.SUCCESS)
+            self.add_run(request, dg.DagsterRunStatus.SUCCESS)
         return report
 
 
@@ -73,15 +73,15 @@ def _landing(lake: Settings, instance: dg.DagsterInstance) -> Landing:
 
 
 def test_a_file_is_taken_when_two_looks_have_seen_it_the_same(landing: Landing) -> None:
-    assert landing.says() == "no new file"
+    assert landing.skip_message() == "no new file"
     landing.put(NAME)
-    assert landing.says() == f"left until settled: {NAME}"
+    assert landing.skip_message() == f"left until settled: {NAME}"
     landing.wait(4)
-    assert landing.says() == f"left until settled: {NAME}"
+    assert landing.skip_message() == f"left until settled: {NAME}"
     landing.wait(1)
-    (request,) = landing.asks()
+    (request,) = landing.run_requests()
     assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
-    (again,) = landing.asks()
+    (again,) = landing.run_requests()
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
 
@@ -89,37 +89,37 @@ def test_a_file_that_grows_under_an_old_time_is_left(landing: Landing) -> None:
     for rows in range(3):
         landing.put(NAME, HEADER + "1,north\n" * rows)
         landing.settle()
-    assert len(landing.asks()) == 1
+    assert len(landing.run_requests()) == 1
 
 
 def test_a_file_from_the_future_is_taken_all_the_same(landing: Landing) -> None:
     landing.put(NAME, modified=4_000_000_000)
     landing.settle()
-    assert len(landing.asks()) == 1
+    assert len(landing.run_requests()) == 1
 
 
 def test_of_a_day_the_settled_files_are_taken_and_no_others(landing: Landing) -> None:
     landing.put(NAME, "id\n")
     landing.settle()
     landing.put(f"arrival_date={DAY}.late.csv", "half a f")
-    (request,) = landing.asks()
+    (request,) = landing.run_requests()
     report = landing.run(request)
     assert [entry.source_file for entry in report.held] == [NAME]
     assert report.waiting == [f"arrival_date={DAY}.late.csv is left until it has settled"]
     landing.wait(5)
-    (late,) = landing.asks()
+    (late,) = landing.run_requests()
     assert list(late.run_config["ops"]["bronze__sales"]["config"]["files"]) == [f"arrival_date={DAY}.late.csv"]
 
 
 def test_a_file_that_changed_behind_the_tick_is_left_to_the_next_ones(landing: Landing) -> None:
     landing.put(NAME, "half")
     landing.settle()
-    (request,) = landing.asks()
+    (request,) = landing.run_requests()
     landing.put(NAME, "half, and some more")
     assert landing.run(request).waiting == [f"{NAME} is left until it has settled"]
     assert not ingestions.all_of(landing.lake, "sales")
     landing.settle()
-    (other,) = landing.asks()
+    (other,) = landing.run_requests()
     assert other.run_key != request.run_key
 
 
@@ -127,13 +127,13 @@ def test_a_file_that_was_held_is_taken_when_it_is_completed(landing: Landing) ->
     whole = gzip.compress((HEADER + "1,north,1.00,7,2024-11-04T10:00:00Z,2024-11-05T06:00:00Z,insert,0,\n").encode())
     landing.put(NAME, whole[: len(whole) // 2])
     landing.settle()
-    (request,) = landing.asks()
+    (request,) = landing.run_requests()
     (held,) = landing.run(request).held
     assert "the gzip stream breaks off" in str(held.message)
-    assert landing.says() == "no new file", "what is held as it is needs no run"
+    assert landing.skip_message() == "no new file", "what is held as it is needs no run"
     landing.put(NAME, whole)
     landing.settle()
-    (completed,) = landing.asks()
+    (completed,) = landing.run_requests()
     assert completed.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {NAME}
 
 
@@ -142,22 +142,22 @@ def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
     landing.settle()
     asked = set()
     for _ in range(3):
-        (request,) = landing.asks()
+        (request,) = landing.run_requests()
         asked.add(request.run_key)
-        landing.ran(request)
+        landing.add_run(request)
     assert len(asked) == 3, "the daemon never runs a run key twice"
-    assert landing.says() == "3 runs did not take the files of 2024-11-05; look at the newest and start it again"
+    assert landing.skip_message() == "3 runs did not take the files of 2024-11-05; look at the newest and start it again"
     landing.put(NAME, "something else")
     landing.settle()
-    assert len(landing.asks()) == 1, "another state of the file is another cause"
+    assert len(landing.run_requests()) == 1, "another state of the file is another cause"
 
 
 def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
     landing.put(NAME)
     landing.settle()
-    (request,) = landing.asks()
-    landing.ran(request, dg.DagsterRunStatus.STARTED)
-    assert landing.says() == "runs for 2024-11-05 are on their way"
+    (request,) = landing.run_requests()
+    landing.add_run(request, dg.DagsterRunStatus.STARTED)
+    assert landing.skip_message() == "runs for 2024-11-05 are on their way"
 
 
 def test_a_thousand_old_files_wait_one_look_and_are_asked_for_by_and_by(landing: Landing) -> None:
@@ -167,40 +167,40 @@ def test_a_thousand_old_files_wait_one_look_and_are_asked_for_by_and_by(landing:
     landing.settle()
     asked: list[str] = []
     for _ in range(3):
-        requests = landing.asks()
+        requests = landing.run_requests()
         assert len(requests) == AT_ONCE
-        assert [request.partition_key for request in landing.asks()] == [request.partition_key for request in requests]
+        assert [request.partition_key for request in landing.run_requests()] == [request.partition_key for request in requests]
         for request in requests:
-            landing.ran(request, dg.DagsterRunStatus.STARTED)
-        assert "more arrival days wait until these have ended" in landing.says() or len(asked) + AT_ONCE == len(days)
+            landing.add_run(request, dg.DagsterRunStatus.STARTED)
+        assert "more arrival days wait until these have ended" in landing.skip_message() or len(asked) + AT_ONCE == len(days)
         asked += [str(request.partition_key) for request in requests]
         for run in landing.instance.get_runs():
             landing.instance.delete_run(run.run_id)
         for name in (f"arrival_date={day}.csv" for day in asked):
             Path(str(landing.lake.landing), name).unlink(missing_ok=True)
     assert asked == days
-    assert landing.says() == "no new file"
+    assert landing.skip_message() == "no new file"
 
 
 def test_the_days_files_wait_for_its_marker(lake: Settings, instance: dg.DagsterInstance) -> None:
     landing = Landing(lake, instance, marker="arrival_date={arrival_date}.done")
     landing.put(NAME)
     landing.settle()
-    assert landing.says() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
+    assert landing.skip_message() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
     remembered = landing.cursor
-    assert landing.says() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
+    assert landing.skip_message() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
     assert landing.cursor == remembered
-    by_hand = landing.run()
-    assert by_hand.waiting == [f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"]
+    in_one_process = landing.run()
+    assert in_one_process.waiting == [f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"]
     assert not ingestions.all_of(lake, "sales"), "a run started by a person leaves what is not ready, too"
     (replayed,) = Replay(lake, landing.catalog, "sales", instance).days([DAY])
-    assert (replayed.files, replayed.held) == (0, by_hand.waiting), "and so does a replay, which says so"
+    assert (replayed.files, replayed.held) == (0, in_one_process.waiting), "and so does a replay, which says so"
     landing.put("arrival_date=2024-11-06.done")
     landing.settle()
-    assert "wait for the marker" in landing.says(), "another day's marker is none"
+    assert "wait for the marker" in landing.skip_message(), "another day's marker is none"
     landing.put(f"arrival_date={DAY}.done", "")
     landing.settle()
-    (request,) = landing.asks()
+    (request,) = landing.run_requests()
     assert request.partition_key == "2024-11-05"
 
 
@@ -229,14 +229,14 @@ A, B, MANIFEST = (f"arrival_date={DAY}.{end}" for end in ("a.csv", "b.csv", "man
 def test_nothing_of_a_day_is_taken_before_all_that_its_manifest_names_is_there(promised: Landing) -> None:
     promised.put(A)
     promised.settle()
-    assert promised.says() == f"{A} of 2024-11-05 wait for the manifest {MANIFEST}"
+    assert promised.skip_message() == f"{A} of 2024-11-05 wait for the manifest {MANIFEST}"
     promised.put(MANIFEST, manifest(a=HEADER, b=HEADER + "\n"))
     promised.settle()
-    assert promised.says() == f"{MANIFEST} names {B}, which is not there, {A} wait for that"
+    assert promised.skip_message() == f"{MANIFEST} names {B}, which is not there, {A} wait for that"
     assert promised.run().waiting == [f"{MANIFEST} names {B}, which is not there", f"{A} wait for that"]
     promised.put(B, HEADER + "\n")
     promised.settle()
-    (request,) = promised.asks()
+    (request,) = promised.run_requests()
     assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A, B}
 
 
@@ -247,17 +247,17 @@ def test_what_is_not_as_promised_is_held_with_file_and_field_and_asked_for_again
     promised.put(B, HEADER)
     promised.put(MANIFEST, manifest(a=HEADER, b=HEADER + "1,north\n"))
     promised.settle()
-    (request,) = promised.asks()
+    (request,) = promised.run_requests()
     report = promised.run(request)
     (held,) = report.held
     assert str(held.message).startswith(f"{B}: bytes is {len(HEADER)}, and {MANIFEST} says {len(HEADER) + 8}; ")
     assert "rows is 0, and" in str(held.message)
     assert "sha256 is" in str(held.message)
     assert report.waiting == [f"{A} waits, because another file of 2024-11-05 is not as promised"]
-    assert promised.says() == "files of 2024-11-05 are held: see the check no_file_held"
+    assert promised.skip_message() == "files of 2024-11-05 are held: see the check no_file_held"
     promised.put(MANIFEST, manifest(a=HEADER, b=HEADER), modified=1_700_000_001)
     promised.settle()
-    (mended,) = promised.asks()
+    (mended,) = promised.run_requests()
     assert mended.tags != request.tags
 
 
@@ -265,14 +265,14 @@ def test_a_day_that_is_held_as_a_whole_is_not_asked_for_until_something_changes(
     promised.put(A, "id\n")
     promised.put(MANIFEST, manifest(a="id\n"))
     promised.settle()
-    (request,) = promised.asks()
+    (request,) = promised.run_requests()
     (held,) = promised.run(request).held
     assert "column" in str(held.message)
     assert "is missing" in str(held.message)
-    assert promised.says() == "files of 2024-11-05 are held: see the check no_file_held"
+    assert promised.skip_message() == "files of 2024-11-05 are held: see the check no_file_held"
     promised.put(MANIFEST, manifest(a="id\n") + "\n")
     promised.settle()
-    assert len(promised.asks()) == 1
+    assert len(promised.run_requests()) == 1
 
 
 def test_a_file_that_no_manifest_names_waits_beside_those_that_go_on(promised: Landing) -> None:
@@ -280,7 +280,7 @@ def test_a_file_that_no_manifest_names_waits_beside_those_that_go_on(promised: L
     promised.put(B)
     promised.put(MANIFEST, manifest(a=HEADER))
     promised.settle()
-    (request,) = promised.asks()
+    (request,) = promised.run_requests()
     assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A}
 
 
@@ -288,11 +288,11 @@ def test_a_manifest_that_cannot_be_read_is_told_of(promised: Landing) -> None:
     promised.put(A)
     promised.put(MANIFEST, manifest(a=HEADER)[:-5])
     promised.settle()
-    assert promised.says().startswith(f"{MANIFEST}: not JSON")
+    assert promised.skip_message().startswith(f"{MANIFEST}: not JSON")
     assert promised.run().waiting[0].startswith(f"{MANIFEST}: not JSON")
 
 
 def test_a_file_outside_the_calendar_is_complained_about_at_every_tick(landing: Landing) -> None:
     landing.put("arrival_date=2024-02-30.csv")
     said = "arrival_date=2024-02-30.csv: 2024-02-30 is no day of the calendar; rename the file"
-    assert [landing.says(), landing.says()] == [said, said]
+    assert [landing.skip_message(), landing.skip_message()] == [said, said]

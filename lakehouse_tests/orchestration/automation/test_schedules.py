@@ -34,7 +34,7 @@ def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
 
 
-def asking(**said: Any) -> SourceContract:
+def source_with(**said: Any) -> SourceContract:
     return SourceContract.model_validate({**SALES.model_dump(), **said})
 
 
@@ -65,7 +65,7 @@ def tick(one: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime 
 
 def rolling(lake: Settings, instance: dg.DagsterInstance, at: datetime = TICK, **said: Any) -> dg.RunRequest | str:
     clocks = {**SALES.clocks.model_dump(), "timezone": said.pop("timezone", "Europe/Berlin")}
-    return tick(schedule(lake, asking(rolling_backfill=said, clocks=clocks), "rolling_sales"), instance, at)
+    return tick(schedule(lake, source_with(rolling_backfill=said, clocks=clocks), "rolling_sales"), instance, at)
 
 
 def window(request: dg.RunRequest | str) -> tuple[str, str]:
@@ -77,7 +77,7 @@ def window(request: dg.RunRequest | str) -> tuple[str, str]:
 
 def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Settings) -> None:
     assert [one.name for one in source_schedules.of_source(lake, SALES)] == ["freshness_sales"]
-    asked = schedule(lake, asking(rolling_backfill={"at": "15 4 * * *"}), "rolling_sales")
+    asked = schedule(lake, source_with(rolling_backfill={"at": "15 4 * * *"}), "rolling_sales")
     assert (asked.cron_schedule, asked.execution_timezone) == ("15 4 * * *", "UTC")
 
 
@@ -110,7 +110,7 @@ def test_a_window_without_any_arrival_starts_nothing(lake: Settings, instance: d
 
 def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Settings, instance: dg.DagsterInstance) -> None:
     assert "no row has ever waited" in str(tick(schedule(lake, SALES, "freshness_sales"), instance))
-    request = tick(schedule(lake, asking(freshness={"max_age": "P1D"}), "freshness_sales"), instance)
+    request = tick(schedule(lake, source_with(freshness={"max_age": "P1D"}), "freshness_sales"), instance)
     assert isinstance(request, dg.RunRequest)
     assert (request.asset_selection, request.asset_check_keys) == ([], [FRESH])
 
@@ -118,7 +118,7 @@ def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Settings, instan
 def test_the_run_that_is_asked_for_tells_how_old_the_newest_arrival_is(lake: Settings, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4)
     lake.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
-    definitions = build_definitions(lake, Catalog({"sales": asking(freshness={"max_age": "PT26H", "severity": "error"})}))
+    definitions = build_definitions(lake, Catalog({"sales": source_with(freshness={"max_age": "PT26H", "severity": "error"})}))
     job = definitions.resolve_implicit_global_asset_job_def()
     result = job.get_subset(asset_selection=set(), asset_check_selection={FRESH}).execute_in_process(instance=instance)
     [told] = result.get_asset_check_evaluations()
@@ -129,7 +129,9 @@ def test_the_run_that_is_asked_for_tells_how_old_the_newest_arrival_is(lake: Set
 
 
 def test_definitions_with_all_of_it_load(lake: Settings) -> None:
-    source = asking(freshness={"max_age": "P1D"}, rolling_backfill={}, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}})
+    source = source_with(
+        freshness={"max_age": "P1D"}, rolling_backfill={}, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}}
+    )
     loaded = load_catalog(None)
     metrics = {name: one for name, one in loaded.metrics.items() if one.source == "sales"}
     definitions = build_definitions(lake, Catalog({"sales": source}, metrics))

@@ -33,7 +33,7 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
 from lakehouse.orchestration.common.cursors import Cursor
 from lakehouse.settings import Settings
-from lakehouse_tests.support.sensor_ticks import Ticking
+from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 BUNDLED = load_catalog(None)
 SALES, REVENUE = BUNDLED.sources["sales"], BUNDLED.metrics["revenue"]
@@ -190,8 +190,8 @@ def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
             for happening in between_ticks:
                 deployment.happens(happening)
             for name in SENSORS:
-                remembering = Ticking(lake, deployment.catalog, name, instance, cursors[name])
-                seen, found = remembering.tick(), Ticking(lake, deployment.catalog, name, instance).tick()
+                remembering = SensorTicks(lake, deployment.catalog, name, instance, cursors[name])
+                seen, found = remembering.tick(), SensorTicks(lake, deployment.catalog, name, instance).tick()
                 assert (seen.run_requests, seen.skip_message) == (found.run_requests, found.skip_message)
                 cursors[name] = remembering.cursor or ""
 
@@ -200,15 +200,15 @@ def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Settings, instance
     deployment = Deployment(lake, tmp_path / "kept")
     for happening in ("taken", "decided", "changed", "published", "applied", "followed", "compacted", "followed_by_weeks"):
         deployment.happens(happening)
-    sensors = [Ticking(lake, deployment.catalog, name, instance) for name in SENSORS]
-    told = [sensor.says() for sensor in sensors]
+    sensors = [SensorTicks(lake, deployment.catalog, name, instance) for name in SENSORS]
+    told = [sensor.skip_message() for sensor in sensors]
     for file in Path(lake.root).rglob("*.parquet"):
         if "_delta_log" not in file.parts:
             file.unlink()
-    assert [sensor.says() for sensor in sensors] == told
+    assert [sensor.skip_message() for sensor in sensors] == told
     for name in SENSORS:
         with pytest.raises(Exception, match=r"(?i)no such file|not found"):
-            Ticking(lake, deployment.catalog, name, instance).tick()
+            SensorTicks(lake, deployment.catalog, name, instance).tick()
 
 
 def test_the_memory_of_another_release_is_read_as_none() -> None:
@@ -221,11 +221,11 @@ def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.Dags
     for _ in range(9):
         deployment.changed()
     deployment.followed()
-    sensor = Ticking(lake, deployment.catalog, "restate_revenue", instance)
-    assert sensor.says() == "gold follows silver"
+    sensor = SensorTicks(lake, deployment.catalog, "restate_revenue", instance)
+    assert sensor.skip_message() == "gold follows silver"
     before = DeltaTable(locations.silver(lake, "sales")).version()
     deployment.compacted()
     assert DeltaTable(locations.silver(lake, "sales")).version() > before
-    assert sensor.says() == "gold follows silver"
+    assert sensor.skip_message() == "gold follows silver"
     deployment.changed()
-    assert len(sensor.asks()) == 1
+    assert len(sensor.run_requests()) == 1

@@ -15,8 +15,8 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
-from lakehouse_tests.support.arrivals import arrive, at, row
-from lakehouse_tests.support.sensor_ticks import Ticking
+from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
+from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -41,7 +41,7 @@ def _loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def deliver(lake: Settings, rows: int) -> None:
-    arrive(lake, SALES, [row(at(ARRIVED, 6), timedelta(hours=1)) for _ in range(rows)])
+    append_to_bronze(lake, SALES, [bronze_row(at(ARRIVED, 6), timedelta(hours=1)) for _ in range(rows)])
 
 
 def test_a_check_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
@@ -59,10 +59,10 @@ def test_a_check_reads_its_tables_through_the_resource(lake: Settings, instance:
 
 def test_a_sensor_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
     deliver(lake, 1)
-    sensor = Ticking(lake, CATALOG, "alerts", instance)
-    assert "open" in sensor.says()
+    sensor = SensorTicks(lake, CATALOG, "alerts", instance)
+    assert "open" in sensor.skip_message()
     assert loaded.count(locations.bronze(lake, "sales")) == 1
-    assert sensor.says() == "nothing has changed since the last look"
+    assert sensor.skip_message() == "nothing has changed since the last look"
     assert loaded.count(locations.bronze(lake, "sales")) == 2, "a tick keeps nothing for the next"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, fill, metric, promote, rollback, three_days
+from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, metric, promote, publish_totals, rollback, three_days
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
@@ -46,8 +46,8 @@ def test_a_version_whose_contract_is_gone(settings: Settings) -> None:
 def test_a_measure_that_only_the_new_version_has(settings: Settings) -> None:
     more = metric(2, TOTAL, {"name": "most", "sql": "max(amount)", "type": "long"})
     known = catalog(metric(1), more)
-    fill(settings, V1, {1: 10})
-    fill(settings, Series(more), {1: 11})
+    publish_totals(settings, V1, {1: 10})
+    publish_totals(settings, Series(more), {1: 11})
     promote(settings, known)
     with api_client(settings, known) as client:
         assert get_json(client, "/metrics/total", window="2024-02-01")["result"] == [{"total": 11, "most": 11, "row_count": 1}]

@@ -29,7 +29,7 @@ def test_it_is_read_again_when_it_is_due(clock: Clock) -> None:
         reads.append(known)
         return len(reads)
 
-    async def asking() -> list[int]:
+    async def read_repeatedly() -> list[int]:
         fresh, seen = RefreshedValue(read, after=1, at_most=3), []
         for now in (0, 1, 2, 2, 10):
             clock.now = now
@@ -37,7 +37,7 @@ def test_it_is_read_again_when_it_is_due(clock: Clock) -> None:
             await asyncio.sleep(0.05)
         return seen
 
-    assert asyncio.run(asking()) == [1, 1, 1, 2, 3], "the third is given the old one, and has it read; the last waits"
+    assert asyncio.run(read_repeatedly()) == [1, 1, 1, 2, 3], "the third is given the old one, and has it read; the last waits"
     assert reads == [None, 1, 2], "what was read before is handed on"
 
 
@@ -49,7 +49,7 @@ def test_many_who_ask_at_once_are_told_the_same_by_one_look(clock: Clock) -> Non
         go.wait(10)
         return object()
 
-    async def asking() -> list[object]:
+    async def read_repeatedly() -> list[object]:
         fresh = RefreshedValue(read, after=1, at_most=1)
         waiting = [asyncio.create_task(fresh.get()) for _ in range(50)]
         await asyncio.sleep(0.05)
@@ -58,7 +58,7 @@ def test_many_who_ask_at_once_are_told_the_same_by_one_look(clock: Clock) -> Non
         go.set()
         return list(await asyncio.gather(*waiting[1:]))
 
-    found = asyncio.run(asking())
+    found = asyncio.run(read_repeatedly())
     assert (len(looks), len(set(found))) == (1, 1), "one who goes away takes nobody's answer with him"
 
 
@@ -71,7 +71,7 @@ def test_a_failure_is_told_to_those_who_wait_and_tried_again(clock: Clock) -> No
             raise one
         return one
 
-    async def asking() -> None:
+    async def read_repeatedly() -> None:
         fresh = RefreshedValue(read, after=1, at_most=3)
         assert await fresh.get() == 1
         clock.now = 2
@@ -82,4 +82,4 @@ def test_a_failure_is_told_to_those_who_wait_and_tried_again(clock: Clock) -> No
             await fresh.get()
         assert await fresh.get() == 2
 
-    asyncio.run(asking())
+    asyncio.run(read_repeatedly())

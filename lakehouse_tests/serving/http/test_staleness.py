@@ -22,7 +22,7 @@ from lakehouse.serving.http import pending_changes, published_cache
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, write_source_rows
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
-from lakehouse_tests.support.maintained_lake import correct_in_silver, follow
+from lakehouse_tests.support.maintained_lake import correct_in_silver, record_followed
 from lakehouse_tests.support.numbers_without_spark import FIRST, day, without_spark
 from lakehouse_tests.support.silver_log import append_to_silver
 
@@ -77,7 +77,7 @@ def week_of(numbers: ScriptedNumbers) -> str:
 def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     append_to_silver(numbers.settings, ("c", 1, 1))
-    follow(numbers.settings, 1)
+    record_followed(numbers.settings, 1)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         assert not behind(client, on(THEN))
         DeltaTable(locations.silver(numbers.settings, "events")).optimize.compact()
