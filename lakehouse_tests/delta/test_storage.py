@@ -16,10 +16,7 @@ from deltalake.transaction import AddAction
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain
-from lakehouse_tests.support import maintained_lake
-from lakehouse_tests.support.maintained_lake import (
-    maintain_table,
-)
+from lakehouse_tests.support.maintained_lake import maintain_table
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -64,8 +61,7 @@ def test_the_log_is_told_apart_into_commits_and_checkpoints(tmp_path: Path) -> N
     assert all(abs(datetime.now(timezone.utc) - entry.written) < timedelta(minutes=10) for entry in log)
 
 
-def test_times_that_delta_rs_would_change_are_left_alone(settings: Settings) -> None:
-    no_retention = maintained_lake.without_retention(settings)
+def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Settings) -> None:
     """Spark's INT96: compacted by delta-rs, the year 1500 would become 2084."""
     path = no_retention.table("bronze", "events")
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
