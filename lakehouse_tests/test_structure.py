@@ -1,8 +1,9 @@
-"""The shape of the source tree: tests mirror the product, and no test depends on another test."""
+"""The shape of the source tree: tests mirror the product, folders and modules stay small, and each class name stands once."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ TESTS = Path(__file__).parent
 PRODUCT = TESTS.parent / "lakehouse"
 #: Folders of tests that mirror no folder of the product: helpers, and tests of a whole deployment.
 OF_THEIR_OWN = ("support", "acceptance")
+MODULES = sorted(PRODUCT.rglob("*.py"))
+MODULES_PER_FOLDER = 12
+LINES_PER_MODULE = 300
 
 
 def packages(root: Path) -> set[str]:
@@ -44,3 +48,23 @@ def test_no_test_imports_a_test_module() -> None:
         if module in test_modules
     ]
     assert imports == [], "move what they share to lakehouse_tests/support"
+
+
+def test_a_folder_of_the_product_holds_a_dozen_modules_at_most() -> None:
+    modules = Counter(path.parent.relative_to(PRODUCT).as_posix() for path in PRODUCT.rglob("*.py") if path.name != "__init__.py")
+    del modules["cli/commands"]  # one module a command: their number is that of the commands
+    assert {folder: count for folder, count in modules.items() if count > MODULES_PER_FOLDER} == {}
+
+
+def test_a_module_of_the_product_has_three_hundred_lines_at_most() -> None:
+    lines = {path.relative_to(PRODUCT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > LINES_PER_MODULE} == {}
+
+
+def test_a_class_name_stands_once_in_the_product() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path.relative_to(PRODUCT).as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
