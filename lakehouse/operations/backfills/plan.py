@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lakehouse.bronze.manifests import ManifestEntry
 
@@ -103,13 +103,6 @@ class BackfillPlan(_Plain):
     def arrival_days(self) -> list[date]:
         """The arrival days that bring something new."""
         return sorted({file.arrival_date for file in self.new_files})
-
-
-def chunks(partitions: Collection[date], order: Order, size: int) -> Iterator[list[date]]:
-    """Partitions in their order, so many at a time."""
-    ordered = sorted(partitions, reverse=order == "descending")
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
 
 
 def differences(promised: Sequence[ManifestEntry], files: Collection[PlannedFile]) -> list[str]:

@@ -27,6 +27,7 @@ from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.operations.backfills import plan as backfill_plan
 from lakehouse.operations.backfills import planned_files
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, PlannedFile, Wave
+from lakehouse.operations.backfills.waves import cut_into_waves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -161,9 +162,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     days = metric_days(settings, daily, request.first_day, request.last_day)
     affected = affected_periods.affected(settings, daily, days)
     planned = [period for period in affected if period.series != daily.name or period.start in days]
-    waves = [
-        wave for part in backfill_plan.chunks(days, request.order, request.wave_size) for wave in _of_days(planned, daily, part)
-    ]
+    waves = [wave for part in cut_into_waves(days, request.order, request.wave_size) for wave in _of_days(planned, daily, part)]
     rollups = _numbers(planned, Layer.ROLLUPS, daily.rollups)
     return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, ())
 
@@ -198,14 +197,14 @@ def _silver_days(
 def _bronze_waves(settings: Settings, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in files if not file.known}
     rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target), "arrival_date", arrivals)
-    for part in backfill_plan.chunks(arrivals, request.order, request.wave_size):
+    for part in cut_into_waves(arrivals, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows)
 
 
 def _silver_waves(settings: Settings, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
     rows_by_day = _rows_by_day(settings, locations.silver(settings, request.target), "event_date", days)
-    for part in backfill_plan.chunks(days, request.order, request.wave_size):
+    for part in cut_into_waves(days, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.SILVER, table=f"silver/{request.target}", partitions=tuple(part), rows=rows)
 

@@ -20,8 +20,9 @@ from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.log import BackfillEvent
-from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer, chunks
+from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer
 from lakehouse.operations.backfills.planner import PlanProblemError
+from lakehouse.operations.backfills.waves import cut_into_waves
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common.backfill_lock import backfill_lock
@@ -127,7 +128,7 @@ class Backfill:
 
     def _bronze(self) -> None:
         key, _, _ = keys(self._plan.source)
-        for part in chunks(self._plan.arrival_days, self._plan.order, self._plan.wave_size):
+        for part in cut_into_waves(self._plan.arrival_days, self._plan.order, self._plan.wave_size):
             taken = {entry.content_hash for entry in self._ingested()}
             left = {file.arrival_date for file in self._plan.new_files if file.sha256 not in taken}
             self._wave(Layer.BRONZE, key, part, [day for day in part if day in left])
@@ -149,7 +150,7 @@ class Backfill:
             )
             self._record("asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise})
         for found in self._found_waiting(key, applied_inputs.pending(settings, plan.source)):
-            for part in chunks(found, plan.order, plan.wave_size):
+            for part in cut_into_waves(found, plan.order, plan.wave_size):
                 waiting = applied_inputs.pending(settings, plan.source)
                 self._wave(Layer.SILVER, key, part, [day for day in part if day in waiting])
 

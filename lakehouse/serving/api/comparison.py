@@ -18,7 +18,7 @@ from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
 from lakehouse.serving.http.parameters import Limit, MetricName, Moment, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.reports.wording import LABELS
+from lakehouse.serving.reports.formatting import LABELS
 
 if TYPE_CHECKING:
     from datetime import date

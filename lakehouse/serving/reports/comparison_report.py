@@ -1,6 +1,6 @@
 """The comparison of two versions of a metric as a document: for the terminal, as Markdown, HTML or JSON.
 
-Only the layout belongs here: the wording is in ``wording``, the drawing in ``charts``, the markup in the templates.
+Only the layout belongs here: the wording is in ``formatting``, the drawing in ``charts``, the markup in the templates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehouse.gold.numbers.comparison import Sides, added
-from lakehouse.serving.reports import wording
+from lakehouse.serving.reports import formatting
 from lakehouse.serving.reports.charts import PlottedSeries, before_and_after
 from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
@@ -39,18 +39,18 @@ _NUMERIC = ("difference", "percent", "rows", "limit")
 
 def as_terminal(comparison: Comparison) -> RenderableType:
     """For the terminal; no name is interpreted as markup."""
-    parts: list[RenderableType] = [Text(wording.summary(comparison), style="bold")]
-    parts += [Text(sentence, style="red") for sentence in wording.absent(comparison)]
+    parts: list[RenderableType] = [Text(formatting.summary(comparison), style="bold")]
+    parts += [Text(sentence, style="red") for sentence in formatting.absent(comparison)]
     for threshold in comparison.thresholds:
-        held, words = wording.verdict(comparison, threshold)
-        limit = f"{wording.plain(threshold.measure)} may change by {wording.number(threshold.percent)} %: {words}"
+        held, words = formatting.verdict(comparison, threshold)
+        limit = f"{formatting.plain(threshold.measure)} may change by {formatting.number(threshold.percent)} %: {words}"
         parts.append(Text(limit, style="green" if held else "red"))
     for measure in comparison.measures:
         heads, rows, left = _rows(comparison, measure, MOST_IN_TERMINAL)
         if rows:
-            parts += [Text(f"\n{wording.plain(measure)}", style="bold"), _table(heads, rows, names=len(comparison.grain))]
+            parts += [Text(f"\n{formatting.plain(measure)}", style="bold"), _table(heads, rows, names=len(comparison.grain))]
         if left:
-            parts.append(Text(f"{wording.counted(left, 'smaller change')} not shown."))
+            parts.append(Text(f"{formatting.counted(left, 'smaller change')} not shown."))
     return Group(*parts)
 
 
@@ -70,9 +70,9 @@ def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
 def as_markdown(comparison: Comparison) -> str:
     """As Markdown, for a pull request, a wiki or a plain text mail."""
     sides = f"From {escape(comparison.from_version)} to {escape(comparison.to_version)}"
-    about = f"{sides}, {escape(comparison.first)} to {escape(comparison.last)}. Made {wording.moment(comparison.made_at)}."
-    lines = [f"# {escape(comparison.metric)}", "", about, "", f"**{escape(wording.summary(comparison, arrow='→'))}**", ""]
-    for sentence in wording.absent(comparison):
+    about = f"{sides}, {escape(comparison.first)} to {escape(comparison.last)}. Made {formatting.moment(comparison.made_at)}."
+    lines = [f"# {escape(comparison.metric)}", "", about, "", f"**{escape(formatting.summary(comparison, arrow='→'))}**", ""]
+    for sentence in formatting.absent(comparison):
         lines += [escape(sentence), ""]
     lines += [*_sums(comparison), *_thresholds(comparison)]
     for measure in comparison.measures:
@@ -82,16 +82,16 @@ def as_markdown(comparison: Comparison) -> str:
 
 def as_html(comparison: Comparison) -> str:
     """As an HTML page in a single file, which can be mailed, printed and archived."""
-    verdicts = [(threshold, *wording.verdict(comparison, threshold)) for threshold in comparison.thresholds]
+    verdicts = [(threshold, *formatting.verdict(comparison, threshold)) for threshold in comparison.thresholds]
     return page(
         "comparison",
         it=comparison,
-        summary=wording.summary(comparison, arrow="→"),
+        summary=formatting.summary(comparison, arrow="→"),
         verdicts=verdicts,
         kept=all(held for _, held, _ in verdicts),
-        beyond=wording.counted(len(comparison.beyond()), "change"),
-        absent=wording.absent(comparison),
-        unit=wording.unit(comparison.periods),
+        beyond=formatting.counted(len(comparison.beyond()), "change"),
+        absent=formatting.absent(comparison),
+        unit=formatting.unit(comparison.periods),
         measures=[_drawn(comparison, measure) for measure in comparison.measures],
     )
 
@@ -106,7 +106,7 @@ def as_json(comparison: Comparison) -> str:
         "first": comparison.first,
         "last": comparison.last,
         "made_at": comparison.made_at.isoformat(),
-        "summary": wording.summary(comparison),
+        "summary": formatting.summary(comparison),
         "periods": len(comparison.periods),
         "changed_periods": sorted({change.period for change in comparison.changed()}),
         "missing": {"before": missing.before, "after": missing.after},
@@ -137,14 +137,14 @@ def release_notes(
 ) -> str:
     """Release notes for the readers of a metric whose ``latest`` has been moved to another version, as Markdown."""
     metric, old, new = escape(comparison.metric), escape(moved_from), escape(moved_to)
-    moved = f"On {wording.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
+    moved = f"On {formatting.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
     lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(reason)}", "", "## What changed", ""]
     lines += [*(f"- {escape(change)}" for change in description_changes), *([""] if description_changes else [])]
-    lines += [escape(wording.summary(comparison, arrow="→")), "", *_sums(comparison)]
+    lines += [escape(formatting.summary(comparison, arrow="→")), "", *_sums(comparison)]
     changed = sorted({change.period for change in comparison.changed()})
     if changed:
-        lines += [f"Restated: {escape(wording.spans(changed))}.", ""]
-    for sentence in wording.absent(comparison):
+        lines += [f"Restated: {escape(formatting.spans(changed))}.", ""]
+    for sentence in formatting.absent(comparison):
         lines += [escape(sentence), ""]
     lines += _thresholds(comparison)
     for measure in comparison.measures:
@@ -155,7 +155,7 @@ def release_notes(
         lines += [f"{old} stays readable; no date is set for its end.", ""]
     else:
         lines += [f"{old} is deprecated from {deprecated_on}: whoever reads it by name should have moved to {new} by then.", ""]
-    back = f"lakehouse rollback {shlex.quote(wording.plain(comparison.metric))} --by YOU --reason WHY"
+    back = f"lakehouse rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
     lines += ["## How to go back", "", f"This makes {old} the latest again, and keeps {new}:", "", f"    {back}"]
     return "\n".join(lines) + "\n"
 
@@ -163,24 +163,33 @@ def release_notes(
 def _rows(comparison: Comparison, measure: str, most: int) -> tuple[list[str], list[list[str]], int]:
     """The changes of a measure as text: the headers, the rows, and how many rows were left out."""
     sides = comparison.from_version, comparison.to_version
-    names = [wording.unit(comparison.periods), *comparison.grain, *sides, "difference", "percent", "revisions", "reason", "rows"]
-    heads = [wording.plain(name) for name in names]
+    names = [
+        formatting.unit(comparison.periods),
+        *comparison.grain,
+        *sides,
+        "difference",
+        "percent",
+        "revisions",
+        "reason",
+        "rows",
+    ]
+    heads = [formatting.plain(name) for name in names]
     largest = comparison.largest(measure)
     return heads, [_cells(change, comparison.grain) for change in largest[:most]], len(largest[most:])
 
 
 def _cells(change: MeasureDelta, grain: Sequence[str]) -> list[str]:
-    before, after = wording.both(change.sides)
-    counted = "" if change.rows is None else wording.number(change.rows)
-    named = [wording.cell(change, column) for column in grain]
-    why = [wording.versions(change, "→"), wording.reason(change.reason)]
+    before, after = formatting.both(change.sides)
+    counted = "" if change.rows is None else formatting.number(change.rows)
+    named = [formatting.cell(change, column) for column in grain]
+    why = [formatting.versions(change, "→"), formatting.reason(change.reason)]
     return [
-        wording.plain(change.period),
+        formatting.plain(change.period),
         *named,
         before,
         after,
-        wording.difference(change.sides),
-        wording.percent(change.sides),
+        formatting.difference(change.sides),
+        formatting.percent(change.sides),
         *why,
         counted,
     ]
@@ -191,13 +200,13 @@ def _changes(comparison: Comparison, measure: str, most: int) -> list[str]:
     if not rows:
         return ["No number of this measure differs.", ""]
     shown = table(heads, rows, right=(heads[1 + len(comparison.grain)], heads[2 + len(comparison.grain)], *_NUMERIC))
-    return [*shown, *([f"{wording.counted(left, 'smaller change')} not shown.", ""] if left else [])]
+    return [*shown, *([f"{formatting.counted(left, 'smaller change')} not shown.", ""] if left else [])]
 
 
 def _sums(comparison: Comparison) -> list[str]:
     heads = ["total", comparison.from_version, comparison.to_version, "difference", "percent"]
     rows = [
-        [measure, *wording.both(sides), wording.difference(sides), wording.percent(sides)]
+        [measure, *formatting.both(sides), formatting.difference(sides), formatting.percent(sides)]
         for measure, sides in comparison.totals().items()
     ]
     return table(heads, rows, right=heads[1:]) if rows else []
@@ -205,7 +214,7 @@ def _sums(comparison: Comparison) -> list[str]:
 
 def _thresholds(comparison: Comparison) -> list[str]:
     rows = [
-        [threshold.measure, f"{wording.number(threshold.percent)} %", wording.verdict(comparison, threshold)[1]]
+        [threshold.measure, f"{formatting.number(threshold.percent)} %", formatting.verdict(comparison, threshold)[1]]
         for threshold in comparison.thresholds
     ]
     return table(["threshold of", "limit", "verdict"], rows, right=_NUMERIC) if rows else []
@@ -215,18 +224,20 @@ def _drawn(comparison: Comparison, measure: str) -> dict[str, Any]:
     """The part of the page about a measure."""
     largest = comparison.largest(measure)
     series, caption = _series(comparison, measure)
-    unit = wording.unit(comparison.periods)
+    unit = formatting.unit(comparison.periods)
     sentence = f"No {unit} differs."
     if largest:
-        first = f"{wording.where(largest[0])}, {' → '.join(wording.both(largest[0].sides))}"
-        sentence = f"{wording.counted(len(largest), 'number')} of {measure} changed; the largest difference is that of {first}."
+        first = f"{formatting.where(largest[0])}, {' → '.join(formatting.both(largest[0].sides))}"
+        sentence = (
+            f"{formatting.counted(len(largest), 'number')} of {measure} changed; the largest difference is that of {first}."
+        )
     return {
         "name": measure,
         "chart": before_and_after(series),
         "caption": caption,
         "alternative": f"Line chart of {measure} by {unit}, before and after. {sentence}",
         "changes": largest[:MOST],
-        "count": wording.counted(len(largest), "changed number"),
+        "count": formatting.counted(len(largest), "changed number"),
         "left": len(largest[MOST:]),
     }
 
@@ -234,7 +245,7 @@ def _drawn(comparison: Comparison, measure: str) -> dict[str, Any]:
 def _series(comparison: Comparison, measure: str) -> tuple[list[PlottedSeries], str]:
     """What to draw, and its caption: the sum over the grain if it adds up, otherwise the grains that changed most."""
     changes = [change for change in comparison.changes if change.measure == measure]
-    unit = wording.unit(comparison.periods)
+    unit = formatting.unit(comparison.periods)
     grains = list(dict.fromkeys(change.grain for change in (*comparison.largest(measure), *changes)))
     if measure in comparison.additive or len(grains) == 1:
         over = f", over all of {', '.join(comparison.grain)}" if len(grains) > 1 else ""

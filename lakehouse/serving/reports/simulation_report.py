@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.serving.reports import wording
+from lakehouse.serving.reports import formatting
 from lakehouse.serving.reports.charts import PlottedSeries, before_and_after, convergence
 from lakehouse.serving.reports.markdown import escape, table
 from lakehouse.serving.reports.templates import page
@@ -18,7 +18,7 @@ MOST = 200
 
 def simulation_markdown(simulation: Simulation) -> str:
     """As Markdown, for a pull request, a wiki or a plain text mail."""
-    made = f"Made {wording.moment(simulation.made_at)}."
+    made = f"Made {formatting.moment(simulation.made_at)}."
     lines = [f"# {escape(simulation.title)}", "", made, "", f"**{escape(summary(simulation))}**", ""]
     if simulation.parameters:
         lines += ["## Parameters", ""]
@@ -53,11 +53,11 @@ def summary(simulation: Simulation, arrow: str = "→") -> str:
     if not simulation.days:
         return "No day was simulated."
     on_time, late = simulation.arrived()
-    rows = f"{late:,} of {wording.counted(on_time + late, 'row')} came late"
+    rows = f"{late:,} of {formatting.counted(on_time + late, 'row')} came late"
     rows += f" ({100 * late / (on_time + late):.2f} %)" if late else ""
     restated = f"{len(simulation.restated()):,}" if simulation.restated() else "None"
-    outcome = f"{restated} of {wording.counted(len(simulation.periods), 'day')} ended on another number"
-    sums = wording.totals(simulation.totals(), arrow)
+    outcome = f"{restated} of {formatting.counted(len(simulation.periods), 'day')} ended on another number"
+    sums = formatting.totals(simulation.totals(), arrow)
     return "; ".join(part for part in (outcome, sums, rows) if part) + "."
 
 
@@ -67,7 +67,7 @@ def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:
     distances = [of_day for day in days if (of_day := day.distances())]
     changed = sum(day.sides.changed for day in days)
     furthest = max((abs(of_day[0]) for of_day in distances), default=0)
-    sentence = f"they differ on {wording.counted(changed, 'day')}"
+    sentence = f"they differ on {formatting.counted(changed, 'day')}"
     return {
         "name": measure,
         "chart": before_and_after([PlottedSeries("", tuple(day.period for day in days), tuple(day.sides for day in days))]),
@@ -81,14 +81,14 @@ def _drawn(simulation: Simulation, measure: str) -> dict[str, Any]:
 
 def _cells(day: SimulatedDay) -> list[str]:
     counts = [f"{count:,}" for count in (len(day.revisions), day.on_time, day.late)]
-    provisional, final = wording.both(day.sides)
+    provisional, final = formatting.both(day.sides)
     return [
-        wording.plain(day.period),
+        formatting.plain(day.period),
         provisional,
-        wording.number(day.preliminary),
+        formatting.number(day.preliminary),
         final,
-        wording.difference(day.sides),
-        wording.percent(day.sides),
+        formatting.difference(day.sides),
+        formatting.percent(day.sides),
         *counts,
     ]
 
@@ -98,10 +98,10 @@ def _log(simulation: Simulation) -> list[SimulatedPromotion]:
 
 
 def _line(promotion: SimulatedPromotion) -> list[str]:
-    published, reason = wording.moment(promotion.published_at), wording.reason(promotion.reason)
+    published, reason = formatting.moment(promotion.published_at), formatting.reason(promotion.reason)
     return [promotion.period, promotion.version, promotion.state, reason, published, promotion.inputs, promotion.output]
 
 
 def _left(count: int, noun: str) -> list[str]:
     left = count - MOST
-    return [f"The last {wording.counted(left, noun)} not shown.", ""] if left > 0 else []
+    return [f"The last {formatting.counted(left, noun)} not shown.", ""] if left > 0 else []

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from lakehouse.serving.reports import wording
+from lakehouse.serving.reports import formatting
 from lakehouse.text import format_duration
 
 
@@ -22,7 +22,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
-    environment.filters |= {name: getattr(wording, name) for name in names}
+    environment.filters |= {name: getattr(formatting, name) for name in names}
     environment.filters |= {"bound": _bound, "seconds": _seconds, "span": format_duration}
     return environment
 

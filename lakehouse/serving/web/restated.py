@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import Day, Parameters
-from lakehouse.serving.reports.wording import LABELS
+from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import publications
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import MetricName, NoParameters, WindowName
-from lakehouse.serving.reports.wording import LABELS
+from lakehouse.serving.reports.formatting import LABELS
 from lakehouse.serving.web import charts, number_views
 from lakehouse.serving.web.page import PREFIX, respond
 

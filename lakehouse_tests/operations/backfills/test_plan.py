@@ -5,24 +5,14 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.manifests import ManifestEntry
-from lakehouse.operations.backfills.plan import PlannedFile, chunks, differences, moved_pins, spikes
+from lakehouse.operations.backfills.plan import PlannedFile, differences, moved_pins, spikes
 
 DAY = date(2024, 11, 1)
 HASH, OTHER = "a" * 64, "b" * 64
 DAYS = st.sets(st.integers(0, 400).map(lambda number: DAY + timedelta(days=number)))
-
-
-@given(DAYS, st.sampled_from(["ascending", "descending"]), st.integers(1, 50))
-def test_chunks_are_all_partitions_once_in_their_order(days: set[date], order: str, size: int) -> None:
-    parts = list(chunks(days, order, size))  # type: ignore[arg-type]
-    joined = [day for part in parts for day in part]
-    assert joined == sorted(days, reverse=order == "descending")
-    assert all(0 < len(part) <= size for part in parts)
-    assert all(len(part) == size for part in parts[:-1])
 
 
 def file(name: str, rows: int = 3, sha256: str = HASH) -> PlannedFile:

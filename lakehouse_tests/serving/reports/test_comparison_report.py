@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
-from lakehouse.serving.reports import wording
+from lakehouse.serving.reports import formatting
 from lakehouse.serving.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
 from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, ParsedPage
@@ -85,11 +85,11 @@ def printed(shown: Comparison, **console: Any) -> str:
 def test_the_summary_says_how_much_and_from_where_to_where():
     days = [change(D("600.00"), D("600.00"), "2024-01-01"), change(D("604.50"), D("711.20"), "2024-01-02")]
     found = comparison(*days)
-    assert wording.summary(found) == "1 of 2 days differs; revenue 1,204.50 -> 1,311.20 (+8.86 %)."
-    assert wording.summary(comparison(days[0])) == "None of 1 day differs; revenue stays 600.00."
-    assert wording.summary(comparison()) == "There was nothing to compare."
+    assert formatting.summary(found) == "1 of 2 days differs; revenue 1,204.50 -> 1,311.20 (+8.86 %)."
+    assert formatting.summary(comparison(days[0])) == "None of 1 day differs; revenue stays 600.00."
+    assert formatting.summary(comparison()) == "There was nothing to compare."
     weeks = comparison(change(1, 2, "2024-W01"), change(1, 2, "2024-W02"), additive=frozenset())
-    assert wording.summary(weeks) == "2 of 2 weeks differ."
+    assert formatting.summary(weeks) == "2 of 2 weeks differ."
 
 
 @pytest.mark.parametrize("report", [as_html, as_markdown, printed])
@@ -146,7 +146,7 @@ def test_a_page_is_well_formed_and_needs_nothing(html):
 @pytest.mark.parametrize("html", [as_html(EVIL), simulation_html(EVIL_SIMULATION)])
 def test_hostile_names_are_shown_and_do_nothing(html):
     page = ParsedPage(html)
-    assert wording.plain(HOSTILE_TEXT) in page.text
+    assert formatting.plain(HOSTILE_TEXT) in page.text
     assert "{{ 7*7 }}" in page.text
     assert "\x1b" not in html
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.serving.reports import wording
+from lakehouse.serving.reports import formatting
 from lakehouse.serving.reports.markdown import escape
 
 D = Decimal
@@ -27,13 +27,13 @@ D = Decimal
 )
 def test_two_numbers_that_differ_never_look_the_same(before, after, shown):
     sides = Sides(before, after)
-    assert (*wording.both(sides), wording.difference(sides)) == shown
+    assert (*formatting.both(sides), formatting.difference(sides)) == shown
 
 
 def test_days_in_a_row_are_said_as_a_span():
-    assert wording.spans(["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-03"]) == "2024-02-28 to 2024-03-01, 2024-03-03"
-    assert wording.spans(["2024-01", "2024-02"]) == "2024-01, 2024-02"
-    assert wording.spans(["2024-01-01", "2024-01-03", "2024-01-04"], most=1) == "2024-01-01 and 2 more"
+    assert formatting.spans(["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-03"]) == "2024-02-28 to 2024-03-01, 2024-03-03"
+    assert formatting.spans(["2024-01", "2024-02"]) == "2024-01, 2024-02"
+    assert formatting.spans(["2024-01-01", "2024-01-03", "2024-01-04"], most=1) == "2024-01-01 and 2 more"
 
 
 def test_markdown_escapes_no_more_than_it_must():
