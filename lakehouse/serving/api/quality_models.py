@@ -12,14 +12,15 @@ from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, Stew
 from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, WindowModel, schema_name
 
 
-def inline_schema(words: type[Enum]) -> WithJsonSchema:
+def inline_schema(words: type[Enum], title: str | None = None) -> WithJsonSchema:
     """The schema of a vocabulary, written where it is used and not as a component of its own."""
-    return WithJsonSchema({"enum": [word.value for word in words], "type": "string"})
+    named = {"title": title} if title else {}
+    return WithJsonSchema({"enum": [word.value for word in words], "type": "string", **named})
 
 
-StatusName = Annotated[QuarantineStatus, inline_schema(QuarantineStatus)]
+StatusName = Annotated[QuarantineStatus, inline_schema(QuarantineStatus, "Status")]
 ReasonName = Annotated[QuarantineReason, inline_schema(QuarantineReason)]
-VerdictName = Annotated[StewardVerdict, inline_schema(StewardVerdict)]
+VerdictName = Annotated[StewardVerdict, inline_schema(StewardVerdict, "Decision")]
 
 
 class QuantilesModel(Shape):

@@ -42,7 +42,7 @@ ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
 _COLUMNS = ("reason", "detail", "status", "since", "review_by", "decided_by", "decided_at", "decision")
 #: The columns that lists read.
 _READ = list(dict.fromkeys([*quarantine.KEY_COLUMNS, "record_key", "event_date", *(f"quarantine_{name}" for name in _COLUMNS)]))
-Status = Annotated[StatusFilter, quality_models.inline_schema(StatusFilter)]
+Status = Annotated[StatusFilter, quality_models.inline_schema(StatusFilter, "Status")]
 
 
 class QuarantineParameters(Parameters):
@@ -50,7 +50,7 @@ class QuarantineParameters(Parameters):
 
     source: Annotated[str | None, Field(pattern=parameters.NAME, description="One source; default: all.")] = None
     status: Status = StatusFilter.OPEN
-    cause: quality_models.ReasonName | None = None
+    cause: Annotated[quality_models.ReasonName | None, Field(title="Cause")] = None
     limit: Limit = 100
     offset: Offset = 0
 
