@@ -238,6 +238,11 @@ class SourceContract(Documented):
         return by_name.get("event_ts") or by_name.get("event_date")
 
     @property
+    def event_type_column(self) -> str:
+        """The column of Bronze that holds the event type by which lateness is judged: ``lateness.by``, else the operation."""
+        return self.lateness.by.column if self.lateness.by else "change_op"
+
+    @property
     def first_event_day(self) -> date:
         """The first day of the event-day partitions."""
         return self.clocks.start_date or self.source.start_date

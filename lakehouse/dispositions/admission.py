@@ -52,7 +52,7 @@ class RowJudge:
             lateness_rules.watermark is not None or lateness_rules.by is not None or bool(lateness_rules.changes)
         )
         #: The column that holds a row's event type.
-        self.type_column = lateness_rules.by.column if lateness_rules.by else "change_op"
+        self.type_column = contract.event_type_column
 
     def judge(
         self,

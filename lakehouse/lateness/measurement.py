@@ -93,11 +93,6 @@ class LatenessMeasurement:
         return self.last + timedelta(days=1)
 
 
-def typed_by(contract: SourceContract) -> str:
-    """The column that holds a row's event type."""
-    return contract.lateness.by.column if contract.lateness.by else "change_op"
-
-
 def newest_arrival(settings: Settings, source: str) -> date | None:
     """The newest arrival day with rows in Bronze, by the partitions of the dispositions."""
     table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
@@ -107,7 +102,7 @@ def newest_arrival(settings: Settings, source: str) -> date | None:
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
     """The rows that arrived from one day through another."""
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    by, options = typed_by(contract), settings.storage_options
+    by, options = contract.event_type_column, settings.storage_options
     columns = list(dict.fromkeys(["event_ts", "event_date", "arrival_ts", "malformed_reason", by]))
     bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, options)
     disposed = table_io.read(locations.dispositions(settings, contract.dataset), ["disposition"], where, options)

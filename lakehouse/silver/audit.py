@@ -122,10 +122,9 @@ class _Rows:
         self._content = changed.select(
             [name for name in changed.column_names if name not in change_feed.NO_CONTENT and name != "_net"]
         )
-        by = contract.lateness.by.column if contract.lateness.by else "change_op"
-        told_of = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
-        self._of = {name: changed[name].to_pylist() for name in told_of}
-        self._types = [None if kind is None else str(kind) for kind in changed[by].to_pylist()]
+        copied = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
+        self._of = {name: changed[name].to_pylist() for name in copied}
+        self._types = [None if kind is None else str(kind) for kind in changed[contract.event_type_column].to_pylist()]
         self._expected: dict[str | None, timedelta] = {}
         self._changes = list(_pairs(self._of["record_key"], self._of["event_date"], changed["_net"].to_pylist()))
 
