@@ -21,8 +21,7 @@ from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
-from lakehouse.quality import rules as quality_rules
-from lakehouse.quality import source_checks
+from lakehouse.quality import check_rules, source_checks
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import format_duration
 
@@ -136,8 +135,8 @@ def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], da
     for entry in entries:
         if entry.status == "ingested":
             rows[entry.arrival_date] += entry.rows
-    findings = {day: list(quality_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
-    return [quality_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
+    findings = {day: list(check_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
+    return [check_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
 
 
 def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:

@@ -1,6 +1,6 @@
 """What the checks of Bronze and of silver have in common: columns as in the contract, shares of NULLs, severities.
 
-Which rows are counted is decided by each layer's own checks; bounds are compared in ``rules``.
+Which rows are counted is decided by each layer's own checks; bounds are compared in ``check_rules``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.quality import rules as quality_rules
+from lakehouse.quality import check_rules
 from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def check_nulls(
         findings = []
         for name, rule in contract.quality.nulls.items():
             rows, nulls = counts.get(name, {}).get(day, (0, 0))
-            findings.append(quality_rules.null_share(name, nulls, rows, rule, rows_are))
-        outcomes.append(quality_rules.outcome("nulls", day, findings, way_out))
+            findings.append(check_rules.null_share(name, nulls, rows, rule, rows_are))
+        outcomes.append(check_rules.outcome("nulls", day, findings, way_out))
     return outcomes
 
 

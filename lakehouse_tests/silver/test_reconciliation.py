@@ -18,7 +18,7 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.gold.publication import sign_off
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
@@ -235,7 +235,7 @@ def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Se
     assert told(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": the new number is held: see 'lakehouse gold held'")
     series = Series(reproducible.metrics[0])
-    sign_off.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
+    held_numbers.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
     reproducible.publish([])
     [first] = published(reproducible, 1)
     assert told(first) == (True, 1, 2, 1)

@@ -23,7 +23,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
-from lakehouse.gold.publication import sign_off as publication_sign_off
+from lakehouse.gold.publication import held_numbers as publication_sign_off
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups

@@ -48,12 +48,12 @@ def held(
 
 def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Sign a held number off: readers see it from now on, with your name and reason."""
-    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
+    from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
-    done = sign_off.sign_off(of.settings, of.series, of.period, revision, run, reason)
+    done = held_numbers.sign_off(of.settings, of.series, of.period, revision, run, reason)
     if done is None:
         out.print(f"{of.series.name} says so already for {of.period.name}; nothing was published.", soft_wrap=True)
     else:
@@ -62,10 +62,10 @@ def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Re
 
 def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Refuse a held number: the published one stands, and the same number is not proposed again."""
-    from lakehouse.gold.publication import sign_off  # noqa: PLC0415
+    from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
 
     of = arguments.about(metric, period)
-    sign_off.drop(of.settings, of.series, of.period, revision, by, reason)
+    held_numbers.drop(of.settings, of.series, of.period, revision, by, reason)
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
 
 

@@ -1,7 +1,7 @@
 """The checks between a metric's new number and its readers (rule R8): pure functions of a candidate.
 
 This module has the checks of every metric, the explanation of a failure, and whether a failure holds the number. The rules that a
-contract adds belong to ``quality.rules``; checks of published tables belong to ``restatement.checks``.
+contract adds belong to ``quality.check_rules``; checks of published tables belong to ``restatement.checks``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.quality import rules as quality_rules
-from lakehouse.quality.rules import Candidate, Finding
+from lakehouse.quality import check_rules
+from lakehouse.quality.check_rules import Candidate, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,10 +77,10 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
         "keys_unique": [_keys_unique(candidate)],
         "read_back_matches": [_read_back_matches(candidate)],
         "totals_equal_silver": [] if candidate.silver_rows is None else [_equals_silver(candidate, candidate.silver_rows)],
-        "row_count": list(quality_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
-        "nulls": [quality_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
-        "drift": list(quality_rules.drifts(candidate, checks)),
-        "change": [quality_rules.changed(candidate, rule) for rule in checks.change],
+        "row_count": list(check_rules.row_count(candidate, checks.row_count)) if checks.row_count else [],
+        "nulls": [check_rules.nulls(candidate, measure, rule) for measure, rule in checks.nulls.items()],
+        "drift": list(check_rules.drifts(candidate, checks)),
+        "change": [check_rules.changed(candidate, rule) for rule in checks.change],
     }
     return [_outcome(candidate, check, findings) for check, findings in findings_by_check.items() if findings]
 
@@ -126,7 +126,7 @@ def _multiset(table: pa.Table, columns: Sequence[str]) -> Counter[tuple[Any, ...
 
 
 def _outcome(candidate: Candidate, check: str, findings: Sequence[Finding]) -> CheckResult:
-    return quality_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
+    return check_rules.outcome(check, candidate.period, findings, lambda warns: _way_out(candidate, warns=warns))
 
 
 def _way_out(candidate: Candidate, *, warns: bool) -> str:

@@ -18,7 +18,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
-from lakehouse.gold.publication import candidates, sign_off
+from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import lawful_versions
@@ -108,11 +108,11 @@ class Readers:
             (total,) = held.draft.rows["total"].to_pylist()
             period = Calendar().containing(held.start, Kind.DAY)
             if what == "drop":
-                sign_off.drop(self.settings, one, period, held.revision, "ana", "nonsense")
+                held_numbers.drop(self.settings, one, period, held.revision, "ana", "nonsense")
             else:
                 try:
-                    sign_off.sign_off(self.settings, one, period, held.revision, Run("signed", by="ana"), "looked at")
-                except sign_off.HoldError:
+                    held_numbers.sign_off(self.settings, one, period, held.revision, Run("signed", by="ana"), "looked at")
+                except held_numbers.HoldError:
                     continue  # it was proposed before the readers were moved
                 self.published_by[self.served_version][held.start.day] = total
 

@@ -21,7 +21,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import parse
-from lakehouse.gold.publication import candidates, sign_off
+from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
@@ -118,9 +118,9 @@ class World:
         for held in candidates.held(settings, self.daily)[:1]:
             period = self.daily.period(held.start)
             if publish:
-                sign_off.sign_off(settings, self.daily, period, held.revision, Run("signed", by="anna"), "seen")
+                held_numbers.sign_off(settings, self.daily, period, held.revision, Run("signed", by="anna"), "seen")
             else:
-                sign_off.drop(settings, self.daily, period, held.revision, "anna", "no")
+                held_numbers.drop(settings, self.daily, period, held.revision, "anna", "no")
             model.decide(held.start, self.now, publish=publish)
 
     def roll(self, kind: Kind) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
-from lakehouse.gold.publication import sign_off
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import pending as notice_pending
 from lakehouse_tests.support.notified_lake import (
@@ -61,7 +61,7 @@ def test_a_held_number_is_told_when_it_is_signed_off(settings, meanwhile: bool) 
     assert [restated_figures(message) for message in channel.messages] == [[("2024-02-02", 20, 21, 1, "5.00")]] * meanwhile
     assert lake.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
     run = Run("signed", by="anna")
-    sign_off.sign_off(settings, Series(lake.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
+    held_numbers.sign_off(settings, Series(lake.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
     lake.dispatch(channel)
     assert restated_figures(channel.messages[-1]) == [("2024-02-01", 10, 110, 100, "1000.00")]
     assert set(map(tuple, lake.notified().values())) == {(True,)}

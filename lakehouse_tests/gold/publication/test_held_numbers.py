@@ -12,7 +12,7 @@ import pytest
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.publication import candidates, rejected_candidates
-from lakehouse.gold.publication.sign_off import HoldError
+from lakehouse.gold.publication.held_numbers import HoldError
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due

@@ -1,9 +1,9 @@
-"""How a candidate is held against the rules of its contract: row counts, NULLs, drift, and the move of a restatement.
+"""Compares a candidate with the rules of its contract: row counts, NULLs, drift, and how far a restatement moves a number.
 
-Here belong the candidate, and one function a rule, each with what it found in numbers and words. The rules and bounds are in
-``contracts.checks``, the statistics in ``quality.statistics``; what is checked whatever the contract says, and what becomes of
-a failure, is in ``gold_checks``. Bounds are compared exactly, as fractions: what lies on a bound is within it. Two of the rules
-also judge sources (``source_checks``).
+Belongs here: the candidate, and one function per rule, which returns what it found in numbers and words. The rules and their
+bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked whatever the contract says, and
+what follows a failure, belongs to ``gold.publication.gate``. Bounds are compared exactly, as fractions: a value on a bound is
+within it. Two of the rules also judge sources (``source_checks``).
 """
 
 from __future__ import annotations
