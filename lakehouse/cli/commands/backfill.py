@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lakehouse import locations
 from lakehouse.cli import arguments
 from lakehouse.cli.console import confirmed, deployment, errors, out
 
@@ -195,6 +194,7 @@ def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layer
 
 def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
     """The webserver that serves this deployment; None where none does."""
+    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
 

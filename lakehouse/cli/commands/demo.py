@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse import locations
 from lakehouse.cli.commands.replay import with_progress
 from lakehouse.cli.console import data_table, errors, number_column, out
 from lakehouse.examples import sales_stream as stream
@@ -73,6 +72,7 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> int:
 
 def _report(settings: Settings) -> None:
     """All of it is read from the tables, so that it is the same however often the demo runs."""
+    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakehouse import locations
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, errors, out
 
@@ -114,6 +113,7 @@ def diff(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Report how two versions of many periods differ."""
+    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lakehouse import locations
 from lakehouse.cli import arguments
 from lakehouse.cli.console import deployment, errors, out
 
@@ -116,6 +115,7 @@ def moves(metric: _Metric) -> None:
 
 def promotions(metric: _Metric) -> None:
     """List each promotion and rollback of a metric, oldest first: when, by whom, and why."""
+    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion_log as log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
