@@ -14,11 +14,14 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.parsed_page import ParsedPage
+from lakehouse_tests.support.prepared_lake import prepare
 
 if TYPE_CHECKING:
+    from datetime import date
     from pathlib import Path
 
     from httpx import Response
+    from pyarrow import Table
     from starlette.testclient import TestClient
 
     from lakehouse.settings import Settings
@@ -59,12 +62,18 @@ class HtmlPage(ParsedPage):
 
 def numbers_and_quarantined_rows(folder: Path) -> ScriptedNumbers:
     """Two days of numbers and a week, and three rows of which two wait."""
-    with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(lake_settings(folder)))
-    rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
-    write_source_rows(numbers.settings, SOURCE, rows)
-    account_tables.after_decision(numbers.settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    numbers = numbers_with_weeks(lake_settings(folder))
+    numbers.by_day = dict(prepare(numbers.settings, "numbers_and_quarantined_rows", _publish_and_quarantine))
     return numbers
+
+
+def _publish_and_quarantine(settings: Settings) -> dict[date, Table]:
+    with without_spark():
+        numbers = publish_two_days(numbers_with_weeks(settings))
+    rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
+    write_source_rows(settings, SOURCE, rows)
+    account_tables.after_decision(settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    return numbers.by_day
 
 
 def page(answer: Response, status: int = 200) -> HtmlPage:
