@@ -1,7 +1,7 @@
 """The periods that numbers are published for: days, ISO weeks, months, quarters, fiscal quarters and fiscal years.
 
 Where weeks and fiscal years start is a property of a :class:`Calendar`, and of nothing else. When a day starts is in
-``event_day``; when the number of a period is final, in ``publishing``.
+``event_day``; when the number of a period is final, in ``gold.numbers.lifecycle``.
 """
 
 from __future__ import annotations

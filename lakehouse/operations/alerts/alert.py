@@ -1,4 +1,4 @@
-"""What an alert is. When there is one is decided in ``alerting``."""
+"""What an alert is. When one opens is decided in ``rules``."""
 
 from __future__ import annotations
 
