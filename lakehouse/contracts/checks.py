@@ -1,7 +1,7 @@
 """What a metric's contract asks of a new number before readers see it (rule R8), under the key ``checks:``.
 
-Only the rules and their bounds belong here. How a number is held against them is in ``gold.publication.gate``, the statistics in
-``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
+Only the rules and their bounds belong here. How a number is compared with them is in ``gold.publication.checks``, the
+statistics are in ``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
 """
 
 from __future__ import annotations

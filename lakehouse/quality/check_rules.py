@@ -2,7 +2,7 @@
 
 Belongs here: the candidate, and one function per rule, which returns what it found in numbers and words. The rules and their
 bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked whatever the contract says, and
-what follows a failure, belongs to ``gold.publication.gate``. Bounds are compared exactly, as fractions: a value on a bound is
+what follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is
 within it. Two of the rules also judge sources (``source_checks``).
 """
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.gold.publication.gate import audit, blocking
+from lakehouse.gold.publication.checks import audit, blocking
 from lakehouse_tests.support.candidates import AFTER, DAY, DIGITS, NEXT, candidate, history, is_held, outcome_of, table
 
 

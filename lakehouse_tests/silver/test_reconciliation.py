@@ -19,7 +19,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.publication import held_numbers
-from lakehouse.gold.restatement import checks as restatement_checks
+from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks

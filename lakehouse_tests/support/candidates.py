@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.gold.publication.gate import Candidate, audit, blocking
+from lakehouse.gold.publication.checks import Candidate, audit, blocking
 
 if TYPE_CHECKING:
     from lakehouse.quality.check_result import CheckResult

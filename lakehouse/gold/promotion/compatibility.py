@@ -12,7 +12,8 @@ from lakehouse import locations
 from lakehouse.calendar import days as calendar_days
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.delta import change_feed, table_io
-from lakehouse.gold.publication import candidates, gate, write_audit_publish
+from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement.pending import count_silver_rows
 from lakehouse.text import join_limited
 
@@ -133,7 +134,7 @@ def of_checks(
     for draft in drafts:
         row = numbers[draft.start].row
         signed_off = row["signed_off_by"] is not None
-        candidate = gate.Candidate(
+        candidate = publication_checks.Candidate(
             metric=later.name,
             period=draft.start,
             revision=row["revision"],
@@ -143,7 +144,7 @@ def of_checks(
             trailing=trailing,
             silver_rows=None if signed_off else expected.get(draft.start),
         )
-        for outcome in gate.blocking(gate.audit(GoldChecks() if signed_off else checks, candidate)):
+        for outcome in publication_checks.blocking(publication_checks.audit(GoldChecks() if signed_off else checks, candidate)):
             # The check's advice is about a number that is held, and nothing is held here.
             yield f"{outcome.check} of {draft.start}: {(outcome.explanation or 'failed').partition(' The number is held')[0]}"
 

@@ -20,7 +20,8 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
-from lakehouse.gold.publication import candidates, gate, revisions
+from lakehouse.gold.publication import candidates, revisions
+from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def publish(
         rows = (draft.rows, read_back[draft.start])
         findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
         outcomes += findings
-        if blocking := gate.blocking(findings):
+        if blocking := publication_checks.blocking(findings):
             failed[draft.start] = blocking
     passed = [draft for draft in drafts if draft.start not in failed]
     done: list[Revision] = []
@@ -186,7 +187,7 @@ def judge(
     :param silver_rows: how many Silver rows it should cover, counted independently.
     """
     series = before.series
-    candidate = gate.Candidate(
+    candidate = publication_checks.Candidate(
         metric=series.name,
         period=start,
         revision=revision,
@@ -197,7 +198,7 @@ def judge(
         trailing=before_these,
         silver_rows=silver_rows,
     )
-    return gate.audit(series.checks, candidate)
+    return publication_checks.audit(series.checks, candidate)
 
 
 @again_on_conflict

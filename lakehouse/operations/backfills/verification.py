@@ -19,7 +19,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
-from lakehouse.gold.restatement import checks as restatement_checks
+from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.ledger.row_states import QuarantineStatus

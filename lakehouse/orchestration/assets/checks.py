@@ -9,8 +9,8 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.publication import gate
-from lakehouse.gold.restatement import checks as restatement_checks
+from lakehouse.gold.publication import checks as publication_checks
+from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
@@ -67,7 +67,7 @@ def rollup_checks(
         one = Series(daily.metric, rollup.kind, daily.called)
         return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
-    names = gate.names(rollup.checks) | gate.deprecated_names()
+    names = publication_checks.names(rollup.checks) | publication_checks.deprecated_names()
     del names["totals_equal_silver"]  # it is made from published days
     return _checks_of(settings, gold, names, judge)
 
@@ -92,7 +92,7 @@ def _checks_of(
             days = [date.fromisoformat(partition) for partition in known[-_NEWEST_WITHOUT_PARTITION:]]
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
         judged = judge(tables.reading(settings), days, wanted, spark) if days else []
-        outcomes = [outcome for outcome in gate.with_deprecated_names(judged) if outcome.check in wanted]
+        outcomes = [outcome for outcome in publication_checks.with_deprecated_names(judged) if outcome.check in wanted]
         if not one_day:  # what is yielded below is then about no partition
             run_events.checked(context, key, outcomes)
         for name in sorted(wanted):

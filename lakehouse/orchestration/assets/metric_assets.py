@@ -11,8 +11,8 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
-from lakehouse.gold.restatement import checks as restatement_checks
 from lakehouse.gold.restatement import days as restatement_days
+from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.common import backfill_tags, run_events

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.gold.publication.gate import with_deprecated_names
+from lakehouse.gold.publication.checks import with_deprecated_names
 from lakehouse.orchestration.common.dagster_internals import AssetCheckEvaluationTargetMaterializationData
 from lakehouse.orchestration.common.partitions import DAYS_TAG
 

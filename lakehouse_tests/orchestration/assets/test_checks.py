@@ -15,7 +15,7 @@ from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse.gold.restatement import checks as restatement_checks
+from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.checks import GoldChecks
-from lakehouse.gold.publication.gate import ALWAYS, NAMES, audit, deprecated_names, names, with_deprecated_names
+from lakehouse.gold.publication.checks import ALWAYS, NAMES, audit, deprecated_names, names, with_deprecated_names
 from lakehouse_tests.support.candidates import DIGITS, MONEY, NEXT, candidate, history, is_held, outcome_of, table
 
 ALL = {

@@ -1,6 +1,6 @@
-"""The checks of a metric's days: the gate's checks on a number computed now, and published numbers against Silver.
+"""Compares a metric's days with what their inputs give now: a candidate's checks again, and published numbers against Silver.
 
-What a candidate must pass before it is published belongs to ``publication.gate``. A difference between published numbers
+What a candidate must pass before it is published belongs to ``publication.checks``. A difference between published numbers
 and Silver that a pending change explains is reported, but is no failure.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.publication import candidates, gate, write_audit_publish
+from lakehouse.gold.publication import candidates, write_audit_publish
+from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import count_silver_rows, find_pending, find_refused
 from lakehouse.quality.check_result import CheckResult
@@ -35,7 +36,7 @@ PUBLISHED = {
 
 def gold_check_names(series: Series) -> dict[str, str]:
     """The checks of a metric's days, each with its description."""
-    return gate.names(series.checks) | PUBLISHED | gate.deprecated_names()
+    return publication_checks.names(series.checks) | PUBLISHED | publication_checks.deprecated_names()
 
 
 def check_gold(
