@@ -53,8 +53,8 @@ PAGES = (
 )
 
 
-@pytest.fixture(name="lake", scope="module")
-def _shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDemo]:
+@pytest.fixture(name="demo", scope="module")
+def _demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDemo]:
     if not installed():
         pytest.skip("there is no Chromium here, and apt-get did not bring one")
     home = tmp_path_factory.mktemp("pages")
