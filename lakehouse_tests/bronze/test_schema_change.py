@@ -84,6 +84,6 @@ def test_a_value_that_is_too_wide_is_malformed_and_a_wider_type_holds_the_file(l
     lake.contract = with_fields({"name": "amount", "type": "long"})
     lake.deliver(SECOND, csv_file([LINE.replace("a,1", "c,3")]))
     (held,) = lake.ingest(SECOND).held
-    assert "amount is int32 there and int64 in the contract" in str(held.message)
+    assert "amount is int32 in the table and int64 in the contract" in str(held.message)
     lake.contract = contract()
     assert len(lake.ingest(SECOND).ingested) == 1, "with the old type again the file goes on"

@@ -48,8 +48,9 @@ def demo(
         errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
         raise typer.Exit(2)
     settings = Settings(landing=f"{settings.root}/landing/sales")
-    require_java(settings)  # before anything is written
     files = stream.files(seed)
+    if not all((Path(settings.landing_of("sales")) / name).is_file() for name in files):
+        require_java(settings)  # before anything is written; a demo that is complete needs no Spark again
     written = _write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
     if written:

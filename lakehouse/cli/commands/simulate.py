@@ -51,7 +51,8 @@ def simulate(
     options = stream.Options(days, events, late_share, _hours(late_hours), seed)
     lake = _lake(root)
     folder = Path(lake.root)
-    require_java(lake)  # before anything is written
+    if not (folder / _MARK).is_file():
+        require_java(lake)  # before anything is written; a simulation that is complete needs no Spark again
     made_at = _claim(folder, options, lake.clock())
     made = stream.events(options)
     texts = {folder / "contracts" / name: text for name, text in stream.CONTRACTS.items()}
