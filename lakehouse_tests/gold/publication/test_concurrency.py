@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-PROCESSES = multiprocessing.get_context("spawn")  # threads of delta-rs and Arrow do not live through a fork
+#: Processes are forked from one that has imported this module and used nothing of it: threads of delta-rs and Arrow, which a fork
+#: would lose, have not been started there. A new interpreter each would import for longer than it publishes.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 METRIC = metric(publication={"rollups": ["month"]})
 
 
