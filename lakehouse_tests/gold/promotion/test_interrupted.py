@@ -25,7 +25,6 @@ from lakehouse_tests.support.two_dataset_versions import (
     promote,
     publish_totals,
     rollback,
-    three_days,
 )
 
 if TYPE_CHECKING:
@@ -34,11 +33,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
-
-
-@pytest.fixture
-def filled(settings: Settings) -> Settings:
-    return three_days(settings)
 
 
 def test_a_reader_sees_all_of_one_version_or_all_of_the_other(settings: Settings) -> None:

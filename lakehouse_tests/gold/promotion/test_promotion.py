@@ -33,18 +33,12 @@ from lakehouse_tests.support.two_dataset_versions import (
     publish_totals,
     refusal,
     rollback,
-    three_days,
 )
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 SHOWN_AS_V2 = Series(metric(2), called="total")
-
-
-@pytest.fixture
-def filled(settings: Settings) -> Settings:
-    return three_days(settings)
 
 
 def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Settings) -> None:

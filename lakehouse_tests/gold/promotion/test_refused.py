@@ -33,16 +33,10 @@ from lakehouse_tests.support.two_dataset_versions import (
     publish_totals,
     refusal,
     rollback,
-    three_days,
 )
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
-
-
-@pytest.fixture
-def filled(settings: Settings) -> Settings:
-    return three_days(settings)
 
 
 def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -> None:

@@ -1,0 +1,18 @@
+"""Fixtures of the tests of promotion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse_tests.support.two_dataset_versions import three_days
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+
+@pytest.fixture
+def filled(settings: Settings) -> Settings:
+    """A lake in which both dataset versions have published three days and differ on the second."""
+    return three_days(settings)
