@@ -64,7 +64,6 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
                 assert gold_daily(lake) == daily[result.arrival_date]
         audited.check_all(lake)
 
-        lake.now = None
         job = build_definitions(lake, catalog).resolve_implicit_global_asset_job_def()
 
         def materialize_range(layer: str, name: str, first: date, last: date) -> None:

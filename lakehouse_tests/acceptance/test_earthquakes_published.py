@@ -62,7 +62,6 @@ def replayed(lake: Settings, days: int) -> Published:
     with dg.DagsterInstance.ephemeral() as instance:
         for result in Replay(lake, CATALOG, "earthquakes", instance).days(list(span(FIRST, FIRST + timedelta(days=days - 1)))):
             published.arrive(result.arrival_date)
-    lake.now = None
     return published
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
@@ -51,7 +52,8 @@ class ServedDemo:
         """Press keys that lead to another page, and wait for that."""
         here = self.one("html")
         element.send_keys(*keys)
-        WebDriverWait(self.browser, 60).until(staleness_of(here))
+        # While a document is replaced the driver may answer with an error of its inspector instead of "stale": ask again.
+        WebDriverWait(self.browser, 60, ignored_exceptions=[WebDriverException]).until(staleness_of(here))
 
     def all(self, css: str) -> list[WebElement]:
         return self.browser.find_elements(By.CSS_SELECTOR, css)
