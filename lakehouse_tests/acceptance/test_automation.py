@@ -48,7 +48,7 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> 
         assert set().union(*silver) == {"2024-11-01", "2024-11-03", "2024-11-04"}
         assert sum(len(days) for days in silver) == 3
         assert set().union(*gold) == {"2024-11-01", "2024-11-03", "2024-11-04"}
-        assert deployment.materialized("silver", "sales") == {f"{one}" for one in day.values()}
+        assert deployment.materialized("silver", "sales") == {f"{event_day}" for event_day in day.values()}
 
         backfills = [
             deployment.backfill(["bronze", "sales"], ["2024-11-05", "2024-11-06"]),
@@ -56,7 +56,9 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(tmp_path: Path) -> 
             deployment.backfill(["gold", "revenue"], ["2024-11-01", "2024-11-02"]),
         ]
         deployment.until(
-            lambda: {deployment.backfill_status(one) for one in backfills} == {"COMPLETED_SUCCESS"}, 300, "the backfills"
+            lambda: {deployment.backfill_status(backfill) for backfill in backfills} == {"COMPLETED_SUCCESS"},
+            300,
+            "the backfills",
         )
         assert revenue(deployment) == wanted
 

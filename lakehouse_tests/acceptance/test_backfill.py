@@ -49,7 +49,11 @@ def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_pat
             step = 7 if asset.endswith("weekly") else 1
             days = [f"{day}" for day in list(span(date.fromisoformat(first), date.fromisoformat(last)))[::step]]
             backfill = by_ui.backfill(asset.split("/"), days)
-            by_ui.until(lambda one=backfill: by_ui.backfill_status(one).startswith("COMPLETED"), 300, f"a backfill of {asset}")
+            by_ui.until(
+                lambda backfill_id=backfill: by_ui.backfill_status(backfill_id).startswith("COMPLETED"),
+                300,
+                f"a backfill of {asset}",
+            )
             assert by_ui.backfill_status(backfill) == "COMPLETED_SUCCESS"
         through = tmp_path / "through"  # the same command, with that webserver running: nothing is left to do
         through.mkdir()
@@ -72,9 +76,11 @@ def test_the_ui_the_command_line_and_dagster_itself_give_the_same_tables(tmp_pat
         subprocess.run(command, env=environment, cwd=by_dagster, check=True, capture_output=True)
 
     for table in RANGES:
-        one, two, three = (rows(root, table) for root in (by_ui.root, by_command / "lake", by_dagster / "lake"))
-        assert one == two == three, table
-        assert one
+        from_ui, from_command, from_dagster = (
+            rows(root, table) for root in (by_ui.root, by_command / "lake", by_dagster / "lake")
+        )
+        assert from_ui == from_command == from_dagster, table
+        assert from_ui
 
 
 @pytest.mark.slow
@@ -136,13 +142,13 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
     for name, kills in (("unkilled", 0), ("killed", 20)):
         home = tmp_path / name
         (home / "dagster_home").mkdir(parents=True)
-        said = {"LAKEHOUSE_LANDING": str(BATCHES), "DAGSTER_HOME": str(home / "dagster_home"), **FIXED}
+        variables = {"LAKEHOUSE_LANDING": str(BATCHES), "DAGSTER_HOME": str(home / "dagster_home"), **FIXED}
         wanted = ["--start-date", "2018-01-01", "--end-date", "2018-03-01", "--wave-size", "20", "--reason", "history", "--json"]
-        done = lakehouse_command(home, "backfill", "plan", "earthquakes", *wanted, **said)
+        done = lakehouse_command(home, "backfill", "plan", "earthquakes", *wanted, **variables)
         assert done.returncode == 0, done.stderr
         plan_id = json.loads(done.stdout)["plan_id"]
         command = [sys.executable, "-m", "lakehouse", "backfill", "run", plan_id, "--in-process"]
-        environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **said}
+        environment = os.environ | {"LAKEHOUSE_ROOT": str(home / "lake"), **variables}
         for _ in range(kills):
             process = subprocess.Popen(command, env=environment, cwd=home, start_new_session=True, stdout=subprocess.DEVNULL)
             # Python and Spark need ten seconds or so each time; what is left takes it a fiftieth of the way on average.
@@ -154,7 +160,7 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
         finished = subprocess.run(command, env=environment, cwd=home, check=False, capture_output=True, text=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         unkilled = unkilled or time.monotonic() - begun
-        trails[name] = json.loads(lakehouse_command(home, "backfill", "status", plan_id, "--json", **said).stdout)
+        trails[name] = json.loads(lakehouse_command(home, "backfill", "status", plan_id, "--json", **variables).stdout)
     for table in ("bronze/earthquakes", "silver/earthquakes", "gold/earthquakes_daily", "gold/earthquakes_daily_weekly"):
         assert rows(tmp_path / "killed" / "lake", table) == rows(tmp_path / "unkilled" / "lake", table), table
     told = {name: [entry["event"] for entry in trail["events"]] for name, trail in trails.items()}

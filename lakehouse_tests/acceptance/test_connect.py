@@ -33,7 +33,7 @@ class Machine:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.address = f"sc://127.0.0.1:{self.port}"
-        self.said = folder / "state" / "lakehouse" / "spark.json"
+        self.state_file = folder / "state" / "lakehouse" / "spark.json"
 
     def spark(self, command: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run ``lakehouse spark``."""
@@ -44,18 +44,18 @@ class Machine:
         return self.spark("start", "--port", str(self.port), **environment)
 
     def pid(self) -> int:
-        return int(json.loads(self.said.read_text())["pid"])
+        return int(json.loads(self.state_file.read_text())["pid"])
 
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
     """Whatever happens, no server is left behind."""
     folder.mkdir()
-    one = Machine(folder)
+    host = Machine(folder)
     try:
-        yield one
+        yield host
     finally:
-        one.spark("stop")
+        host.spark("stop")
 
 
 def rows(home: Path, layer: str, *without: str) -> list[Any]:
@@ -70,26 +70,26 @@ def test_the_tables_are_the_same_and_the_server_starts_once(tmp_path: Path) -> N
         landing.mkdir(parents=True)
         (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
         (landing / "arrival_date=2024-11-06.csv").write_text(LATE_SALES)
-    with machine(tmp_path / "machine") as one:
-        export = f"export LAKEHOUSE_SPARK_REMOTE={one.address}\n"
-        started = one.start()
+    with machine(tmp_path / "machine") as host:
+        export = f"export LAKEHOUSE_SPARK_REMOTE={host.address}\n"
+        started = host.start()
         assert (started.stdout, started.returncode) == (export, 0), started.stderr
-        pid = one.pid()
-        again = one.start()
-        assert (again.stdout, one.pid()) == (export, pid)
+        pid = host.pid()
+        again = host.start()
+        assert (again.stdout, host.pid()) == (export, pid)
         assert "It runs already" in again.stderr
-        assert f"{one.address} answers: Spark 4." in one.spark("status").stdout
-        for name, remote in [("named", one.address), ("auto", "auto")]:
-            state = {"XDG_STATE_HOME": str(one.folder / "state"), "PATH": os.environ["PATH"]}
+        assert f"{host.address} answers: Spark 4." in host.spark("status").stdout
+        for name, remote in [("named", host.address), ("auto", "auto")]:
+            state = {"XDG_STATE_HOME": str(host.folder / "state"), "PATH": os.environ["PATH"]}
             if name == "auto":
                 state["JAVA_HOME"] = state["PATH"] = "/nonexistent"  # so no session of its own could start
             done = lakehouse_command(homes[name], "replay", "sales", LAKEHOUSE_SPARK_REMOTE=remote, **state)
             assert done.returncode == 0, done.stderr
             assert "stacktrace" not in done.stderr
-        assert f"{one.address} has ended." in one.spark("stop").stdout
-        assert one.spark("status").returncode == 1
+        assert f"{host.address} has ended." in host.spark("stop").stdout
+        assert host.spark("status").returncode == 1
         with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", one.port)) != 0
+            assert probe.connect_ex(("127.0.0.1", host.port)) != 0
     assert lakehouse_command(homes["own session"], "replay", "sales").returncode == 0
     for layer in ("bronze/sales", "silver/sales", "gold/revenue"):
         own = ("published_at", "superseded_at", "restated_on", "run_id", "publication_id") if layer.startswith("gold") else ()
@@ -98,16 +98,16 @@ def test_the_tables_are_the_same_and_the_server_starts_once(tmp_path: Path) -> N
 
 
 def test_what_a_crash_leaves_is_seen_through_and_a_start_that_fails_shows_the_log(tmp_path: Path) -> None:
-    with machine(tmp_path / "machine") as one:
-        failed = one.start(LAKEHOUSE_SPARK_MASTER="nonsense")
+    with machine(tmp_path / "machine") as host:
+        failed = host.start(LAKEHOUSE_SPARK_MASTER="nonsense")
         assert failed.returncode == 1
         assert "has ended; its log" in failed.stderr
         assert "Master must either be" in failed.stderr
-        assert not one.said.exists()
+        assert not host.state_file.exists()
 
-        assert one.start().returncode == 0
-        crashed = one.pid()
+        assert host.start().returncode == 0
+        crashed = host.pid()
         os.killpg(crashed, signal.SIGKILL)
-        assert "is gone; its log is" in one.spark("status").stdout
-        assert one.start().returncode == 0
-        assert one.pid() != crashed
+        assert "is gone; its log is" in host.spark("status").stdout
+        assert host.start().returncode == 0
+        assert host.pid() != crashed

@@ -93,15 +93,15 @@ def test_every_row_is_accounted_for(home: Path) -> None:
     bronze = table_io.read(str(home / "lake" / "bronze" / "sales"), ["arrival_date", "malformed_reason"])
     per_day = Counter(f"{day}" for day in bronze["arrival_date"].to_pylist())
     done = lakehouse_command(home, "account", "sales", "--json")
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {line["arrival_date"]: line["rows"] for line in told} == per_day
+    account = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["arrival_date"]: line["rows"] for line in account} == per_day
     kinds = [kind.value for kind in Disposition]
-    assert all(sum(line[kind] for kind in kinds) == line["rows"] for line in told)
-    assert [sum(line[kind] for line in told) for kind in ("malformed", "quarantined")] == [1, 1]
+    assert all(sum(line[kind] for kind in kinds) == line["rows"] for line in account)
+    assert [sum(line[kind] for line in account) for kind in ("malformed", "quarantined")] == [1, 1]
     silver = table_io.read(str(home / "lake" / "silver" / "sales"), ["record_key"])
-    deleted = sum(line["applied"] for line in told) - len(silver)
+    deleted = sum(line["applied"] for line in account) - len(silver)
     assert deleted > 0, "the deletes that count are applied too, and leave no row"
-    assert lakehouse_command(home, "account", "sales").stdout.count("\n") > len(told)
+    assert lakehouse_command(home, "account", "sales").stdout.count("\n") > len(account)
 
 
 def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) -> None:
@@ -111,12 +111,12 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
         if row["kind"] in {"insert", "correct"}:
             days[row["record_key"]].add(row["event_date"])
     moved = min(key for key, seen in days.items() if len(seen) > 1)
-    told = json.loads(lakehouse_command(home, "trace", "sales", moved, "--json").stdout)
-    assert [row["disposition"] for row in told["records"]].count("applied") == 1
-    superseded = next(row for row in told["records"] if row["disposition"] == "superseded")
+    trace = json.loads(lakehouse_command(home, "trace", "sales", moved, "--json").stdout)
+    assert [row["disposition"] for row in trace["records"]].count("applied") == 1
+    superseded = next(row for row in trace["records"] if row["disposition"] == "superseded")
     assert superseded["decided_by"].startswith("arrival_date=")
-    assert {change["change"] for change in told["silver"]} >= {"inserted", "removed"}
-    assert all(change["published"] for change in told["silver"]), "each of its changes moved a published day"
+    assert {change["change"] for change in trace["silver"]} >= {"inserted", "removed"}
+    assert all(change["published"] for change in trace["silver"]), "each of its changes moved a published day"
     assert "gold/revenue of" in lakehouse_command(home, "trace", "sales", moved).stdout
     nobody = lakehouse_command(home, "trace", "sales", "nobody")
     assert nobody.returncode == 1

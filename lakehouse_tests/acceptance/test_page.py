@@ -129,17 +129,17 @@ def test_a_story_tells_each_revision_and_the_rows_behind_it(demo: ServedDemo) ->
     # The rows behind a move, held against what silver says of these sales.
     last = next(row for row in reversed(versions) if restates(row))
     demo.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
-    told = {line[0]: line for line in demo.table("table.stack")}
-    assert len(told) == last["changed_rows"]
+    shown_rows = {line[0]: line for line in demo.table("table.stack")}
+    assert len(shown_rows) == last["changed_rows"]
     silver = table_io.read(str(demo.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
     living = {row["record_key"] for row in silver if f"{row['event_date']}" == DAY}
-    gone = {key for key, (_, what, *_rest) in told.items() if what in {"withdrawn", "moved to another day"}}
+    gone = {key for key, (_, what, *_rest) in shown_rows.items() if what in {"withdrawn", "moved to another day"}}
     assert gone
-    assert told.keys() - gone <= living
+    assert shown_rows.keys() - gone <= living
     assert gone.isdisjoint(living)
     audit = table_io.read(str(demo.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
     reasons = {row["event_id"]: row["reason"] for row in audit if row["silver_version"] == last["silver_version"]}
-    assert all(line[2] == reasons.get(key, "arrived on time") for key, line in told.items())
+    assert all(line[2] == reasons.get(key, "arrived on time") for key, line in shown_rows.items())
     assert "amount" not in demo.text(".stack tbody tr small") or "→" not in demo.text(".stack"), "values are for stewards"
 
 

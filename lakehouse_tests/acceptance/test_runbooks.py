@@ -52,26 +52,26 @@ def test_each_runbook_does_what_it_says(tmp_path: Path) -> None:
     walk(tmp_path, "lakehouse replay sales")
     assert revenue(tmp_path) == numbers(25, 20, 30, 10)
 
-    said = walk(tmp_path, books["A late file"])
+    output = walk(tmp_path, books["A late file"])
     assert revenue(tmp_path) == numbers(25, 27, 30, 10)
-    assert "2024-11-02" in said
-    assert "r2" in said
+    assert "2024-11-02" in output
+    assert "r2" in output
 
     walk(tmp_path, books["A partner's re-send"])
     assert revenue(tmp_path) == numbers(25, 27, 30, 10)
 
-    said = walk(tmp_path, books["A wrong correction"].replace("ROW", WRONG))
-    assert WRONG in said
+    output = walk(tmp_path, books["A wrong correction"].replace("ROW", WRONG))
+    assert WRONG in output
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
 
     walk(tmp_path, books["A bug replay"])
-    said = walk(tmp_path, books["A stuck backfill"])
-    assert "is cancelled" in said
-    assert "finished" in said
+    output = walk(tmp_path, books["A stuck backfill"])
+    assert "is cancelled" in output
+    assert "finished" in output
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
 
     revisions = len(gold(tmp_path))
-    said = walk(tmp_path, books["A lost disk"])
+    output = walk(tmp_path, books["A lost disk"])
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
     assert len(gold(tmp_path)) == revisions, "what comes out equal is no new revision"
 

@@ -77,13 +77,15 @@ def test_stopped_between_a_day_and_its_week_it_goes_on_where_it_was(tmp_path: Pa
         os.killpg(run.pid, signal.SIGKILL)
     done = lakehouse_command(tmp_path, *COMMAND)
     assert "Living through 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
-    found = published(tmp_path)
-    assert {day: [row["revenue"] for row in rows] for day, rows in found.items()} == {
-        day: [number for number, _ in one.revisions] for day, one in model.items()
+    rows_by_day = published(tmp_path)
+    assert {day: [row["revenue"] for row in rows] for day, rows in rows_by_day.items()} == {
+        day: [number for number, _ in expected.revisions] for day, expected in model.items()
     }
     weeks = table_io.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
     for week in weeks:
-        made_from = [found[date.fromisoformat(day)][int(label[1:]) - 1] for day, label in json.loads(week["made_from"]).items()]
+        made_from = [
+            rows_by_day[date.fromisoformat(day)][int(label[1:]) - 1] for day, label in json.loads(week["made_from"]).items()
+        ]
         assert week["published_at"] >= max(row["published_at"] for row in made_from), "no week is older than its days"
 
 
@@ -126,17 +128,17 @@ def test_the_reports_hold_the_numbers(home: Path, model: dict[date, Model]) -> N
     }
     assert lines == {
         f"{day}": [
-            *(f"{number:,.2f}" for number in (one.provisional, one.preliminary, one.final)),
-            f"+{one.final - one.provisional:,.2f}" if one.final != one.provisional else "0.00",
-            *(f"{count}" for count in (len(one.revisions), one.on_time, len(one.events) - one.on_time)),
+            *(f"{number:,.2f}" for number in (expected.provisional, expected.preliminary, expected.final)),
+            f"+{expected.final - expected.provisional:,.2f}" if expected.final != expected.provisional else "0.00",
+            *(f"{count}" for count in (len(expected.revisions), expected.on_time, len(expected.events) - expected.on_time)),
         ]
-        for day, one in model.items()
+        for day, expected in model.items()
     }
     assert revenue.count("<svg") == 4, "two charts, for wide screens and narrow ones"
     text = (lake(home) / "reports" / "simulation.md").read_text()
-    for one in model.values():
-        assert f"{one.provisional:,.2f}" in text
-        assert f"{one.final:,.2f}" in text
+    for expected in model.values():
+        assert f"{expected.provisional:,.2f}" in text
+        assert f"{expected.final:,.2f}" in text
 
 
 def test_every_promotion_is_logged_with_what_it_was_made_from(home: Path, model: dict[date, Model]) -> None:
@@ -171,14 +173,14 @@ def test_the_same_again_changes_nothing_and_says_so(home: Path) -> None:
 def test_other_options_and_other_folders_are_refused(home: Path) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "thesis").touch()
-    for arguments, said in (
+    for arguments, message in (
         (("--seed", "4"), "holds a simulation with other options (days 6, events 30, late share 0.3, late hours 24-72, seed 3)"),
         (("--root", "mine"), "holds something that is no simulation"),
         (("--late-hours", "72-24"), "--late-hours is the least and the most in whole hours, as in 24-72"),
     ):
         done = lakehouse_command(home, *COMMAND, *arguments)
         assert done.returncode == 2
-        assert said in " ".join(done.stderr.replace("│", " ").split())
+        assert message in " ".join(done.stderr.replace("│", " ").split())
     assert [path.name for path in (home / "mine").iterdir()] == ["thesis"]
 
 

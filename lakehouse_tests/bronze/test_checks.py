@@ -88,7 +88,7 @@ def test_a_source_that_never_sent_is_not_fresh(settings: Settings) -> None:
 
 def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = timedelta(days=14)) -> None:
     """Rows of the quarantine: since when, and what became of them."""
-    said = [
+    waiting_rows = [
         {
             "arrival_date": since.date(),
             "ingestion_id": "a",
@@ -100,7 +100,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
         for number, (since, status) in enumerate(rows)
     ]
     whole = account_tables.quarantine_schema(contract())
-    table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in said], schema=whole)
+    table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in waiting_rows], schema=whole)
     table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 
 

@@ -29,7 +29,7 @@ def read_json(data: bytes) -> list[Record]:
     return read(data, format="json")
 
 
-def told(records: list[Record]) -> list[tuple[int, str]]:
+def line_outcomes(records: list[Record]) -> list[tuple[int, str]]:
     return [(record.line_number, "bad" if record.values is None else "good") for record in records]
 
 
@@ -82,7 +82,7 @@ def test_line_ends_gzip_and_column_order_do_not_change_a_row(data: bytes) -> Non
 
 
 def test_blank_lines_are_no_records_and_are_counted() -> None:
-    assert told(read(b"\na,b\n\n1,x\n\r\n\n2,y\n\n")) == [(4, "good"), (7, "good")]
+    assert line_outcomes(read(b"\na,b\n\n1,x\n\r\n\n2,y\n\n")) == [(4, "good"), (7, "good")]
 
 
 def test_another_delimiter_and_quote() -> None:
@@ -103,23 +103,23 @@ def test_a_line_separator_of_unicode_does_not_end_a_row() -> None:
 
 def test_an_unclosed_quote_swallows_no_row_behind_it() -> None:
     records = read(b'a,b\n1,"open\n2,bob\n3,carol\n')
-    assert told(records) == [(2, "bad"), (3, "good"), (4, "good")]
+    assert line_outcomes(records) == [(2, "bad"), (3, "good"), (4, "good")]
     assert records[0] == Record(2, '1,"open', None, "a quote is opened and never closed")
 
 
 def test_an_unclosed_quote_swallows_no_quoted_row_behind_it() -> None:
     records = read(b'a,b\n1,"open\n2,bob\n3,"carol"\n4,"multi\nline"\n')
-    assert told(records) == [(2, "bad"), (3, "good"), (4, "good"), (5, "good")]
+    assert line_outcomes(records) == [(2, "bad"), (3, "good"), (4, "good"), (5, "good")]
     assert "line 4: ',' expected" in str(records[0].problem)
 
 
 @pytest.mark.parametrize("behind", [b"2,\xff", b"2,\0"])
 def test_an_unclosed_quote_swallows_no_undecodable_row_behind_it(behind: bytes) -> None:
-    assert told(read(b'a,b\n1,"open\n' + behind + b'\n3,"carol"\n')) == [(2, "bad"), (3, "bad"), (4, "good")]
+    assert line_outcomes(read(b'a,b\n1,"open\n' + behind + b'\n3,"carol"\n')) == [(2, "bad"), (3, "bad"), (4, "good")]
 
 
 def test_unclosed_quotes_in_a_row_are_one_record_each() -> None:
-    assert told(read(b'a,b\n1,"x"y\n2,"open\n3,"open\n4,z\n')) == [(2, "bad"), (3, "bad"), (4, "bad"), (5, "good")]
+    assert line_outcomes(read(b'a,b\n1,"x"y\n2,"open\n3,"open\n4,z\n')) == [(2, "bad"), (3, "bad"), (4, "bad"), (5, "good")]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_unclosed_quotes_in_a_row_are_one_record_each() -> None:
     ],
 )
 def test_the_rest_of_a_text_with_a_stray_quote_is_no_row(text: bytes) -> None:
-    *broken, good = told(read(b"a,b\n1," + text + b"\n4,z\n"))
+    *broken, good = line_outcomes(read(b"a,b\n1," + text + b"\n4,z\n"))
     assert [verdict for _, verdict in broken] == ["bad"] * len(broken)
     assert len(broken) == len([line for line in text.split(b"\n") if line])
     assert good == (3 + text.count(b"\n"), "good")
@@ -140,32 +140,32 @@ def test_the_rest_of_a_text_with_a_stray_quote_is_no_row(text: bytes) -> None:
 
 def test_a_quote_in_a_cell_is_text_where_no_quote_was_broken_before() -> None:
     inch = b'2,5" pipe\n'
-    assert told(read(b"a,b\n" + inch)) == [(2, "good")]
-    assert told(read(b"a,b\n1,x\ry\n" + inch)) == [(2, "bad"), (3, "good")]
-    assert told(read(b'a,b\n1,"x\n' + inch)) == [(2, "bad"), (3, "bad")]
+    assert line_outcomes(read(b"a,b\n" + inch)) == [(2, "good")]
+    assert line_outcomes(read(b"a,b\n1,x\ry\n" + inch)) == [(2, "bad"), (3, "good")]
+    assert line_outcomes(read(b'a,b\n1,"x\n' + inch)) == [(2, "bad"), (3, "bad")]
     far = b"3,z\n" * MAX_LINES_OF_A_RECORD
-    assert told(read(b'a,b\n1,"x"y\n' + far + inch))[-1] == (3 + MAX_LINES_OF_A_RECORD, "good")
+    assert line_outcomes(read(b'a,b\n1,"x"y\n' + far + inch))[-1] == (3 + MAX_LINES_OF_A_RECORD, "good")
 
 
 def test_quotes_that_are_in_order_raise_no_doubt() -> None:
-    assert told(read(b'a,b\n1,"x"y\n2,"a ""b"", c\nd"\n"3",""\n')) == [(2, "bad"), (3, "good"), (5, "good")]
+    assert line_outcomes(read(b'a,b\n1,"x"y\n2,"a ""b"", c\nd"\n"3",""\n')) == [(2, "bad"), (3, "good"), (5, "good")]
     other = read(b"a^b\n1^]x]y\n]2]^]a^]]]\n3^z]z\n", delimiter="^", quote="]")
-    assert told(other) == [(2, "bad"), (3, "good"), (4, "bad")]
+    assert line_outcomes(other) == [(2, "bad"), (3, "good"), (4, "bad")]
 
 
 def test_a_quote_has_a_limited_number_of_lines_to_close() -> None:
     inside = b"x,y\n" * (MAX_LINES_OF_A_RECORD - 1)
-    assert told(read(b'a,b\n1,"' + inside + b'"\n')) == [(2, "good")]
+    assert line_outcomes(read(b'a,b\n1,"' + inside + b'"\n')) == [(2, "good")]
     assert len(read(b'a,b\n1,"' + inside + b'x,y\n"\n')) == MAX_LINES_OF_A_RECORD + 1
 
 
 def test_a_record_over_lines_that_holds_a_bad_byte_stays_one_record() -> None:
-    assert told(read(b'a,b\n1,"x\xff\ny"\n2,"\0\nz"\n3,x\n')) == [(2, "bad"), (4, "bad"), (6, "good")]
+    assert line_outcomes(read(b'a,b\n1,"x\xff\ny"\n2,"\0\nz"\n3,x\n')) == [(2, "bad"), (4, "bad"), (6, "good")]
 
 
 def test_a_record_over_lines_with_too_many_fields_stays_one_record() -> None:
     records = read(b'a,b\n1,"x\n2,y",z\n3,x\n')
-    assert told(records) == [(2, "bad"), (4, "good")]
+    assert line_outcomes(records) == [(2, "bad"), (4, "good")]
     assert records[0].raw == '1,"x\n2,y",z'
 
 
@@ -258,11 +258,11 @@ def test_a_json_line_is_a_record() -> None:
 
 
 def test_blank_json_lines_are_no_records() -> None:
-    assert told(read_json(b'\xef\xbb\xbf\n \t\r\n{"a": 1}\n\n[]')) == [(3, "good"), (5, "bad")]
+    assert line_outcomes(read_json(b'\xef\xbb\xbf\n \t\r\n{"a": 1}\n\n[]')) == [(3, "good"), (5, "bad")]
 
 
 def test_a_json_file_may_begin_with_a_byte_order_mark() -> None:
-    assert told(read_json(b'\xef\xbb\xbf{"a": 1}')) == [(1, "good")]
+    assert line_outcomes(read_json(b'\xef\xbb\xbf{"a": 1}')) == [(1, "good")]
 
 
 @pytest.mark.parametrize("number", ["0.10", "1E+400", "1E-400", "0.1000000000000000055511151231257827", "-0.0"])
@@ -303,7 +303,7 @@ def test_a_json_line_that_is_no_record_says_why(line: bytes, problem: str) -> No
 
 def test_json_may_be_nested_up_to_the_limit() -> None:
     depth = MAX_DEPTH - 1
-    assert told(read_json(b'{"a": ' + b"[" * depth + b"]" * depth + b"}")) == [(1, "good")]
+    assert line_outcomes(read_json(b'{"a": ' + b"[" * depth + b"]" * depth + b"}")) == [(1, "good")]
 
 
 no_nul = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

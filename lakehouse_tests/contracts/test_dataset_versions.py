@@ -19,12 +19,12 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def test_each_has_a_table_of_its_own(tmp_path: Path) -> None:
-    found = load_catalog(write(tmp_path, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC, turnover_v2=LATER), bundled=False)
-    assert {name: (one.metric, one.dataset_version) for name, one in found.metrics.items()} == {
+    catalog = load_catalog(write(tmp_path, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC, turnover_v2=LATER), bundled=False)
+    assert {name: (one.metric, one.dataset_version) for name, one in catalog.metrics.items()} == {
         "turnover": ("turnover", 1),
         "turnover_v2": ("turnover", 2),
     }
-    assert [one.name for one in found.metrics_of("shop")] == ["turnover", "turnover_v2"]
+    assert [one.name for one in catalog.metrics_of("shop")] == ["turnover", "turnover_v2"]
 
 
 @pytest.mark.parametrize(

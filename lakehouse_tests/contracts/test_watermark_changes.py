@@ -25,15 +25,15 @@ DAYS = st.dates(date(2024, 1, 1), date(2024, 12, 31))
 CHANGES = st.dictionaries(DAYS, st.integers(0, 30), max_size=5).map(lambda found: sorted(found.items()))
 
 
-@given(changes=CHANGES, asked=DAYS)
-def test_the_newest_change_on_or_before_the_day_holds(changes: list[tuple[date, int]], asked: date) -> None:
-    said = [{"since": day, "watermark": timedelta(days=days)} for day, days in changes]
-    bounds = Lateness.model_validate({"watermark": "P7D", "changes": said})
+@given(changes=CHANGES, arrival_day=DAYS)
+def test_the_newest_change_on_or_before_the_day_holds(changes: list[tuple[date, int]], arrival_day: date) -> None:
+    change_rows = [{"since": day, "watermark": timedelta(days=days)} for day, days in changes]
+    bounds = Lateness.model_validate({"watermark": "P7D", "changes": change_rows})
     held = timedelta(days=7)
     for day, days in changes:
-        if day <= asked:
+        if day <= arrival_day:
             held = timedelta(days=days)
-    assert bounds.on(asked) == bounds.as_of(None, asked).watermark == held
+    assert bounds.on(arrival_day) == bounds.as_of(None, arrival_day).watermark == held
 
 
 @pytest.mark.parametrize(

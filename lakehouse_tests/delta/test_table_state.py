@@ -20,31 +20,31 @@ def write(path: str, *numbers: int) -> None:
 
 
 def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settings: Settings, tmp_path: Path) -> None:
-    one, other = settings.table("ops", "one"), settings.table("ops", "other")
-    seen = [table_state.digest(settings, [one, other])]
+    table_path, other = settings.table("ops", "one"), settings.table("ops", "other")
+    seen = [table_state.digest(settings, [table_path, other])]
 
     def changed() -> None:
-        now = table_state.digest(settings, [one, other])
+        now = table_state.digest(settings, [table_path, other])
         assert now not in seen
-        assert now == table_state.digest(settings, [one, other])
+        assert now == table_state.digest(settings, [table_path, other])
         seen.append(now)
 
-    write(one, 1)
+    write(table_path, 1)
     changed()
-    write(one, 2)
+    write(table_path, 2)
     changed()
-    shutil.copytree(one, tmp_path / "kept")
-    write(one, 3)
+    shutil.copytree(table_path, tmp_path / "kept")
+    write(table_path, 3)
     changed()
-    shutil.rmtree(one)
-    assert table_state.digest(settings, [one, other]) == seen[0]
+    shutil.rmtree(table_path)
+    assert table_state.digest(settings, [table_path, other]) == seen[0]
     for number in (1, 2, 3):  # as many commits as there were
-        write(one, number)
+        write(table_path, number)
     changed()
-    shutil.rmtree(one)
-    shutil.copytree(tmp_path / "kept", one)
-    assert table_state.digest(settings, [one, other]) == seen[2], "put back, it is what it was"
-    write(one, 4)  # again as many commits, of the same table
+    shutil.rmtree(table_path)
+    shutil.copytree(tmp_path / "kept", table_path)
+    assert table_state.digest(settings, [table_path, other]) == seen[2], "put back, it is what it was"
+    write(table_path, 4)  # again as many commits, of the same table
     changed()
     write(other, 1)
     changed()
@@ -55,9 +55,9 @@ def test_what_else_is_said_counts(settings: Settings) -> None:
 
 
 def test_a_commit_that_changes_no_row_is_another_state_all_the_same(settings: Settings) -> None:
-    one = settings.table("ops", "one")
+    table_path = settings.table("ops", "one")
     for number in range(3):
-        write(one, number)
-    before = table_state.digest(settings, [one])
-    DeltaTable(one).optimize.compact()
-    assert table_state.digest(settings, [one]) != before
+        write(table_path, number)
+    before = table_state.digest(settings, [table_path])
+    DeltaTable(table_path).optimize.compact()
+    assert table_state.digest(settings, [table_path]) != before

@@ -81,12 +81,12 @@ def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> 
 
 def test_the_same_operation_keeps_what_it_found_once(settings) -> None:
     table_io.append(locations.key_log(settings, "s"), claims("first", 2))
-    one = rebuild_requests.record(settings, operation(1))
+    operation_id = rebuild_requests.record(settings, operation(1))
     for _ in range(2):  # stopped in front of the key log, and run again
-        judgement_history.record(settings, "s", one, claims("second", 2), NOW)
+        judgement_history.record(settings, "s", operation_id, claims("second", 2), NOW)
     assert len(table_io.read(locations.judgement_history(settings, "s"))) == 1
     table_io.upsert(locations.key_log(settings, "s"), claims("second", 2), judgement_history.CLAIM)
-    judgement_history.record(settings, "s", one, claims("second", 2), NOW)
+    judgement_history.record(settings, "s", operation_id, claims("second", 2), NOW)
     assert put_back(settings) == {2: "first"}
 
 

@@ -32,14 +32,14 @@ def test_the_same_for_the_same_options_and_others_for_another_seed() -> None:
 @pytest.mark.parametrize("options", [Options(), Options(3, 7, 0.5, (30, 40), 1), Options(late_share=0), Options(2, 5, 1.0)])
 def test_so_many_events_a_day_and_so_many_of_all_late(options: Options) -> None:
     made = late_events.events(options)
-    by_day = Counter(one.happened_at.date() for one in made)
+    by_day = Counter(event.happened_at.date() for event in made)
     assert by_day == {FIRST_DAY + timedelta(days=day): options.events for day in range(options.days)}
-    assert len({one.event_id for one in made}) == len(made)
+    assert len({event.event_id for event in made}) == len(made)
     assert len(late(made)) == round(options.late_share * len(made))
     least, most = options.late_hours
-    assert all(least * HOUR <= one.received_at - one.happened_at <= most * HOUR for one in late(made))
-    on_time = [one for one in made if one not in late(made)]
-    assert all(one.received_at.date() == one.happened_at.date() for one in on_time), "what is not late is there on its day"
+    assert all(least * HOUR <= event.received_at - event.happened_at <= most * HOUR for event in late(made))
+    on_time = [event for event in made if event not in late(made)]
+    assert all(event.received_at.date() == event.happened_at.date() for event in on_time), "what is not late is there on its day"
 
 
 def test_each_event_lies_in_the_file_of_its_arrival_day_once() -> None:
@@ -75,9 +75,9 @@ def test_the_contracts_read_every_line_of_the_files(tmp_path) -> None:
     assert catalog.metrics[late_events.METRIC].publication.final_after == late_events.FINAL_AFTER
     contract = catalog.sources[late_events.SOURCE]
     made = late_events.events(replace(Options(), days=3))
-    found = []
+    rows_read = []
     for name, text in late_events.files(made).items():
         parser = RowParser(contract, Delivery(name, name, FIRST_DAY, datetime.now(timezone.utc)))
-        found += parser.rows(read_records(io.BytesIO(text.encode()), contract.source, contract.columns_read))
-    assert not [row for row in found if "malformed_reason" in row]
-    assert sum(row["amount"] for row in found) == sum(one.amount for one in made)
+        rows_read += parser.rows(read_records(io.BytesIO(text.encode()), contract.source, contract.columns_read))
+    assert not [row for row in rows_read if "malformed_reason" in row]
+    assert sum(row["amount"] for row in rows_read) == sum(event.amount for event in made)

@@ -61,13 +61,13 @@ class ImpactDeployment:
         settings, run = self.lake.settings, Run("run")
         if waiting := self.lake.pending():
             self.lake.update(waiting)
-        for one in map(Series, METRICS):
-            pending = find_pending(settings, one)
-            restatement_days.restate(settings, one, self.session, {*pending.starts, *find_due(settings, one)}, run, pending)
-            for rollup in one.rollups:
+        for series in map(Series, METRICS):
+            pending = find_pending(settings, series)
+            restatement_days.restate(settings, series, self.session, {*pending.starts, *find_due(settings, series)}, run, pending)
+            for rollup in series.rollups:
                 waits = find_pending(settings, rollup)
                 starts = {*waits.starts, *find_due(settings, rollup)}
-                rollups.restate(settings, self.lake.contract, one, rollup, self.session, starts, run, waits)
+                rollups.restate(settings, self.lake.contract, series, rollup, self.session, starts, run, waits)
 
     def session(self) -> Any:
         return self.lake.spark
@@ -118,43 +118,45 @@ def test_a_local_file_is_told_before_it_is_taken_in(deployment, tmp_path) -> Non
     file = tmp_path / "new.gz"
     file.write_bytes(gzip.compress(content(5, "c,9,5,correct", "d,4,1,insert", "e,x,2,insert", "a,,,delete")))
     before = deployment.written()
-    found = deployment.file(f"{file}")
+    impact = deployment.file(f"{file}")
     assert deployment.written() == before, "nothing is written"
-    assert not found.applied
-    assert (found.rows, found.out) == ({date(2024, 2, 1): 1, date(2024, 2, 5): 1}, {"malformed": 1, "without an event day": 1})
-    assert found.days == february(1, 2, 5), "the day that c moves away from, and that of the key which is deleted"
-    booked = [one.booked_to for one in found.periods if one.series == "total" and one.outcome is ImpactOutcome.ADJUSTED]
+    assert not impact.applied
+    assert (impact.rows, impact.out) == ({date(2024, 2, 1): 1, date(2024, 2, 5): 1}, {"malformed": 1, "without an event day": 1})
+    assert impact.days == february(1, 2, 5), "the day that c moves away from, and that of the key which is deleted"
+    booked = [
+        period.booked_to for period in impact.periods if period.series == "total" and period.outcome is ImpactOutcome.ADJUSTED
+    ]
     assert booked == february(3)
-    assert outcomes(found, "total") == {
+    assert outcomes(impact, "total") == {
         "2024-02-01": ("final", ImpactOutcome.ADJUSTED),
         "2024-02-02": ("preliminary", ImpactOutcome.RESTATED),
         "2024-02-05": (None, ImpactOutcome.PUBLISHED),
     }
-    assert set(outcomes(found, "trailing")) == {f"2024-02-{day:02}" for day in range(1, 8)}
-    assert outcomes(found, "total_weekly") == {
+    assert set(outcomes(impact, "trailing")) == {f"2024-02-{day:02}" for day in range(1, 8)}
+    assert outcomes(impact, "total_weekly") == {
         "2024-W05": ("live", ImpactOutcome.RESTATED),
         "2024-W06": (None, ImpactOutcome.PUBLISHED),
     }
-    assert (found.readers, found.models, found.moved) == ({"total": ["board"], "trailing": []}, [], [])
+    assert (impact.readers, impact.models, impact.moved) == ({"total": ["board"], "trailing": []}, [], [])
 
 
 def test_what_was_told_before_is_what_is_touched_and_published_then(deployment, tmp_path) -> None:
     lines = ("d,4,1,insert", "e,7,2,insert")
     (tmp_path / "later.csv").write_bytes(content(4, *lines))
     deployment.at(4)
-    told = deployment.file(f"{tmp_path / 'later.csv'}")
+    predicted = deployment.file(f"{tmp_path / 'later.csv'}")
     name = deployment.deliver(4, *lines)
-    found = deployment.file(name)
-    assert found.applied
-    assert (found.days, found.rows) == (told.days, told.rows) == (february(1, 2), dict.fromkeys(february(1, 2), 1))
-    assert versions(found) == [
+    impact = deployment.file(name)
+    assert impact.applied
+    assert (impact.days, impact.rows) == (predicted.days, predicted.rows) == (february(1, 2), dict.fromkeys(february(1, 2), 1))
+    assert versions(impact) == [
         "total_v2024-02-01.r3.a1",
         "total_v2024-02-02.r3",
         "total_weekly_v2024-W05.r3",
         *(f"trailing_v2024-02-0{day}.r{number}" for day, number in ((1, 3), (2, 4), (3, 3), (4, 2))),
     ]
-    assert deployment.file(f"{tmp_path / 'later.csv'}") == found, "a file is known by its content"
-    assert deployment.file(f"some/where/{name}").days == found.days
+    assert deployment.file(f"{tmp_path / 'later.csv'}") == impact, "a file is known by its content"
+    assert deployment.file(f"some/where/{name}").days == impact.days
 
 
 def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(deployment) -> None:

@@ -68,7 +68,7 @@ def merged(path: str, *rows: dict[str, Any]) -> None:
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-def told(settings: Settings, days: set[date], first: int = 1, last: int = 5, most: int = 100) -> list[tuple[Any, ...]]:
+def change_lines(settings: Settings, days: set[date], first: int = 1, last: int = 5, most: int = 100) -> list[tuple[Any, ...]]:
     found = row_changes.rows(settings, SOURCE, days, first, last, most)
     assert found.known
     assert found.total >= len(found.rows)
@@ -76,15 +76,15 @@ def told(settings: Settings, days: set[date], first: int = 1, last: int = 5, mos
 
 
 def test_what_happened_to_each_row(settings: Settings) -> None:
-    assert told(settings, {ONE}) == [
+    assert change_lines(settings, {ONE}) == [
         ("a", ONE, "corrected", {"amount": (1, 11)}, 7),
         ("c", ONE, "deleted", {"amount": (3, None), "event_ts": (row("c", 3)["event_ts"], None)}, 0),
         ("e", ONE, "inserted", {"amount": (None, 7), "event_ts": (None, row("e", 7)["event_ts"])}, 6),
         ("d", ONE, "moved_out", {"amount": (4, None), "event_ts": (row("d", 4)["event_ts"], None)}, 0),
     ]
-    assert [line[:3] for line in told(settings, {TWO})] == [("d", TWO, "moved_in")]
-    assert [line[:3] for line in told(settings, {ONE}, 5, 5)] == [("a", ONE, "corrected")]
-    assert told(settings, {date(2024, 1, 9)}) == []
+    assert [line[:3] for line in change_lines(settings, {TWO})] == [("d", TWO, "moved_in")]
+    assert [line[:3] for line in change_lines(settings, {ONE}, 5, 5)] == [("a", ONE, "corrected")]
+    assert change_lines(settings, {date(2024, 1, 9)}) == []
 
 
 def test_all_are_counted_and_some_told(settings: Settings) -> None:
@@ -95,7 +95,7 @@ def test_all_are_counted_and_some_told(settings: Settings) -> None:
 def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
     for key in ("a", "c"):
         redactions.record(settings, "events", Redaction(key, ["amount"], "dpo", "asked", WHEN))
-    found = {line[0]: line[3] for line in told(settings, {ONE})}
+    found = {line[0]: line[3] for line in change_lines(settings, {ONE})}
     assert found["a"] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
     assert found["c"]["amount"] == (audit_log.REDACTED, None)
     assert found["e"]["amount"] == (None, 7)
@@ -130,16 +130,16 @@ def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
     merged(path, row("a", 12, line=9))
     for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):
         file.unlink()
-    assert told(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
+    assert change_lines(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
 
 
 def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings, tmp_path: Path) -> None:
-    before = told(settings, {ONE})
+    before = change_lines(settings, {ONE})
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()
-    assert told(settings, {ONE}) == before
+    assert change_lines(settings, {ONE}) == before
     redactions.record(settings, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
-    assert told(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
+    assert change_lines(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
 
 
 @examples(max_examples=25, deadline=None)
@@ -147,9 +147,9 @@ def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings
     steps=st.lists(
         st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0, 1, 2]), st.integers(1, 2)), min_size=1, max_size=8
     ),
-    asked=st.sets(st.integers(0, 2), min_size=1),
+    offsets=st.sets(st.integers(0, 2), min_size=1),
 )
-def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | None, int]], asked: set[int]) -> None:
+def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | None, int]], offsets: set[int]) -> None:
     """Each step puts a key on a day with an amount, or takes it away."""
     with TemporaryDirectory() as folder:
         write_deltalake(folder, table(row("z", 1)), partition_by=["event_date"], configuration=FEED)
@@ -157,7 +157,7 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
             DeltaTable(folder).delete(f"record_key = '{key}'")
             if offset is not None:
                 write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
-        silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in asked}
+        silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in offsets}
         found, feed = change_feed.key_changes_on(silver_table, days, 1, silver_table.version())
         assert found == [one for one in change_feed.key_changes(silver_table, 1, silver_table.version()) if one.day in days]
         assert set(feed["event_date"].to_pylist()) <= days

@@ -29,7 +29,7 @@ def same(count: int, rows: dict[int, int], newest: int) -> Arrivals:
     return arrivals({day(number): rows for number in range(count)}, end_of_day(day(newest), UTC))
 
 
-def told(found: Estimate | Unknown) -> tuple[float, float, float]:
+def share_and_interval(found: Estimate | Unknown) -> tuple[float, float, float]:
     assert isinstance(found, Estimate), found
     return found.share, found.low, found.high
 
@@ -37,15 +37,15 @@ def told(found: Estimate | Unknown) -> tuple[float, float, float]:
 def test_half_of_each_day_comes_on_the_day() -> None:
     arrived = same(30, {-5: 50, 20: 40, 60: 10}, 30)
     known = end_of_day(day(30), UTC)
-    assert told(estimate([day(30)], known, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
-    assert told(estimate([day(29)], known, arrived, UTC, 7)) == (0.9, 0.9, 0.9)
-    assert told(estimate([day(27)], known, arrived, UTC, 7)) == (1, 1, 1)
+    assert share_and_interval(estimate([day(30)], known, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
+    assert share_and_interval(estimate([day(29)], known, arrived, UTC, 7)) == (0.9, 0.9, 0.9)
+    assert share_and_interval(estimate([day(27)], known, arrived, UTC, 7)) == (1, 1, 1)
 
 
 def test_a_silent_source_makes_nothing_more_complete() -> None:
     arrived = same(30, {-5: 50, 20: 50}, 30)
     later = end_of_day(day(40), UTC)
-    assert told(estimate([day(30)], later, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
+    assert share_and_interval(estimate([day(30)], later, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
 
 
 def test_what_comes_behind_the_horizon_is_not_spoken_of() -> None:
@@ -76,7 +76,7 @@ def test_weeks_are_held_against_weeks() -> None:
     arrived = same(77, {-5: 50, 30: 50}, 76)
     week = [day(number) for number in range(70, 77)]
     five_of_seven = round((7 * 50 + 5 * 50) / (7 * 100), 4)  # the second half of the last two days has not come
-    share, low, high = told(estimate(week, end_of_day(day(76), UTC), arrived, UTC, 7))
+    share, low, high = share_and_interval(estimate(week, end_of_day(day(76), UTC), arrived, UTC, 7))
     assert share == five_of_seven
     assert low <= share <= high <= low + 0.0001
     short = estimate(week, end_of_day(day(76), UTC), same(77, {0: 1}, 76), UTC, 30)
@@ -97,7 +97,7 @@ def test_against_a_plain_count(history: list[dict[int, int]], hours: int, follow
     asked = day(len(history))
     newest = end_of_day(asked, UTC) + timedelta(hours=hours)
     arrived = arrivals({day(number): rows for number, rows in enumerate(history)}, newest)
-    found = estimate([asked], newest, arrived, UTC, follow)
+    estimated = estimate([asked], newest, arrived, UTC, follow)
     horizon = hours + 24 * follow
     shares = []
     for number, rows in enumerate(history):
@@ -106,12 +106,12 @@ def test_against_a_plain_count(history: list[dict[int, int]], hours: int, follow
         if age >= horizon and ages:
             shares.append(sum(hour <= hours for hour in ages) / len(ages))
     if len(shares) < FEWEST or not median(shares):
-        assert isinstance(found, Unknown)
+        assert isinstance(estimated, Unknown)
         return
-    assert isinstance(found, Estimate)
-    assert found.periods == len(shares)
-    assert abs(found.share - median(shares)) < 1e-4
-    assert 0 <= found.low <= found.high <= 1
-    within = sum(found.low - 1e-9 <= share <= found.high + 1e-9 for share in shares) / len(shares)
-    assert found.coverage <= (len(shares) - 1) / (len(shares) + 1)
-    assert within >= found.coverage - 1e-9, "the interval held at least that share of what was seen"
+    assert isinstance(estimated, Estimate)
+    assert estimated.periods == len(shares)
+    assert abs(estimated.share - median(shares)) < 1e-4
+    assert 0 <= estimated.low <= estimated.high <= 1
+    within = sum(estimated.low - 1e-9 <= share <= estimated.high + 1e-9 for share in shares) / len(shares)
+    assert estimated.coverage <= (len(shares) - 1) / (len(shares) + 1)
+    assert within >= estimated.coverage - 1e-9, "the interval held at least that share of what was seen"

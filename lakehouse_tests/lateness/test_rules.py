@@ -73,23 +73,25 @@ def test_watermarks_are_in_units_that_people_say(seconds: int, told: timedelta) 
 
 @given(seconds=SECONDS, current=CURRENT, tuning=TUNINGS)
 def test_a_proposal(seconds: list[int], current: timedelta | None, tuning: Tuning) -> None:
-    found = propose(seconds, current, tuning)
-    assert found.watermark is not None
-    assert found.needed is not None
-    assert share_within(seconds, found.needed) >= tuning.catch
-    assert tuning.at_least <= found.watermark <= tuning.at_most
-    assert found.moves == (found.watermark != current)
-    assert {WatermarkVerdict.SET: current is None, WatermarkVerdict.KEEP: found.watermark == current}.get(found.verdict, True)
-    if found.verdict is WatermarkVerdict.RAISE:
+    proposal = propose(seconds, current, tuning)
+    assert proposal.watermark is not None
+    assert proposal.needed is not None
+    assert share_within(seconds, proposal.needed) >= tuning.catch
+    assert tuning.at_least <= proposal.watermark <= tuning.at_most
+    assert proposal.moves == (proposal.watermark != current)
+    assert {WatermarkVerdict.SET: current is None, WatermarkVerdict.KEEP: proposal.watermark == current}.get(
+        proposal.verdict, True
+    )
+    if proposal.verdict is WatermarkVerdict.RAISE:
         assert current is not None
-        assert found.watermark > current
-    if found.verdict is WatermarkVerdict.LOWER:
+        assert proposal.watermark > current
+    if proposal.verdict is WatermarkVerdict.LOWER:
         assert current is not None
-        assert found.watermark < current
-    shares = [one.share for one in found.evidence]
+        assert proposal.watermark < current
+    shares = [one.share for one in proposal.evidence]
     assert shares == sorted(shares)
-    assert {found.watermark, found.needed} <= {one.watermark for one in found.evidence}
-    assert propose(seconds, found.watermark, tuning).verdict is WatermarkVerdict.KEEP, "what was applied is not proposed anew"
+    assert {proposal.watermark, proposal.needed} <= {one.watermark for one in proposal.evidence}
+    assert propose(seconds, proposal.watermark, tuning).verdict is WatermarkVerdict.KEEP, "what was applied is not proposed anew"
 
 
 @given(st.data())

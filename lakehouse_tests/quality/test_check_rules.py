@@ -33,13 +33,13 @@ def test_the_row_count_against_the_days_before(rows: int, fits: bool) -> None:
 
 
 def test_days_that_are_too_few_or_too_far_judge_nothing() -> None:
-    one = candidate(table([1], counts=[99]), trailing=history([[1]] * 6))
-    assert is_held(one, "row_count", row_count={"trailing": {"days": 6, "needs": 6}})
-    assert not is_held(one, "row_count", row_count={"trailing": {"days": 7, "needs": 7}})
-    assert not is_held(one, "row_count", row_count={"trailing": {"days": 5, "needs": 5, "at_most": None}})
-    assert outcome_of(one, "row_count", row_count={"trailing": {"days": 5, "needs": 1}}).numbers["trailing_days"] == 5
-    assert not is_held(replace(one, trailing=None), "row_count", row_count={"trailing": {"needs": 1}})
-    assert not is_held(replace(one, period=DAY - timedelta(days=6)), "row_count", row_count={"trailing": {"needs": 1}})
+    with_six_days = candidate(table([1], counts=[99]), trailing=history([[1]] * 6))
+    assert is_held(with_six_days, "row_count", row_count={"trailing": {"days": 6, "needs": 6}})
+    assert not is_held(with_six_days, "row_count", row_count={"trailing": {"days": 7, "needs": 7}})
+    assert not is_held(with_six_days, "row_count", row_count={"trailing": {"days": 5, "needs": 5, "at_most": None}})
+    assert outcome_of(with_six_days, "row_count", row_count={"trailing": {"days": 5, "needs": 1}}).numbers["trailing_days"] == 5
+    assert not is_held(replace(with_six_days, trailing=None), "row_count", row_count={"trailing": {"needs": 1}})
+    assert not is_held(replace(with_six_days, period=DAY - timedelta(days=6)), "row_count", row_count={"trailing": {"needs": 1}})
 
 
 def test_days_before_without_rows() -> None:

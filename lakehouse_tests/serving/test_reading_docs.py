@@ -67,12 +67,14 @@ def _truth(revenue: Revenue) -> dict[str, list[Row]]:
     known = numbers_history.history(
         revenue.settings, one, published_table.partitions(revenue.settings, locations.gold(revenue.settings, one), one.by)
     )
-    found = {
+    versions_by_name = {
         "latest": numbers_history.versions(known, parse("latest")),
         "as_of": numbers_history.versions(known, parse("2024-11-10T08:00:00Z")),
     }
-    found["final"] = {start: version for start, version in found["latest"].items() if version.state.value == "final"}
-    told = {name: [row_of(version) for version in versions.values()] for name, versions in found.items()}
+    versions_by_name["final"] = {
+        start: version for start, version in versions_by_name["latest"].items() if version.state.value == "final"
+    }
+    told = {name: [row_of(version) for version in versions.values()] for name, versions in versions_by_name.items()}
     assert len({str(rows) for rows in told.values()}) == len(VERSIONS), "three different answers"
     return told
 
@@ -114,14 +116,14 @@ def test_a_bi_tool(revenue: Revenue, truth: dict[str, list[Row]], tmp_path: Path
     with duckdb.connect(path) as made:
         made.execute(LOAD)
         made.execute(snippet("A BI tool", "sql", revenue))
-    asked = {
+    relations = {
         "latest": "revenue",
         "final": "revenue_final",
         "as_of": "revenue_as_of(TIMESTAMPTZ '2024-11-10 08:00:00+00')",
     }
     with duckdb.connect(path, read_only=True) as tool:
         tool.execute(f"{LOAD}; SET TimeZone = 'UTC'")
-        for name, relation in asked.items():
+        for name, relation in relations.items():
             rows = tool.execute(f"SELECT * FROM {relation} ORDER BY event_date").fetchall()
             assert plain(rows) == truth[name], name
 

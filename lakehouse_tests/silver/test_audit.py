@@ -115,15 +115,15 @@ def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, s
     days = ("2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02", "2024-02-03")
     kpis = ["daily@2024-01-30", "daily@2024-02-01", *(f"trailing@{day}" for day in days)]
     assert audit_columns(lake, *columns)[-1] == ("run", arrived, settings.now, False, kpis)
-    assert [one[0] for one in audit_columns(lake, "silver_version")] == [1, 2, 2, 2]
+    assert [row[0] for row in audit_columns(lake, "silver_version")] == [1, 2, 2, 2]
 
     version = lake.silver_version()
     assert audit.follow(settings, lake.contract, METRICS) == 0
     update(lake, [FIRST])
     assert lake.silver_version() == version
     assert audit.follow(settings, lake.contract, METRICS) == 0
-    assert {one["event_id"] for one in log.read(settings, "events", day=FIRST).to_pylist()} == {"gone", "moved"}
-    assert {one["event_id"] for one in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
+    assert {row["event_id"] for row in log.read(settings, "events", day=FIRST).to_pylist()} == {"gone", "moved"}
+    assert {row["event_id"] for row in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
 
 
 def test_a_move_applied_one_day_at_a_time_is_told_as_it_happened(settings, spark) -> None:

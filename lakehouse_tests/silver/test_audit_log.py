@@ -145,14 +145,20 @@ def test_rows_are_found_by_day_key_actor_action_and_time(settings) -> None:
     append_to_silver(settings, ("c", 3, 1), ingestions=[], by="ben", reason="lost disk", operation="backfill")
     follow_audit(settings)
 
-    def found(**asked: Any) -> list[str]:
-        return [row["event_id"] for row in audit_rows(settings, **asked)]
+    def event_ids(**filters: Any) -> list[str]:
+        return [row["event_id"] for row in audit_rows(settings, **filters)]
 
-    assert found() == ['"event_date": "2024-02-09"', "a", "c"]
-    assert found(day=date(2024, 2, 1)) == ["a"]
-    assert found(day=date(2024, 2, 9)) == []
-    assert found(key="c") == found(actor="ben") == found(action="backfill") == found(since=NOW + timedelta(hours=1)) == ["c"]
-    assert found(key="c", actor="shop") == []
+    assert event_ids() == ['"event_date": "2024-02-09"', "a", "c"]
+    assert event_ids(day=date(2024, 2, 1)) == ["a"]
+    assert event_ids(day=date(2024, 2, 9)) == []
+    assert (
+        event_ids(key="c")
+        == event_ids(actor="ben")
+        == event_ids(action="backfill")
+        == event_ids(since=NOW + timedelta(hours=1))
+        == ["c"]
+    )
+    assert event_ids(key="c", actor="shop") == []
     assert log.read(settings, "others").to_pylist() == []
 
 

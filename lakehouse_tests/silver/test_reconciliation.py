@@ -70,8 +70,8 @@ def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Setting
     lake = lake_under_policy(settings, spark, policy)
     deliver_and_update(lake, 0, A, B, C)
     deliver_and_update(lake, 1, "a,7,2024-01-01T12:00:00Z", D)
-    assert all(one.passed and not one.numbers["difference"] for one in judged(lake))
-    assert [one.numbers["rows_applied"] for one in judged(lake)] == {
+    assert all(outcome.passed and not outcome.numbers["difference"] for outcome in judged(lake))
+    assert [outcome.numbers["rows_applied"] for outcome in judged(lake)] == {
         "merge": [3, 1],
         "overwrite_partition_safe": [2, 1],
         "overwrite_all": [2, 0],
@@ -92,7 +92,7 @@ def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Setting
     assert (first.passed, second.passed) == (False, True)
     assert (first.numbers["rows_missing"], first.numbers["rows_too_many"], first.numbers["difference"]) == (0, 1, 1)
     quiet = replace_contract(lake, quality={"severity": {"equals_bronze": "warn"}})
-    assert [one.warns for one in judged(quiet)] == [True, True]
+    assert [outcome.warns for outcome in judged(quiet)] == [True, True]
     lake.update([FIRST])
     assert passed(lake) == [True, True], "the way out that it names helps"
 
@@ -174,13 +174,17 @@ def test_it_holds_at_every_step_of_any_history(spark: SparkSession, tmp_path_fac
             lake.update(days)
             assert passed(lake, DAYS) == [True] * len(DAYS)
     lake.update()
-    found = judged(lake, DAYS)
-    assert not any(one.numbers["difference"] or one.numbers["waits_for_silver"] or one.explanation for one in found)
+    outcomes = judged(lake, DAYS)
+    assert not any(
+        outcome.numbers["difference"] or outcome.numbers["waits_for_silver"] or outcome.explanation for outcome in outcomes
+    )
     rows = lake.silver()
-    assert {one.day: one.numbers["rows_in_silver"] for one in found} == {day: sum(row[1] == day for row in rows) for day in DAYS}
+    assert {outcome.day: outcome.numbers["rows_in_silver"] for outcome in outcomes} == {
+        day: sum(row[1] == day for row in rows) for day in DAYS
+    }
     for key, day, *_ in sorted(rows, key=str)[:1]:
         lose(lake, key)
-        assert [one.day for one in judged(lake, DAYS) if not one.passed] == [day]
+        assert [outcome.day for outcome in judged(lake, DAYS) if not outcome.passed] == [day]
 
 
 def published(reproducible: ReproducibleLake, *numbers: int) -> list[CheckResult]:
@@ -188,34 +192,40 @@ def published(reproducible: ReproducibleLake, *numbers: int) -> list[CheckResult
     return restatement_checks.check_published(reproducible.settings, Series(reproducible.metrics[0]), days)
 
 
-def told(outcome: CheckResult) -> tuple[bool, int, int, int]:
+def counts_of(outcome: CheckResult) -> tuple[bool, int, int, int]:
     numbers = outcome.numbers
     return outcome.passed, numbers["published_rows"], numbers["silver_rows"], numbers["explained"]
 
 
 def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Settings, spark: SparkSession) -> None:
     reproducible = reproducible_lake(settings, spark, [metric("total", TOTAL)])
-    assert [told(one) for one in published(reproducible, 1)] == [(True, 0, 0, 0)], "before anything"
+    assert [counts_of(outcome) for outcome in published(reproducible, 1)] == [(True, 0, 0, 0)], "before anything"
     reproducible.deliver(3, "a,1,1,,,", "b,2,1,,,", "c,3,2,,,")
     reproducible.publish()
-    assert [told(one) for one in published(reproducible, 1, 2, 3)] == [(True, 2, 2, 0), (True, 1, 1, 0), (True, 0, 0, 0)]
+    assert [counts_of(outcome) for outcome in published(reproducible, 1, 2, 3)] == [
+        (True, 2, 2, 0),
+        (True, 1, 1, 0),
+        (True, 0, 0, 0),
+    ]
 
     reproducible.deliver(4, "d,4,1,,,", "c,,,delete,,")
     reproducible.lake.update()
     first, second = published(reproducible, 1, 2)
-    assert (told(first), told(second)) == ((True, 2, 3, 1), (True, 1, 0, 1))
+    assert (counts_of(first), counts_of(second)) == ((True, 2, 3, 1), (True, 1, 0, 1))
     assert first.explanation == (
         "2 rows are behind the published number, and silver holds 3: silver has changed since, and a restatement is pending"
     )
     reproducible.publish()
-    assert [told(one) for one in published(reproducible, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], "an emptied day, too"
+    assert [counts_of(outcome) for outcome in published(reproducible, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], (
+        "an emptied day, too"
+    )
 
     lose(reproducible.lake, "a")
     series = Series(reproducible.metrics[0])
     newest = restatements.of(settings, series.name)[-1]
     restatements.record(settings, replace(newest, followed_version=reproducible.lake.silver_version()))  # who said so lied
     [first] = published(reproducible, 1)
-    assert told(first) == (False, 3, 2, 0)
+    assert counts_of(first) == (False, 3, 2, 0)
     assert not first.warns
     assert str(first.explanation).endswith(": nothing that waits explains it: materialize gold/total for 2024-02-01")
 
@@ -227,18 +237,18 @@ def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Se
     reproducible.deliver(2, "a,1,1,,,", "x,1,2,,,")
     reproducible.publish()
     first, second = published(reproducible, 1, 2)
-    assert (told(first), told(second)) == ((True, 1, 1, 0), (True, 0, 1, 1))
+    assert (counts_of(first), counts_of(second)) == ((True, 1, 1, 0), (True, 0, 1, 1))
     assert str(second.explanation).endswith(": it is not published before 1 days have passed")
     reproducible.deliver(3, "b,2,1,,,")
     reproducible.publish()
     [first] = published(reproducible, 1)
-    assert told(first) == (True, 1, 2, 1)
+    assert counts_of(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": the new number is held: see 'lakehouse gold held'")
     series = Series(reproducible.metrics[0])
     held_numbers.drop(settings, series, series.period(date(2024, 2, 1)), 2, "anna", "nonsense")
     reproducible.publish([])
     [first] = published(reproducible, 1)
-    assert told(first) == (True, 1, 2, 1)
+    assert counts_of(first) == (True, 1, 2, 1)
     assert str(first.explanation).endswith(": somebody dropped the new number, so that the published one stands")
 
 
@@ -251,7 +261,7 @@ def test_a_closed_number_counts_with_its_adjustments(settings: Settings, spark: 
     reproducible.deliver(5, "b,2,1,,,", "c,2,1,,,")
     reproducible.publish()
     assert [row[2] for row in reproducible.revisions(reproducible.metrics[0])] == [1, None]
-    assert [told(one) for one in published(reproducible, 1)] == [(True, 3, 3, 0)]
+    assert [counts_of(one) for one in published(reproducible, 1)] == [(True, 3, 3, 0)]
 
 
 def test_its_names_are_those_of_its_outcomes(settings: Settings, spark: SparkSession) -> None:

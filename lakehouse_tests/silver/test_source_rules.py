@@ -115,14 +115,14 @@ ROWS = st.builds(
 def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
     """All rows into Bronze by arrival day; into silver, by event day, those that may stand there."""
     columns = arrow_schema(bronze_columns(source))
-    said = []
+    table_rows = []
     for line, row in enumerate(rows):
         whole = dict.fromkeys(columns.names) | {"record_key": row.key, "id": row.key, "amount": row.amount, "change_op": row.op}
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
-        said.append(whole | {"malformed_reason": "bad" if row.malformed else None})
+        table_rows.append(whole | {"malformed_reason": "bad" if row.malformed else None})
     path = locations.bronze(settings, "events")
-    table_io.append(path, pa.Table.from_pylist(said, schema=columns), partition_by=["arrival_date"])
-    living = [row for row in said if row["change_op"] != "delete" and row["malformed_reason"] is None]
+    table_io.append(path, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
+    living = [row for row in table_rows if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)
     table_io.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
@@ -140,21 +140,21 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
             redactions.record(settings, "events", Redaction("a", ["amount"], "anna", "asked for", NOW, touched_days=days))
         in_bronze = bronze_checks.check_source_rules(settings, source, days)
         in_silver = silver_checks.check_source_rules(settings, source, days)
-    own: dict[tuple[str, date], list[Row]] = defaultdict(list)
+    rows_by_layer: dict[tuple[str, date], list[Row]] = defaultdict(list)
     for row in rows:
         if row.op != "delete" and not row.malformed:
-            own["bronze", day(row.number)].append(row)
+            rows_by_layer["bronze", day(row.number)].append(row)
             if not (redacted and row.key == "a"):
-                own["silver", day(row.number)].append(row)
+                rows_by_layer["silver", day(row.number)].append(row)
     for layer, outcomes in (("bronze", in_bronze), ("silver", in_silver)):
-        assert [one.day for one in outcomes] == days
-        for one in outcomes:
-            there = own[layer, one.day]
-            missing = sum(row.amount is None for row in there)
-            assert one.numbers["amount_nulls"] == missing
-            assert one.numbers["amount_null_share"] == (missing / len(there) if there else 0)
-            assert one.passed == (missing <= bound * len(there))
-            assert one.warns
+        assert [outcome.day for outcome in outcomes] == days
+        for outcome in outcomes:
+            expected = rows_by_layer[layer, outcome.day]
+            missing = sum(row.amount is None for row in expected)
+            assert outcome.numbers["amount_nulls"] == missing
+            assert outcome.numbers["amount_null_share"] == (missing / len(expected) if expected else 0)
+            assert outcome.passed == (missing <= bound * len(expected))
+            assert outcome.warns
 
 
 def test_a_contract_that_asks_nothing_is_answered_nothing(settings: Settings) -> None:

@@ -58,7 +58,7 @@ def remembered(folder: Path, pid: int, word: str = "lakehouse-word") -> ConnectS
     return one
 
 
-def said(*command: str) -> tuple[int, str]:
+def spark_command(*command: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["spark", *command])
     return done.exit_code, " ".join(done.output.split()) or str(done.exception)
 
@@ -84,7 +84,7 @@ def test_a_process_that_has_ended_and_was_not_buried_lives_no_more(folder: Path,
 def test_a_file_that_is_none_tells_of_no_server(folder: Path, text: str) -> None:
     (folder / "spark.json").write_text(text)
     assert connect_server.recorded_server(folder) is None
-    assert said("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
+    assert spark_command("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
 
 
 def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
@@ -92,7 +92,7 @@ def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
     assert connect_server.stop(folder) == one
     assert not one.is_running()
     assert not (folder / "spark.json").exists()
-    assert said("stop") == (0, "No server runs that was started here.")
+    assert spark_command("stop") == (0, "No server runs that was started here.")
 
 
 def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatch) -> None:
@@ -105,7 +105,7 @@ def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatc
 
 def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: Path, process) -> None:
     remembered(folder, process.pid, "lakehouse-another-word")
-    assert "is gone; its log is" in said("status")[1]
+    assert "is gone; its log is" in spark_command("status")[1]
     assert Settings(spark_remote="auto").spark_remote == "auto"
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None
     assert connect_server.stop(folder) is None
@@ -116,10 +116,10 @@ def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: 
 def test_a_process_that_does_not_answer_is_not_used_and_is_told_of(folder: Path, process) -> None:
     remembered(folder, process.pid)
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None
-    code, words = said("status")
+    code, words = spark_command("status")
     assert code == 1
     assert f"sc://127.0.0.1:{PORT} does not answer (process {process.pid}, since 2026-01-01 00:00:00" in words
-    code, words = said("start", "--wait", "1")
+    code, words = spark_command("start", "--wait", "1")
     assert code == 1
     assert (
         f"the Spark Connect server (process {process.pid}) does not answer after 1 s; 'lakehouse spark stop' ends it; its log"
@@ -155,7 +155,7 @@ def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkey
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(SetupProblem, match=r"pip install 'lakehouse\[connect\]'"):
         connect_client.check_installed()
-    assert said("start") == (1, "Spark Connect needs grpc, which is not installed: pip install 'lakehouse[connect]'")
+    assert spark_command("start") == (1, "Spark Connect needs grpc, which is not installed: pip install 'lakehouse[connect]'")
     with pytest.raises(SetupProblem, match=r"lakehouse\[connect\]"):
         spark_options(Settings(spark_remote="sc://127.0.0.1:15002"))
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None

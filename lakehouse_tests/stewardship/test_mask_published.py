@@ -49,8 +49,8 @@ def shown(lake: Lake, one: Series, *, of_candidates: bool = False) -> set[tuple[
 
 def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(settings, spark) -> None:
     lake = Lake(settings, PEOPLE, spark)
-    one = Series(SPENT)
-    (month,) = one.rollups
+    daily = Series(SPENT)
+    (month,) = daily.rollups
 
     def arrive(number: int, *lines: str) -> None:
         settings.now = datetime(2024, 1, 2, number, tzinfo=timezone.utc)
@@ -60,31 +60,31 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
 
     def follow() -> None:
         lake.update()
-        pending = find_pending(settings, one)
-        restatement_days.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        pending = find_pending(settings, daily)
+        restatement_days.restate(settings, daily, lambda: spark, sorted(pending.starts), Run("run"), pending)
         longer = find_pending(settings, month)
-        rollups.restate(settings, lake.contract, one, month, lambda: spark, longer.starts, Run("run"), longer)
+        rollups.restate(settings, lake.contract, daily, month, lambda: spark, longer.starts, Run("run"), longer)
 
     arrive(1, line("a", 1, "ann", 1), line("b", 2, "bob", 1), line("c", 3, "ann", 1), line("d", 4, "dan", 1))
     arrive(2, line("b", 5, "bob", 2))
     arrive(3, line("b", 500, "bob", 3))
-    assert shown(lake, one) == {(1, "ann", 4), (1, "bob", 2), (1, "dan", 4), (2, "ann", 4), (2, "bob", 5), (2, "dan", 4)}
-    assert (3, "bob", 500) in shown(lake, one, of_candidates=True), "that much more is held"
+    assert shown(lake, daily) == {(1, "ann", 4), (1, "bob", 2), (1, "dan", 4), (2, "ann", 4), (2, "bob", 5), (2, "dan", 4)}
+    assert (3, "bob", 500) in shown(lake, daily, of_candidates=True), "that much more is held"
 
     def redact(key: str) -> None:
         redact_fields(settings, lake.contract, key, ["person"], by="dora", reason="asked to", metrics=[SPENT])
 
     redact("a")
-    assert (2, "ann", 4) in shown(lake, one), "another sale of hers is not redacted"
+    assert (2, "ann", 4) in shown(lake, daily), "another sale of hers is not redacted"
     redact("b")
     for _ in range(2):
-        assert {person for _, person, _ in shown(lake, one)} == {"ann", "dan", None}
+        assert {person for _, person, _ in shown(lake, daily)} == {"ann", "dan", None}
         assert {person for _, person, _ in shown(lake, month)} == {"ann", "dan", None}
-        assert {person for _, person, _ in shown(lake, one, of_candidates=True)} == {"ann", "dan", None}
+        assert {person for _, person, _ in shown(lake, daily, of_candidates=True)} == {"ann", "dan", None}
         redact("b")
-    before = write_audit_publish.read(settings, one, [DAY])
+    before = write_audit_publish.read(settings, daily, [DAY])
     assert before.published_states[DAY].content == digest(before.latest[DAY]), "no hash of what was there is kept"
 
     settings.now = datetime(2024, 1, 2, 9, tzinfo=timezone.utc)
     follow()
-    assert "bob" not in {person for _, person, _ in shown(lake, one)}
+    assert "bob" not in {person for _, person, _ in shown(lake, daily)}

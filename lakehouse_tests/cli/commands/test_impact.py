@@ -28,7 +28,7 @@ def test_a_new_file_is_read_without_java_and_leaves_nothing_behind(tmp_path: Pat
     file.write_bytes(gzip.compress(TEXT.encode()) if zipped else TEXT.encode())
     done = lakehouse_command(tmp_path, "impact", "sales", "--file", file.name, PATH="/nonexistent", JAVA_HOME="")
     assert done.returncode == 0, done.stderr
-    for said in (
+    for sentence in (
         "2 rows with an event day, 1 malformed",
         "silver days that it would touch: 2024-11-04 to 2024-11-05",
         "gold/revenue: 2 periods, 0 final",
@@ -36,23 +36,23 @@ def test_a_new_file_is_read_without_java_and_leaves_nothing_behind(tmp_path: Pat
         "gold/revenue_weekly: 1 period, 0 final",
         "Readers of gold/revenue: none named in the contract",
     ):
-        assert said in done.stdout
+        assert sentence in done.stdout
     assert sorted(tmp_path.iterdir()) == [file]
 
 
 def test_the_same_for_programs(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text(TEXT)
-    told = json.loads(lakehouse_command(tmp_path, "impact", "sales", "--file", "new.csv", "--json").stdout)
-    assert (told["applied"], told["rows"], told["out"]) == (False, {"2024-11-04": 1, "2024-11-05": 1}, {"malformed": 1})
-    assert told["days"] == ["2024-11-04", "2024-11-05"]
-    assert [(one["series"], one["period"], one["outcome"]) for one in told["periods"]] == [
+    impact = json.loads(lakehouse_command(tmp_path, "impact", "sales", "--file", "new.csv", "--json").stdout)
+    assert (impact["applied"], impact["rows"], impact["out"]) == (False, {"2024-11-04": 1, "2024-11-05": 1}, {"malformed": 1})
+    assert impact["days"] == ["2024-11-04", "2024-11-05"]
+    assert [(period["series"], period["period"], period["outcome"]) for period in impact["periods"]] == [
         ("revenue", "2024-11-04", "published"),
         ("revenue", "2024-11-05", "published"),
         ("revenue_weekly", "2024-W45", "published"),
         ("revenue_monthly", "2024-11", "published"),
     ]
     days = lakehouse_command(tmp_path, "impact", "sales", "--start-date", "2024-11-04", "--end-date", "2024-11-05", "--json")
-    assert json.loads(days.stdout)["periods"] == told["periods"]
+    assert json.loads(days.stdout)["periods"] == impact["periods"]
 
 
 @pytest.mark.parametrize(

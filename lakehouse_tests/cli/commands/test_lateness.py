@@ -61,9 +61,9 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     as_json = json.loads(lakehouse_command(folder, "lateness", "propose", "events", "--json").stdout)
     assert (as_json["verdict"], as_json["current"], as_json["watermark"]) == ("lower", 7 * 86_400, 99 * 3600)
 
-    code, said = apply(folder, "--since", "2024-02-06")
-    assert code == 0, said
-    assert "the watermark is 4 d 3 h for rows that arrive from 2024-02-06 on" in said
+    code, output = apply(folder, "--since", "2024-02-06")
+    assert code == 0, output
+    assert "the watermark is 4 d 3 h for rows that arrive from 2024-02-06 on" in output
     text = (folder / "contracts" / "events.yaml").read_text()
     assert text == CONTRACT.replace(
         "  tuning: {rows: 100}\n", "  tuning: {rows: 100}\n  changes:\n    - {since: 2024-02-06, watermark: PT99H}\n"
@@ -76,8 +76,8 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     assert (moved.seconds_before, moved.seconds, moved.since, moved.by) == (7 * 86_400, 99 * 3600, date(2024, 2, 6), "anna")
     assert json.loads(moved.evidence)[0] == {"watermark": 3600, "share": 0.01}
 
-    again, said = apply(folder)
-    assert (again, "watermark 4 d 3 h stays; nothing was changed" in said) == (0, True), said
+    again, output = apply(folder)
+    assert (again, "watermark 4 d 3 h stays; nothing was changed" in output) == (0, True), output
     assert (folder / "contracts" / "events.yaml").read_text() == text
     told = lakehouse_command(folder, "lateness", "report", "events").stdout
     assert "anna: watermark 7 d -> 4 d 3 h from 2024-02-06 on: p99 of February" in told

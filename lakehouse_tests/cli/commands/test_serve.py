@@ -29,15 +29,15 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     command = [sys.executable, "-m", "lakehouse", "serve", "--port", "0", "--verbose", *options]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = []
+    lines = []
     try:
         for line in process.stderr:
-            said.append(line)
+            lines.append(line)
             if port := re.search(r"running on http://\S+:(\d+)", line):
                 yield f"http://127.0.0.1:{port[1]}"
                 break
         else:
-            pytest.fail("".join(said))
+            pytest.fail("".join(lines))
     finally:
         process.terminate()
         process.wait(30)

@@ -67,18 +67,18 @@ def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factor
         lake_settings(tmp_path_factory.mktemp("lake")), metric(grain=["store"], type="decimal(18,2)", publication=ADJUST)
     )
     numbers.at(9)
-    first = next((said for said in history if said), {"north": Decimal(1)})
+    first = next((by_store for by_store in history if by_store), {"north": Decimal(1)})
     numbers.set(1, first)
     numbers.publish()
     closed = [line for line in numbers.history(1) if line[3]]
-    for number, said in enumerate(history, 10):
+    for number, by_store in enumerate(history, 10):
         numbers.at(number)
-        numbers.set(1, said)
+        numbers.set(1, by_store)
         numbers.publish(1)
         lines = numbers.history(1)
         assert lines[:1] == closed, "final stays final"
         assert all(".a" in line[0] for line in lines[1:])
-        assert brought_to(numbers, 1) == restated(said)
+        assert brought_to(numbers, 1) == restated(by_store)
         assert numbers.publish(1).revisions == [], "saying it again books nothing"
     assert all(row[0] is None or row[0] >= day(10) for row in columns_of_day(numbers, 1, "booked_on"))
 

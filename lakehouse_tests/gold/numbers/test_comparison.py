@@ -137,7 +137,7 @@ def test_totals_are_of_additive_measures_only():
 
 
 def test_missing_periods_are_those_without_number_and_version():
-    found = comparison(
+    compared = comparison(
         change(None, 1, "2024-01-03"),
         change(1, None, "2024-01-02"),
         change(None, 1, "2024-01-01", before_version="r1"),  # published, as an average of nothing
@@ -145,7 +145,7 @@ def test_missing_periods_are_those_without_number_and_version():
         change(None, 7, "2024-01-05", grain=(("store", "new"),)),
         change(1, 1, "2024-01-05", grain=(("store", "old"),)),
     )
-    assert found.missing() == (("2024-01-03",), ("2024-01-02",))
+    assert compared.missing() == (("2024-01-03",), ("2024-01-02",))
 
 
 def simulated(period: str, *said: int, measure: str = "revenue", on_time: int = 90, late: int = 10) -> SimulatedDay:

@@ -50,10 +50,10 @@ MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(
 @examples(max_examples=12, deadline=None, derandomize=True)
 @given(
     moments=MOMENTS,
-    asked=st.lists(st.integers(-24, 14 * 24), min_size=8, max_size=8),
+    asked_hours=st.lists(st.integers(-24, 14 * 24), min_size=8, max_size=8),
     closed=st.sampled_from(["restate", "adjust"]),
 )
-def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], asked: list[int], closed: str) -> None:
+def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], asked_hours: list[int], closed: str) -> None:
     numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
     shown: list[tuple[Any, Any]] = []  # what readers saw from when on, as it happened: only where the clock went forward
     for number, hour, value in moments:
@@ -61,22 +61,24 @@ def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], ask
         numbers.set(1, value)
         numbers.publish(1)
         shown.append((numbers.settings.clock(), numbers.latest_total(1)))
-    versions = [one for one in known(numbers, 1) if one.adjustment is None]
+    versions = [version for version in known(numbers, 1) if version.adjustment is None]
     start = versions[0].published_at
     labels = []
-    for hours in sorted(asked):
+    for hours in sorted(asked_hours):
         moment = min(start, numbers.settings.clock()).replace(hour=0) + timedelta(hours=hours)
         text = moment.isoformat()
         holding = [
-            one for one in versions if one.published_at <= moment and (one.superseded_at is None or one.superseded_at > moment)
+            version
+            for version in versions
+            if version.published_at <= moment and (version.superseded_at is None or version.superseded_at > moment)
         ]
-        found = numbers_history.pick(known(numbers, 1), parse(text))
-        assert [found.version] == holding if found else moment < start and not holding
-        if found:
-            labels.append(found.version.revision)
+        picked = numbers_history.pick(known(numbers, 1), parse(text))
+        assert [picked.version] == holding if picked else moment < start and not holding
+        if picked:
+            labels.append(picked.version.revision)
         if [time for time, _ in shown] == sorted(time for time, _ in shown):
             seen = [value for time, value in shown if time <= moment]
-            assert [row["total"] for row in (found.version.rows if found else [])] == seen[-1:]
+            assert [row["total"] for row in (picked.version.rows if picked else [])] == seen[-1:]
     assert labels == sorted(labels), "later is never older"
     assert numbers_history.pick(known(numbers, 1), parse("latest")) == numbers_history.pick(
         known(numbers, 1), parse("2100-01-01")

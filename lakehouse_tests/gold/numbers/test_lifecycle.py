@@ -51,16 +51,16 @@ def test_states_by_age(age: int, state: State) -> None:
 
 
 @given(terms(), st.integers(-3, 15))
-def test_the_next_change_is_the_first_day_of_another_state(said: PublicationRules, age: int) -> None:
+def test_the_next_change_is_the_first_day_of_another_state(rules: PublicationRules, age: int) -> None:
     today = LAST + timedelta(days=age)
-    state = state_on(LAST, today, said)
-    coming = next_change(LAST, state, said)
+    state = state_on(LAST, today, rules)
+    coming = next_change(LAST, state, rules)
     assert (coming is None) == (state is FINAL)
     if coming is not None:
         assert coming > today
-        assert state_on(LAST, coming - timedelta(days=1), said) is state
-        assert state_on(LAST, coming, said).rank > state.rank
-        assert next_change(LAST, state_on(LAST, coming, said), said) != coming, "publishing it then settles it"
+        assert state_on(LAST, coming - timedelta(days=1), rules) is state
+        assert state_on(LAST, coming, rules).rank > state.rank
+        assert next_change(LAST, state_on(LAST, coming, rules), rules) != coming, "publishing it then settles it"
 
 
 @given(terms(), st.integers(-3, 15))
@@ -99,28 +99,28 @@ def test_what_a_number_becomes(published: PublishedState | None, content: str, s
 
 
 @given(terms(), st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), max_size=12))
-def test_a_history_of_numbers(said: PublicationRules, moments: list[tuple[str, int]]) -> None:
+def test_a_history_of_numbers(rules: PublicationRules, moments: list[tuple[str, int]]) -> None:
     """What is published of a period on days in any order: a replay's clock may go back."""
     standing: PublishedState | None = None
     for content, age in moments:
-        state = state_on(LAST, LAST + timedelta(days=age), said)
-        what = publish_action(standing, content, state, said)
+        state = state_on(LAST, LAST + timedelta(days=age), rules)
+        action = publish_action(standing, content, state, rules)
         closed = standing is not None and standing.state is FINAL
-        if standing is not None and what is PublishAction.NOTHING:
+        if standing is not None and action is PublishAction.NOTHING:
             assert content == (standing.restated or standing.content), "nothing is left out"
-        if closed and said.after_close == "adjust":
-            assert what in (PublishAction.NOTHING, PublishAction.ADJUSTMENT), "final stays final"
-        if what is PublishAction.ADJUSTMENT:
+        if closed and rules.after_close == "adjust":
+            assert action in (PublishAction.NOTHING, PublishAction.ADJUSTMENT), "final stays final"
+        if action is PublishAction.ADJUSTMENT:
             assert standing is not None
             assert closed
             standing = PublishedState(standing.revision, standing.state, standing.content, restated=content)
-        elif what is not PublishAction.NOTHING:
+        elif action is not PublishAction.NOTHING:
             before = standing
             later = state if before is None else max(state, before.state, key=lambda one: one.rank)
             standing = PublishedState(1 if before is None else before.revision + 1, later, content)
             assert before is None or (before.content, before.state) != (standing.content, standing.state)
             assert before is None or later.rank >= before.state.rank
-        assert publish_action(standing, content, state, said) is PublishAction.NOTHING, "saying it again changes nothing"
+        assert publish_action(standing, content, state, rules) is PublishAction.NOTHING, "saying it again changes nothing"
 
 
 SOME: dict[str, int] = {"inserted": 2, "corrected": 0}

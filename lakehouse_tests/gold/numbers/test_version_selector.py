@@ -71,10 +71,10 @@ def test_what_names_no_version_is_told_what_does(text: str) -> None:
 @given(st.text(max_size=20))
 def test_any_text_asks_for_something_or_is_refused(text: str) -> None:
     try:
-        asked = parse(text)
+        selector = parse(text)
     except UnknownVersionError:
         return
-    assert asked.text == text.strip()
-    assert (asked.at is not None) == (asked.by is SelectBy.AS_OF)
-    assert (asked.revision is not None) == (asked.by is SelectBy.REVISION)
-    assert (asked.dataset_version is not None) == (asked.by is SelectBy.DATASET)
+    assert selector.text == text.strip()
+    assert (selector.at is not None) == (selector.by is SelectBy.AS_OF)
+    assert (selector.revision is not None) == (selector.by is SelectBy.REVISION)
+    assert (selector.dataset_version is not None) == (selector.by is SelectBy.DATASET)

@@ -80,14 +80,14 @@ def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Settings, monkeyp
 
 def outcome(settings: Settings) -> tuple[Any, ...]:
     names = ["event_date", "total", "revision", "is_latest", "reason", "dataset_version", "restatement_reason"]
-    found = table_io.read(locations.gold(settings, V1), names)
-    assert found is not None
+    published = table_io.read(locations.gold(settings, V1), names)
+    assert published is not None
     log = [
         (one.kind, one.to_version, one.periods, one.gold_version, one.release_notes)
         for one in promotion_log.of(settings, "total")
     ]
     told = [one.gold_version for one in publications.of(settings, "total")]
-    return sorted(found.to_pylist(), key=str), log, told, promotion.shown_version(settings, metric())
+    return sorted(published.to_pylist(), key=str), log, told, promotion.shown_version(settings, metric())
 
 
 def test_a_stop_behind_any_commit_changes_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -61,19 +61,19 @@ class Readers:
     def do(self, action: tuple[Any, ...]) -> None:
         assert self.settings.now is not None
         self.settings.now += timedelta(hours=1)
-        what, *rest = action
-        if what == "say":
+        verb, *rest = action
+        if verb == "say":
             self.silver_totals[rest[0]] = rest[1]
-        elif what == "a day later":
+        elif verb == "a day later":
             self.settings.now += timedelta(days=1)
-        elif what == "fill beside":
+        elif verb == "fill beside":
             publish_totals(self.settings, TWO, {number: 10 * value for number, value in self.silver_totals.items()})
-        elif what == "publish":
+        elif verb == "publish":
             self.publish()
-        elif what in {"promote", "rollback"}:
-            self.move(what)
+        elif verb in {"promote", "rollback"}:
+            self.move(verb)
         else:
-            self.decide(what)
+            self.decide(verb)
 
     def publish(self) -> None:
         one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
@@ -102,16 +102,16 @@ class Readers:
         except PromotionRefusedError:
             assert (latest_totals(self.settings) if self.has_numbers() else {}) == before
 
-    def decide(self, what: str) -> None:
-        one = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
-        for held in candidates.held(self.settings, one):
+    def decide(self, decision: str) -> None:
+        series = served_version.daily(self.settings, KNOWN, KNOWN.metrics["total"])
+        for held in candidates.held(self.settings, series):
             (total,) = held.draft.rows["total"].to_pylist()
             period = Calendar().containing(held.start, Kind.DAY)
-            if what == "drop":
-                held_numbers.drop(self.settings, one, period, held.revision, "ana", "nonsense")
+            if decision == "drop":
+                held_numbers.drop(self.settings, series, period, held.revision, "ana", "nonsense")
             else:
                 try:
-                    held_numbers.sign_off(self.settings, one, period, held.revision, Run("signed", by="ana"), "looked at")
+                    held_numbers.sign_off(self.settings, series, period, held.revision, Run("signed", by="ana"), "looked at")
                 except held_numbers.HoldError:
                     continue  # it was proposed before the readers were moved
                 self.published_by[self.served_version][held.start.day] = total

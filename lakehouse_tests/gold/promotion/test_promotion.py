@@ -105,21 +105,21 @@ def test_a_version_in_between_is_found_again(filled: Settings) -> None:
 
 def test_asking_before_and_behind_the_move(filled: Settings) -> None:
     promote(filled, catalog())
-    behind = filled.clock()
+    promoted_at = filled.clock()
     at(filled, 7)
     rollback(filled, catalog())
     period = V1.period(day(2))
-    asked = {
-        (behind - timedelta(seconds=1)).isoformat(): 20,
-        behind.isoformat(): 22,
+    expected = {
+        (promoted_at - timedelta(seconds=1)).isoformat(): 20,
+        promoted_at.isoformat(): 22,
         "2024-02-06": 22,
         "latest": 20,
         "v2": 22,
         "v1": 20,
         "r2": 22,
     }
-    found = {text: numbers_history.version(filled, V1, period, parse(text)).version.rows[0]["total"] for text in asked}
-    assert found == asked
+    found = {text: numbers_history.version(filled, V1, period, parse(text)).version.rows[0]["total"] for text in expected}
+    assert found == expected
 
 
 def test_new_numbers_of_the_version_come_along(filled: Settings) -> None:
@@ -149,14 +149,14 @@ def test_the_comparison_may_be_of_some_days(filled: Settings) -> None:
 
 
 def test_roll_ups_follow_the_move(settings: Settings) -> None:
-    one, two = (metric(number, publication={"rollups": ["week"]}) for number in (1, 2))
-    known = catalog(one, two)
+    first, second = (metric(number, publication={"rollups": ["week"]}) for number in (1, 2))
+    known = catalog(first, second)
     at(settings, 14)
-    publish_totals(settings, Series(one), {5: 10, 12: 20})
-    publish_totals(settings, Series(two), {5: 10, 12: 22})
+    publish_totals(settings, Series(first), {5: 10, 12: 20})
+    publish_totals(settings, Series(second), {5: 10, 12: 22})
 
     def follow() -> list[str]:
-        daily = served_version.daily(settings, known, one)
+        daily = served_version.daily(settings, known, first)
         weekly = Series(daily.metric, Kind.WEEK, daily.called)
         waiting = find_pending(settings, weekly)
         rollups.restate(

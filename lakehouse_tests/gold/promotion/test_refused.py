@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -> None:
     at(filled, 6)
     publish_totals(filled, V1, {4: 40, 6: 60})
-    said = refusal(lambda: promote(filled, catalog()))
-    assert "gold/total_v2 has no number for 2024-02-04, 2024-02-06, which readers see" in said
-    assert "'dagster asset materialize --select gold/total_v2 --partition-range 2024-02-04...2024-02-06'" in said
+    message = refusal(lambda: promote(filled, catalog()))
+    assert "gold/total_v2 has no number for 2024-02-04, 2024-02-06, which readers see" in message
+    assert "'dagster asset materialize --select gold/total_v2 --partition-range 2024-02-04...2024-02-06'" in message
     assert promotion.shown_version(filled, metric()) == 1
 
 
@@ -66,16 +66,16 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
     publish_totals(settings, V1, {1: 10, 2: 20}, silver_version=first)
     publish_totals(settings, V2, {1: 11, 2: 22}, silver_version=first)
     second = append_to_silver(settings, ("c", 2, 5))
-    said = refusal(lambda: promote(settings, catalog()))
-    assert "silver/events has changed 2024-02-02 since gold/total_v2; fill it first" in said
-    assert "2024-02-01" not in said
+    message = refusal(lambda: promote(settings, catalog()))
+    assert "silver/events has changed 2024-02-02 since gold/total_v2; fill it first" in message
+    assert "2024-02-01" not in message
     publish_totals(settings, V2, {2: 27}, rows=2, silver_version=second)
     promote(settings, catalog())
     assert latest_totals(settings) == {1: 11, 2: 27}
 
 
 @pytest.mark.parametrize(
-    ("two", "said"),
+    ("two", "message"),
     [
         (metric(2, TOTAL | {"type": "int"}), "total is integer in v2 and long in gold/total"),
         (metric(2, grain=["shop"]), "grain is ['shop'] in v2 and [] in v1"),
@@ -83,12 +83,12 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
         (metric(2, source="others"), "source is others in v2 and events in v1"),
     ],
 )
-def test_what_one_table_cannot_hold(settings: Settings, two: Any, said: str) -> None:
+def test_what_one_table_cannot_hold(settings: Settings, two: Any, message: str) -> None:
     at(settings, 3)
     publish_totals(settings, V1, {1: 10})
     if not two.grain:
         publish_totals(settings, Series(two), {1: 10})
-    assert said in refusal(lambda: promote(settings, catalog(metric(1), two)))
+    assert message in refusal(lambda: promote(settings, catalog(metric(1), two)))
 
 
 def test_a_promise_about_closed_periods_is_kept(settings: Settings) -> None:
@@ -108,11 +108,11 @@ def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settin
     publish_totals(settings, Series(two), {1: 15, 19: 101})
     publish_totals(settings, Series(two), {1: 16})
     promote(settings, known)
-    said = [(1, None, 10, "initial", 1), (1, 1, 2, "manual", 1), (1, 2, 4, "manual", 2)]
-    assert total.revisions(settings, 1) == said
+    revisions = [(1, None, 10, "initial", 1), (1, 1, 2, "manual", 1), (1, 2, 4, "manual", 2)]
+    assert total.revisions(settings, 1) == revisions
     assert latest_totals(settings) == {1: 10, 19: 101}
     rollback(settings, known)
-    assert total.revisions(settings, 1) == [*said, (1, 3, -4, "rollback", 1)]
+    assert total.revisions(settings, 1) == [*revisions, (1, 3, -4, "rollback", 1)]
     promote(settings, known)
     assert sum(row[2] for row in total.revisions(settings, 1)) == 16
     rollback(settings, known)
@@ -136,9 +136,9 @@ def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
     publish_totals(settings, V2, {1: 11, 2: None})
     version = DeltaTable(locations.gold(settings, V1)).version()
     strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
-    said = refusal(lambda: promote(settings, strict))
-    assert said.startswith("nulls of 2024-02-02: ")
-    assert "held" not in said
+    message = refusal(lambda: promote(settings, strict))
+    assert message.startswith("nulls of 2024-02-02: ")
+    assert "held" not in message
     assert DeltaTable(locations.gold(settings, V1)).version() == version
     lenient = catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 1}]}))
     promote(settings, lenient)
@@ -153,14 +153,14 @@ def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) 
 
 def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) -> None:
     five, ten = ([Threshold("total", Decimal(percent))] for percent in (5, 10))
-    said = refusal(lambda: promote(filled, catalog(), thresholds=five))
-    assert said == "total of 2024-02-02: 20 -> 22 (+10.00 %) is beyond the threshold"
+    message = refusal(lambda: promote(filled, catalog(), thresholds=five))
+    assert message == "total of 2024-02-02: 20 -> 22 (+10.00 %) is beyond the threshold"
     assert "v2 has no measure revenue" in refusal(
         lambda: promote(filled, catalog(), thresholds=[Threshold("revenue", Decimal(1))], accepted=True)
     )
     promote(filled, catalog(), thresholds=ten)
     rollback(filled, catalog())
-    assert promote(filled, catalog(), thresholds=five, accepted=True).move.accepted == [said]
+    assert promote(filled, catalog(), thresholds=five, accepted=True).move.accepted == [message]
 
 
 def test_versions_that_nobody_can_move_to(filled: Settings) -> None:

@@ -29,16 +29,16 @@ ALL = {
 
 
 def test_one_outcome_a_check_by_its_name() -> None:
-    one = candidate(table([1, 2]), published=table([1, 2]), trailing=history([[1, 2]] * 9), silver_rows=2)
+    sound = candidate(table([1, 2]), published=table([1, 2]), trailing=history([[1, 2]] * 9), silver_rows=2)
     for rules in (ALL, {}, {"nulls": {"revenue": 0}}):
         checks = GoldChecks.model_validate(rules)
-        assert [outcome.check for outcome in audit(checks, one)] == list(names(checks))
-        assert [outcome.check for outcome in audit(checks, replace(one, silver_rows=None))] == [
+        assert [outcome.check for outcome in audit(checks, sound)] == list(names(checks))
+        assert [outcome.check for outcome in audit(checks, replace(sound, silver_rows=None))] == [
             name for name in names(checks) if name != "totals_equal_silver"
         ]
     assert names(GoldChecks()) == ALWAYS
     assert names(GoldChecks.model_validate(ALL)) == NAMES
-    assert all(outcome.passed for outcome in audit(GoldChecks.model_validate(ALL), one))
+    assert all(outcome.passed for outcome in audit(GoldChecks.model_validate(ALL), sound))
 
 
 def test_what_a_person_is_told() -> None:
@@ -131,20 +131,20 @@ def test_what_is_published_again_moves_nothing_and_does_not_drift(sample: tuple[
 def test_the_order_of_rows_says_nothing(sample: tuple[pa.DataType, list[Any]], data: st.DataObject) -> None:
     kind, values = sample
     before = [value for value in values[::2] if value is not None]
-    one = candidate(table(values, kind), published=table(before, kind), trailing=history([values, before, values[:3]], kind))
+    original = candidate(table(values, kind), published=table(before, kind), trailing=history([values, before, values[:3]], kind))
 
     def shuffled(rows: pa.Table) -> pa.Table:
         return rows.take(pa.array(data.draw(st.permutations(range(len(rows)))), pa.int64()))
 
-    other = replace(
-        one,
-        rows=shuffled(one.rows),
-        read_back=shuffled(one.rows),
-        published=shuffled(one.published),
-        trailing=shuffled(one.trailing),
+    reordered = replace(
+        original,
+        rows=shuffled(original.rows),
+        read_back=shuffled(original.rows),
+        published=shuffled(original.published),
+        trailing=shuffled(original.trailing),
     )
     checks = GoldChecks.model_validate(ALL)
-    assert audit(checks, one) == audit(checks, other)
+    assert audit(checks, original) == audit(checks, reordered)
 
 
 @given(st.decimals(-(10**20), 10**20, places=2), st.decimals(-(10**6), 10**6, places=2), st.decimals(0, 10**6, places=2))

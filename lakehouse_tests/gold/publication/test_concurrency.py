@@ -50,32 +50,32 @@ def publisher(settings: Settings, number: int, value: int, start: Barrier) -> No
         restatement_days.restate(settings, numbers.series, numbers.session, [day(number)], Run(f"run {value}"))
 
 
-def together(settings: Settings, said: list[tuple[int, int]]) -> None:
-    start = PROCESSES.Barrier(len(said))
-    processes = [PROCESSES.Process(target=publisher, args=(settings, *one, start)) for one in said]
+def together(settings: Settings, totals: list[tuple[int, int]]) -> None:
+    start = PROCESSES.Barrier(len(totals))
+    processes = [PROCESSES.Process(target=publisher, args=(settings, *total, start)) for total in totals]
     for process in processes:
         process.start()
     for process in processes:
         process.join(180)
-    assert [process.exitcode for process in processes] == [0] * len(said)
+    assert [process.exitcode for process in processes] == [0] * len(totals)
 
 
-def complete(settings: Settings, one: Series) -> None:
+def complete(settings: Settings, series: Series) -> None:
     """Each commit of numbers is told in the ledger, once, whichever process came to tell it."""
-    publications.follow(settings, one.name, locations.gold(settings, one))
-    told = publications.of(settings, one.name)
-    assert len({entry.gold_version for entry in told}) == len(told)
-    named = sorted(name for entry in told for name in entry.published.values())
-    assert named == sorted({row["version_name"] for row in published_rows(settings, one)})
-    assert {entry.publication_id for entry in told} == {row["publication_id"] for row in published_rows(settings, one)}
+    publications.follow(settings, series.name, locations.gold(settings, series))
+    entries = publications.of(settings, series.name)
+    assert len({entry.gold_version for entry in entries}) == len(entries)
+    named = sorted(name for entry in entries for name in entry.published.values())
+    assert named == sorted({row["version_name"] for row in published_rows(settings, series)})
+    assert {entry.publication_id for entry in entries} == {row["publication_id"] for row in published_rows(settings, series)}
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["the first ones", "in a table that is there"])
-def test_different_periods(settings, there: bool) -> None:
+@pytest.mark.parametrize("table_exists", [False, True], ids=["the first ones", "in a table that is there"])
+def test_different_periods(settings, table_exists: bool) -> None:
     numbers = ScriptedNumbers(settings, METRIC)
     numbers.at(10)
-    count = 20 if there else 6
-    if there:
+    count = 20 if table_exists else 6
+    if table_exists:
         with without_spark():
             for number in range(1, count + 1):
                 numbers.set(number, 0)
@@ -83,9 +83,9 @@ def test_different_periods(settings, there: bool) -> None:
     together(settings, [(number, 100 + number) for number in range(1, count + 1)])
     expected = [(day(number), 100 + number) for number in range(1, count + 1)]
     assert [(start, value) for start, _, value, _, newest in lawful_versions(settings, numbers.series) if newest] == expected
-    assert len(lawful_versions(settings, numbers.series)) == count * (2 if there else 1)
+    assert len(lawful_versions(settings, numbers.series)) == count * (2 if table_exists else 1)
     complete(settings, numbers.series)
-    assert len(restatements.of(settings, "total")) == count + there
+    assert len(restatements.of(settings, "total")) == count + table_exists
     with without_spark():
         numbers.roll_up(Kind.MONTH)
     assert numbers.latest_total(1, Series(METRIC, Kind.MONTH)) == sum(value for _, value in expected)
@@ -151,7 +151,7 @@ def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
         patched.undo()
     real, first = table_io.append, [True]
 
-    def behind(path: str, *args: Any, **more: Any) -> bool:
+    def append_late(path: str, *args: Any, **more: Any) -> bool:
         if first:
             first.clear()
             early = table_io.open_table(locations.gold(settings, numbers.series))
@@ -165,6 +165,6 @@ def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
 
     early_path = locations.gold(settings, numbers.series)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_io, "append", behind)
+        patched.setattr(table_io, "append", append_late)
         assert publications.follow(settings, "total", early_path) == 1
     complete(settings, numbers.series)

@@ -111,7 +111,7 @@ def prepared(settings: Settings, said: Any, *before: Callable[[ScriptedNumbers],
 
 def outcome(numbers: ScriptedNumbers) -> dict[str, Any]:
     """What is in the tables, without the ids and times of the runs."""
-    told: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     names = (
         "row_count",
         "reason",
@@ -124,20 +124,22 @@ def outcome(numbers: ScriptedNumbers) -> dict[str, Any]:
         "published_at",
     )
     for kind in KINDS:
-        one = Series(numbers.metric, kind)
-        told[one.name] = lawful_versions(numbers.settings, one)
-        told[f"{one.name}, more"] = sorted(
-            [tuple(row[name] for name in names) for row in published_rows(numbers.settings, one)], key=str
+        series = Series(numbers.metric, kind)
+        contents[series.name] = lawful_versions(numbers.settings, series)
+        contents[f"{series.name}, more"] = sorted(
+            [tuple(row[name] for name in names) for row in published_rows(numbers.settings, series)], key=str
         )
-        published = [entry.published for entry in publications.of(numbers.settings, one.name)]
-        versions = [commit.gold_version for commit in publications.of(numbers.settings, one.name)]
+        published = [entry.published for entry in publications.of(numbers.settings, series.name)]
+        versions = [commit.gold_version for commit in publications.of(numbers.settings, series.name)]
         assert len(versions) == len(set(versions)), "each commit is told of once"
-        told[f"{one.name}, ledger"] = sorted(name for entry in published for name in entry.values())
+        contents[f"{series.name}, ledger"] = sorted(name for entry in published for name in entry.values())
         if kind is not Kind.DAY:
-            told[f"{one.name}, waiting"] = find_pending(numbers.settings, one).starts
-    told["held"] = numbers.held()
-    told["dropped"] = [(one.period_start, one.content) for one in rejected_candidates.of(numbers.settings, numbers.series.name)]
-    return told
+            contents[f"{series.name}, waiting"] = find_pending(numbers.settings, series).starts
+    contents["held"] = numbers.held()
+    contents["dropped"] = [
+        (rejected.period_start, rejected.content) for rejected in rejected_candidates.of(numbers.settings, numbers.series.name)
+    ]
+    return contents
 
 
 def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:

@@ -250,50 +250,57 @@ def test_every_reader_sees_the_same(settings) -> None:
     connection = duckdb.connect()
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
-    for one in (numbers.series, Series(numbers.metric, Kind.WEEK)):
-        versions, there = lawful_versions(settings, one), published_rows(settings, one)
-        columns = f"{one.by}, store, total"
+    for series in (numbers.series, Series(numbers.metric, Kind.WEEK)):
+        versions, rows = lawful_versions(settings, series), published_rows(settings, series)
+        columns = f"{series.by}, store, total"
 
-        def asked(where: str, columns: str = columns, one: Series = one) -> list[tuple[Any, ...]]:
+        def queried(where: str, columns: str = columns, series: Series = series) -> list[tuple[Any, ...]]:
             found = connection.execute(
-                f"SELECT {columns} FROM delta_scan('{locations.gold(settings, one)}') WHERE {where}"
+                f"SELECT {columns} FROM delta_scan('{locations.gold(settings, series)}') WHERE {where}"
             ).fetchall()
             return sorted(found, key=str)
 
-        def mine(found: list[dict[str, Any]], one: Series = one) -> list[tuple[Any, ...]]:
-            return sorted(((row[one.by], row["store"], row["total"]) for row in found), key=str)
+        def mine(found: list[dict[str, Any]], series: Series = series) -> list[tuple[Any, ...]]:
+            return sorted(((row[series.by], row["store"], row["total"]) for row in found), key=str)
 
-        newest = table_io.read(locations.gold(settings, one), None, {"is_latest": [True]})
+        newest = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]})
         assert newest is not None
-        assert asked("is_latest") == mine(newest.to_pylist()) == mine([row for row in there if row["is_latest"]])
-        assert len({row[0] for row in asked("is_latest")}) == len({version[0] for version in versions})
-        moments = sorted({row["published_at"] for row in there})
+        assert queried("is_latest") == mine(newest.to_pylist()) == mine([row for row in rows if row["is_latest"]])
+        assert len({row[0] for row in queried("is_latest")}) == len({version[0] for version in versions})
+        moments = sorted({row["published_at"] for row in rows})
         for moment in [moments[0] - timedelta(hours=1), *moments, *(time + timedelta(minutes=1) for time in moments)]:
-            seen = asked(
+            seen = queried(
                 f"published_at <= '{moment.isoformat()}' AND (superseded_at IS NULL OR superseded_at > '{moment.isoformat()}') "
                 "AND adjustment IS NULL"
             )
             last: dict[Any, int] = {}
-            for row in there:
+            for row in rows:
                 if row["published_at"] <= moment and row["adjustment"] is None:
-                    last[row[one.by]] = max(last.get(row[one.by], 0), row["revision"])
-            current = [row for row in there if row["adjustment"] is None and row["revision"] == last.get(row[one.by])]
+                    last[row[series.by]] = max(last.get(row[series.by], 0), row["revision"])
+            current = [row for row in rows if row["adjustment"] is None and row["revision"] == last.get(row[series.by])]
             assert seen == mine(current)
 
 
 def test_the_reason_that_a_run_gives(settings) -> None:
     numbers = ScriptedNumbers(settings)
     numbers.at(1)
-    for value, said in ((1, RevisionReason.BACKFILL), (2, RevisionReason.BUG_REPLAY), (3, None), (4, RevisionReason.ROLLBACK)):
+    for value, run_reason in (
+        (1, RevisionReason.BACKFILL),
+        (2, RevisionReason.BUG_REPLAY),
+        (3, None),
+        (4, RevisionReason.ROLLBACK),
+    ):
         numbers.set(1, value)
-        numbers.publish(said=said)
+        numbers.publish(said=run_reason)
     assert [row[0] for row in columns_of_day(numbers, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
+    ("run_reason", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
 )
-def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settings, said: RevisionReason, reason: str) -> None:
+def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(
+    settings, run_reason: RevisionReason, reason: str
+) -> None:
     numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
     numbers.at(1)
     for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):
@@ -302,7 +309,7 @@ def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(settin
         weeks = Series(numbers.metric, Kind.WEEK)
         pending = find_pending(settings, weeks)
         rollups.restate(
-            settings, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=said), pending
+            settings, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=run_reason), pending
         )
     assert [row["reason"] for row in sorted(published_rows(settings, weeks), key=lambda row: row["revision"])] == [
         "initial",

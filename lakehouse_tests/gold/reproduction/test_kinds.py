@@ -163,8 +163,10 @@ def test_a_file_whose_run_was_stopped_before_it_was_recorded_counts_in_no_number
     elsewhere = file.rename(file.with_name("elsewhere"))
     reproducible.deliver(2, "a,5,1,insert,,red", "c,1,1,insert,,red")  # speaks of the same key
     reproducible.publish()
-    assert [one.rows["total"].to_pylist() for one in reproducible.reproduce_all()][1] == [7], "the delete is not known yet"
-    assert [one.differences for one in reproducible.reproduce_all() if not one.equal] == []
+    assert [reproduction.rows["total"].to_pylist() for reproduction in reproducible.reproduce_all()][1] == [7], (
+        "the delete is not known yet"
+    )
+    assert [reproduction.differences for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
 
     elsewhere.rename(file)
     reproducible.lake.ingest(date(2024, 2, 2))
@@ -172,4 +174,4 @@ def test_a_file_whose_run_was_stopped_before_it_was_recorded_counts_in_no_number
     assert reproducible.reproduce_all()[-1].rows["total"].to_pylist() in ([2], [7]), (
         "which of the two came last, the hash decides"
     )
-    assert [one.differences for one in reproducible.reproduce_all() if not one.equal] == []
+    assert [reproduction.differences for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []

@@ -54,7 +54,7 @@ def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -
         if isinstance(action, Deliver):
             lake.deliver(ARRIVAL, csv_file(map(csv_line, files[action.file])), f".{action.file}.csv")
             (entry,) = lake.ingest(ARRIVAL).ingested
-            known += [(entry.ingestion_id, line, one.key) for line, one in enumerate(files[action.file], 2)]
+            known += [(entry.ingestion_id, line, record.key) for line, record in enumerate(files[action.file], 2)]
         elif isinstance(action, Decide):
             row = known[action.record % len(known)][:2]
             decide.decide(reproducible.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
@@ -71,9 +71,9 @@ def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -
     reproducible.vacuum()
     made = reproducible.reproduce_all()
     assume(made)  # else nothing but deletes counts, and nothing was ever published
-    assert [(one.name, one.differences) for one in made if not one.equal] == []
-    newest = {one.name.rsplit(".r", 1)[0]: one for one in made}
-    assert all(not one.hidden for one in newest.values()), "the newest is made under all redactions"
+    assert [(reproduction.name, reproduction.differences) for reproduction in made if not reproduction.equal] == []
+    newest = {reproduction.name.rsplit(".r", 1)[0]: reproduction for reproduction in made}
+    assert all(not reproduction.hidden for reproduction in newest.values()), "the newest is made under all redactions"
 
 
 def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> ReproducibleLake:

@@ -86,9 +86,9 @@ def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) 
     for _ in range(2):  # before silver follows, and after
         reproducible.vacuum()
         total, trailing, by_colour = METRICS
-        found = reproducible.reproduce(total, date(2024, 2, 1), 1)
-        assert found.equal
-        assert (found.hidden, found.compared) == ({"a": ["amount"]}, ["row_count"])
+        reproduction = reproducible.reproduce(total, date(2024, 2, 1), 1)
+        assert reproduction.equal
+        assert (reproduction.hidden, reproduction.compared) == ({"a": ["amount"]}, ["row_count"])
         assert reproducible.reproduce(by_colour, date(2024, 2, 1), 1).compared == ["colour", "row_count"]
         assert reproducible.reproduce(trailing, date(2024, 2, 2), 1).compared == ["keys", "row_count"]
         assert reproducible.reproduce(total, date(2024, 2, 2), 1).hidden == {}, "a is not in it"
@@ -97,8 +97,8 @@ def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) 
     newest = reproducible.reproduce(total, date(2024, 2, 1), last)
     assert (newest.equal, newest.hidden) == (True, {}), "made under the redaction"
     redact_fields(settings, reproducible.lake.contract, "b", ["colour"], by="dora", reason="asked to")
-    found = reproducible.reproduce(by_colour, date(2024, 2, 1), 1)
-    assert (found.equal, found.compared) == (True, ["row_count"]), "amounts of a and the colour of b are hidden"
+    reproduction = reproducible.reproduce(by_colour, date(2024, 2, 1), 1)
+    assert (reproduction.equal, reproduction.compared) == (True, ["row_count"]), "amounts of a and the colour of b are hidden"
     assert reproducible.reproduce(total, date(2024, 2, 1), last).compared == ["total", "biggest", "row_count"]
 
 

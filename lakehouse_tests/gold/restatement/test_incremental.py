@@ -24,7 +24,7 @@ FIRST = date(2024, 1, 1)
 
 
 def metric(**changes) -> MetricContract:
-    said = {
+    fields = {
         "metric": "total",
         "source": "events",
         "grain": ["id"],
@@ -34,7 +34,7 @@ def metric(**changes) -> MetricContract:
         ],
         "publication": {"patch_up_to": 1000},
     }
-    return MetricContract.model_validate(said | changes)
+    return MetricContract.model_validate(fields | changes)
 
 
 lines = st.lists(
@@ -44,12 +44,12 @@ lines = st.lists(
 )
 
 
-def deliver(lake: Lake, number: int, said: list[tuple[str, int, int, str]]) -> None:
+def deliver(lake: Lake, number: int, changes: list[tuple[str, int, int, str]]) -> None:
     arrival = FIRST + timedelta(days=number)
     lake.settings.now = datetime.combine(arrival, datetime.max.time(), timezone.utc)
     rows = [
         f"{key},{amount},{FIRST + timedelta(days=day)}T12:00:00Z,{arrival}T0{line}:00:00Z,{op},,0"
-        for line, (key, amount, day, op) in enumerate(said)
+        for line, (key, amount, day, op) in enumerate(changes)
     ]
     lake.deliver(arrival, csv_file(rows))
     lake.ingest(arrival)
@@ -60,22 +60,22 @@ def deliver(lake: Lake, number: int, said: list[tuple[str, int, int, str]]) -> N
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: bool) -> None:
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(clocks=CLOCKS), spark)
-    one = Series(metric(grain=["id"] if grain else []))
-    for number, said in enumerate(files, 3):
-        deliver(lake, number, said)
-        pending = find_pending(lake.settings, one)
+    series = Series(metric(grain=["id"] if grain else []))
+    for number, changes in enumerate(files, 3):
+        deliver(lake, number, changes)
+        pending = find_pending(lake.settings, series)
         days = sorted(pending.starts)
         if not days:
             continue
-        before = write_audit_publish.read(lake.settings, one, days)
-        found = incremental.numbers(spark, lake.settings, before, days)
-        anew = metric_query.numbers(spark, lake.settings, one.metric, days)
-        nothing = metric_query.nothing(spark, lake.settings, one.metric)
-        assert {day: rows.to_pylist() for day, rows in found.items()} == {
-            day: anew.get(day, nothing).to_pylist() for day in found
+        before = write_audit_publish.read(lake.settings, series, days)
+        patched = incremental.numbers(spark, lake.settings, before, days)
+        recomputed = metric_query.numbers(spark, lake.settings, series.metric, days)
+        nothing = metric_query.nothing(spark, lake.settings, series.metric)
+        assert {day: rows.to_pylist() for day, rows in patched.items()} == {
+            day: recomputed.get(day, nothing).to_pylist() for day in patched
         }
-        assert set(found) == set(days) & set(before.latest), "every day that has a number is patched"
-        restatement_days.restate(lake.settings, one, lambda: spark, days, Run("run"), pending)
+        assert set(patched) == set(days) & set(before.latest), "every day that has a number is patched"
+        restatement_days.restate(lake.settings, series, lambda: spark, days, Run("run"), pending)
 
 
 CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
@@ -94,10 +94,10 @@ CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
 )
 def test_what_would_not_be_exact_or_small_is_computed_anew(settings, spark, changes) -> None:
     lake = Lake(settings, contract(), spark)
-    one = Series(metric(**changes))
-    for number, said in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):
-        deliver(lake, number, said)
-        pending = find_pending(settings, one)
-        before = write_audit_publish.read(settings, one, sorted(pending.starts))
+    series = Series(metric(**changes))
+    for number, records in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):
+        deliver(lake, number, records)
+        pending = find_pending(settings, series)
+        before = write_audit_publish.read(settings, series, sorted(pending.starts))
         assert incremental.numbers(spark, settings, before, sorted(pending.starts)) == {}
-        restatement_days.restate(settings, one, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        restatement_days.restate(settings, series, lambda: spark, sorted(pending.starts), Run("run"), pending)

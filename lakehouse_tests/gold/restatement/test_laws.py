@@ -97,21 +97,21 @@ class World:
             for name, window in (("daily", 1), ("trailing", 3))
         }
         self.following = list(self.known)
-        for one in (self.daily, self.trailing):
-            window, model = one.metric.window, self.models[one.name]
-            pending, due = find_pending(settings, one), set(find_due(settings, one))
+        for series in (self.daily, self.trailing):
+            window, model = series.metric.window, self.models[series.name]
+            pending, due = find_pending(settings, series), set(find_due(settings, series))
             expected_due = {
                 day
-                for day, told in model.days.items()
-                if told.revisions and rank(state_of(day, self.now.date())) > rank(told.newest[1])
+                for day, period in model.days.items()
+                if period.revisions and rank(state_of(day, self.now.date())) > rank(period.newest[1])
             }
             assert due == expected_due, "due is what is to change its state"
-            changed = {day for day in span() if before[one.name][day] != number_of(self.rows_of(day, window))}
+            changed = {day for day in span() if before[series.name][day] != number_of(self.rows_of(day, window))}
             assert pending.starts >= changed, "no change of silver is missed"
-            restatement_days.restate(settings, one, self.session, {*pending.starts, *due}, Run("follow"), pending)
+            restatement_days.restate(settings, series, self.session, {*pending.starts, *due}, Run("follow"), pending)
             for day in sorted({*pending.starts, *due}):
                 model.say(day, self.rows_of(day, window), self.now)
-            assert find_pending(settings, one).starts == frozenset()
+            assert find_pending(settings, series).starts == frozenset()
 
     def decide(self, *, publish: bool) -> None:
         settings, model = self.lake.settings, self.models["daily"]
@@ -132,41 +132,43 @@ class World:
         self._check_rolled(rollup)
 
     def check(self) -> None:
-        for one in (self.daily, self.trailing):
-            model, told = self.models[one.name], defaultdict(list)
-            for row in published_rows(self.lake.settings, one):
-                told[row["event_date"], row["revision"], row["adjustment"] or 0].append(row)
-            assert all(len(found) == 1 for found in told.values())
-            lawful_versions(self.lake.settings, one)
+        for series in (self.daily, self.trailing):
+            model, rows_by_version = self.models[series.name], defaultdict(list)
+            for row in published_rows(self.lake.settings, series):
+                rows_by_version[row["event_date"], row["revision"], row["adjustment"] or 0].append(row)
+            assert all(len(rows) == 1 for rows in rows_by_version.values())
+            lawful_versions(self.lake.settings, series)
             expected: dict[Any, Any] = {}
-            for day, said in model.days.items():
-                for number, (value, state, at) in enumerate(said.revisions, 1):
+            for day, period in model.days.items():
+                for number, (value, state, at) in enumerate(period.revisions, 1):
                     expected[day, number, 0] = (value, state, at, None)
-                for number, (value, booked) in enumerate(said.adjustments, 1):
-                    expected[day, len(said.revisions), number] = (value, "final", None, booked)
-            found = {
+                for number, (value, booked) in enumerate(period.adjustments, 1):
+                    expected[day, len(period.revisions), number] = (value, "final", None, booked)
+            actual = {
                 key: (shown(row), row["state"], None if key[2] else row["published_at"], row["booked_on"])
-                for key, [row] in told.items()
+                for key, [row] in rows_by_version.items()
             }
-            assert found == expected, "each revision and adjustment as the rules say"
-            held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.lake.settings, one)}
-            assert held == {day: said.held[0] for day, said in model.days.items() if said.held}
-            self._check_as_of(one, model)
-            publications.follow(self.lake.settings, one.name, locations.gold(self.lake.settings, one))
-            named = sorted(name for entry in publications.of(self.lake.settings, one.name) for name in entry.published.values())
-            assert named == sorted({row["version_name"] for [row] in told.values()})
+            assert actual == expected, "each revision and adjustment as the rules say"
+            held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.lake.settings, series)}
+            assert held == {day: period.held[0] for day, period in model.days.items() if period.held}
+            self._check_as_of(series, model)
+            publications.follow(self.lake.settings, series.name, locations.gold(self.lake.settings, series))
+            named = sorted(
+                name for entry in publications.of(self.lake.settings, series.name) for name in entry.published.values()
+            )
+            assert named == sorted({row["version_name"] for [row] in rows_by_version.values()})
 
-    def _check_as_of(self, one: Series, model: Model) -> None:
-        for moment in {at for said in model.days.values() for _, _, at in said.revisions}:
-            found = numbers_history.versions(
-                numbers_history.history_between(self.lake.settings, one, span()[0], span()[-1]), parse(moment.isoformat())
+    def _check_as_of(self, series: Series, model: Model) -> None:
+        for moment in {at for period in model.days.values() for _, _, at in period.revisions}:
+            answers = numbers_history.versions(
+                numbers_history.history_between(self.lake.settings, series, span()[0], span()[-1]), parse(moment.isoformat())
             )
             seen = {
-                day: [value for value, _, at in said.revisions if at <= moment][-1]
-                for day, said in model.days.items()
-                if any(at <= moment for _, _, at in said.revisions)
+                day: [value for value, _, at in period.revisions if at <= moment][-1]
+                for day, period in model.days.items()
+                if any(at <= moment for _, _, at in period.revisions)
             }
-            assert {day: shown(version.rows[0]) for day, version in found.items()} == seen, (
+            assert {day: shown(version.rows[0]) for day, version in answers.items()} == seen, (
                 "as of a time, what was published then"
             )
 
@@ -176,30 +178,32 @@ class World:
         lawful_versions(settings, rollup)
         days = self.models["daily"].days
         versions = {row["version_name"] for row in published_rows(settings, self.daily)}
-        own: dict[date, list[dict[str, Any]]] = defaultdict(list)
+        rows_by_start: dict[date, list[dict[str, Any]]] = defaultdict(list)
         for row in published_rows(settings, rollup):
-            own[row["period_start"]].append(row)
+            rows_by_start[row["period_start"]].append(row)
         booked: dict[date, int] = defaultdict(int)
-        for told in days.values():
-            for value, on in told.adjustments:
+        for period in days.values():
+            for value, on in period.adjustments:
                 booked[rollup.period(on).start] += value[0] or 0
-        for found in own.values():
-            for row in found:
+        for rows in rows_by_start.values():
+            for row in rows:
                 if row["adjustment"] is not None and rollup.period(row["booked_on"]).start != row["period_start"]:
                     booked[rollup.period(row["booked_on"]).start] += row["total"]
-        starts = {rollup.period(day).start for day, told in days.items() if told.revisions} | set(booked)
-        assert set(own) == starts
-        for start, found in own.items():
-            [newest] = [row for row in found if row["is_latest"]]
-            published = {day: told for day, told in days.items() if told.revisions and rollup.period(day).start == start}
-            total = sum(told.newest[0][0] or 0 for told in published.values()) + booked[start]
-            assert (newest["total"] or 0) + sum(row["total"] for row in found if row["adjustment"] is not None) == total
+        starts = {rollup.period(day).start for day, period in days.items() if period.revisions} | set(booked)
+        assert set(rows_by_start) == starts
+        for start, rows in rows_by_start.items():
+            [newest] = [row for row in rows if row["is_latest"]]
+            published = {day: period for day, period in days.items() if period.revisions and rollup.period(day).start == start}
+            total = sum(period.newest[0][0] or 0 for period in published.values()) + booked[start]
+            assert (newest["total"] or 0) + sum(row["total"] for row in rows if row["adjustment"] is not None) == total
             named = json.loads(newest["made_from"])
             assert all(f"{self.daily.name}_v{day}.{label}" in versions for day, label in named.items() if day != "adjustments")
-            assert set(named.get("adjustments", ())) <= versions | {row["version_name"] for one in own.values() for row in one}
-            if not any(row["adjustment"] is not None for row in found):
-                behind = [record for told in published.values() for record in told.behind]
-                assert newest["biggest"] == number_of(behind)[1], "computed from the rows behind the published days"
+            assert set(named.get("adjustments", ())) <= versions | {
+                row["version_name"] for rows in rows_by_start.values() for row in rows
+            }
+            if not any(row["adjustment"] is not None for row in rows):
+                records = [record for period in published.values() for record in period.behind]
+                assert newest["biggest"] == number_of(records)[1], "computed from the rows behind the published days"
             if "adjustments" not in named:
                 made = [days[date.fromisoformat(day)].revisions[int(label[1:]) - 1][0][0] for day, label in named.items()]
                 assert sum(value or 0 for value in made) == (newest["total"] or 0), "made from the revisions that it names"
@@ -237,22 +241,22 @@ def run(lake: Lake, history: tuple[tuple[Record, ...], list[Any]], *, adjusts: b
         world.check()
 
 
-def said(key: str, amount: int, day: int, op: Any = "correct") -> Record:
+def record_of(key: str, amount: int, day: int, op: Any = "correct") -> Record:
     return Record(key, op, DAYS[day], amount, START)
 
 
 #: Held and dropped, held and signed, closed and changed, moved off a closed day, a closed day that was never there.
 CORNERS = (
-    (said("a", 1, 0), said("b", 2, 1), said("c", 9, 3)),
+    (record_of("a", 1, 0), record_of("b", 2, 1), record_of("c", 9, 3)),
     [
-        Deliver((said("a", 9, 0), said("b", 1, 1))),
+        Deliver((record_of("a", 9, 0), record_of("b", 1, 1))),
         Follow(0),
         Roll(Kind.WEEK),
         Decide(publish=False),
         Roll(Kind.WEEK),
         Follow(4),
         Roll(Kind.WEEK),
-        Deliver((said("b", 3, 1), said("d", 2, 2), said("c", 9, 4))),
+        Deliver((record_of("b", 3, 1), record_of("d", 2, 2), record_of("c", 9, 4))),
         Follow(1),
         Roll(Kind.MONTH),
         Decide(publish=True),

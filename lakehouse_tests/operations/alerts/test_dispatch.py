@@ -158,10 +158,10 @@ class Stopped(BaseException):
     """What SIGKILL is to a test."""
 
 
-@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("after_commit", [False, True])
 @pytest.mark.parametrize("number", range(4))
 def test_a_look_that_was_stopped_anywhere_is_made_up_for(
-    settings: Settings, receiver: Receiver, monkeypatch, number: int, behind: bool
+    settings: Settings, receiver: Receiver, monkeypatch, number: int, after_commit: bool
 ) -> None:
     """Before or behind each of its commits: the same end state, every message at least once, and no other."""
     late_rows(settings)
@@ -175,7 +175,7 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
 
     def append(*arguments: Any, **more: Any) -> bool:
         commits.append(None)
-        if len(commits) == number + 1 and not behind:
+        if len(commits) == number + 1 and not after_commit:
             raise Stopped
         done = commit(*arguments, **more)
         if len(commits) == number + 1:
@@ -195,7 +195,7 @@ def test_a_look_that_was_stopped_anywhere_is_made_up_for(
     assert [one.waiting("opened") for one in found] == [[], []]
     assert {message["message_id"] for message in receiver.taken} == {one.message_id("opened") for one in found}
     repeated = len(receiver.taken) - 2
-    assert repeated == (number in {1, 2} and not behind), "one was sent and not recorded"
+    assert repeated == (number in {1, 2} and not after_commit), "one was sent and not recorded"
 
 
 def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, receiver: Receiver) -> None:

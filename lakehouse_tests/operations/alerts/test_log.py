@@ -69,16 +69,16 @@ def test_of_what_could_not_be_read_alerts_stay_open(settings: Settings) -> None:
 
 
 def test_each_target_is_waited_for_by_itself_and_per_message(settings: Settings) -> None:
-    [one] = look(settings, LATE)
-    assert (one.waiting("opened"), one.waiting("resolved")) == (["log", "hook"], [])
-    alert_log.record_delivery(settings, one, "opened", ["log"])
-    [one] = look(settings)
-    assert (one.waiting("opened"), one.waiting("resolved")) == (["hook"], ["log", "hook"])
-    alert_log.record_delivery(settings, one, "opened", ["hook"])
-    alert_log.record_delivery(settings, one, "resolved", ["log", "hook"])
-    [one] = alert_log.all_of(settings)
-    assert (one.waiting("opened"), one.waiting("resolved")) == ([], [])
-    assert one.message_id("opened") != one.message_id("resolved")
+    [entry] = look(settings, LATE)
+    assert (entry.waiting("opened"), entry.waiting("resolved")) == (["log", "hook"], [])
+    alert_log.record_delivery(settings, entry, "opened", ["log"])
+    [entry] = look(settings)
+    assert (entry.waiting("opened"), entry.waiting("resolved")) == (["hook"], ["log", "hook"])
+    alert_log.record_delivery(settings, entry, "opened", ["hook"])
+    alert_log.record_delivery(settings, entry, "resolved", ["log", "hook"])
+    [entry] = alert_log.all_of(settings)
+    assert (entry.waiting("opened"), entry.waiting("resolved")) == ([], [])
+    assert entry.message_id("opened") != entry.message_id("resolved")
 
 
 def test_a_target_that_comes_later_is_not_told_of_old_alerts(settings: Settings) -> None:

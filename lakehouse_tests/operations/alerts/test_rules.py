@@ -96,20 +96,22 @@ counts = st.tuples(st.integers(0, 40), st.integers(0, 6), st.integers(0, 6))
 @given(
     st.lists(counts, max_size=30), st.sampled_from([0, 1, 3, 10]), st.sampled_from(["0", "0.2", "0.5", "1"]), st.integers(1, 20)
 )
-def test_late_share_is_what_its_definition_says(said: list[tuple[int, int, int]], lasting: int, bound: str, needs: int) -> None:
-    by_time = {minute: ArrivalCount(T0 + minute * MINUTE, rows + late, late) for minute, rows, late in said if rows + late}
+def test_late_share_is_what_its_definition_says(
+    counted: list[tuple[int, int, int]], lasting: int, bound: str, needs: int
+) -> None:
+    by_time = {minute: ArrivalCount(T0 + minute * MINUTE, rows + late, late) for minute, rows, late in counted if rows + late}
     given_ = [by_time[minute] for minute in sorted(by_time, reverse=True)]
-    found = alert_rules.late_share(SALES, given_, LateShare(lasting=lasting * MINUTE, needs_rows=needs), Decimal(bound))
+    alert = alert_rules.late_share(SALES, given_, LateShare(lasting=lasting * MINUTE, needs_rows=needs), Decimal(bound))
     above = {}
     for minute in by_time:
-        window = [one for other, one in by_time.items() if minute - lasting <= other <= minute]
-        above[minute] = Fraction(sum(one.late for one in window), sum(one.rows for one in window)) > Fraction(bound)
+        window = [count for other, count in by_time.items() if minute - lasting <= other <= minute]
+        above[minute] = Fraction(sum(count.late for count in window), sum(count.rows for count in window)) > Fraction(bound)
     starts = [minute for minute in by_time if all(above[other] for other in by_time if other >= minute)]
     expected = None
     if starts and max(by_time) - min(starts) >= lasting:
-        rows = sum(one.rows for minute, one in by_time.items() if minute >= min(starts))
+        rows = sum(count.rows for minute, count in by_time.items() if minute >= min(starts))
         expected = T0 + min(starts) * MINUTE if rows >= needs else None
-    assert (found.since if found else None) == expected
+    assert (alert.since if alert else None) == expected
 
 
 # Lag ----------------------------------------------------------------------------------------------------------------
@@ -141,12 +143,12 @@ def test_nearest_rank_at_its_steps() -> None:
     ],
 )
 def test_lag(newest: tuple[int, Any], baseline: tuple[int, Any], alerts: bool) -> None:
-    found = alert_rules.lag(SALES, LagPercentile(*newest), LagPercentile(*baseline), T0, Lag())
-    assert (found is not None) == alerts
-    if found:
-        assert found.since == T0
-        assert "The p99 lag of sales is 2 h" in found.text
-        assert "more than 2 times the 1 h of the 7 days before" in found.text
+    alert = alert_rules.lag(SALES, LagPercentile(*newest), LagPercentile(*baseline), T0, Lag())
+    assert (alert is not None) == alerts
+    if alert:
+        assert alert.since == T0
+        assert "The p99 lag of sales is 2 h" in alert.text
+        assert "more than 2 times the 1 h of the 7 days before" in alert.text
 
 
 # Restatements -------------------------------------------------------------------------------------------------------
@@ -197,12 +199,12 @@ def test_a_young_metric_has_no_usual() -> None:
 
 @given(st.lists(st.integers(0, 12), min_size=5, max_size=5), st.sampled_from([0, 1, 2, 3]))
 def test_restatements_are_what_the_definition_says(weeks: list[int], sigma: int) -> None:
-    found = alert_rules.restatements(REVENUE, restated(*weeks), OLD, T0, Restatements(sigma=Decimal(sigma), needs=1))
+    alert = alert_rules.restatements(REVENUE, restated(*weeks), OLD, T0, Restatements(sigma=Decimal(sigma), needs=1))
     bound = mean(weeks[1:]) + sigma * stdev(weeks[1:])
     if abs(weeks[0] - bound) > 1e-9:  # on the bound the float does not know
-        assert (found is not None) == (weeks[0] > bound)
-    if found:
-        by_then = sum(one.at <= found.since for one in restated(weeks[0]))
+        assert (alert is not None) == (weeks[0] > bound)
+    if alert:
+        by_then = sum(one.at <= alert.since for one in restated(weeks[0]))
         assert by_then > bound - 1e-9
         assert by_then - 1 <= bound + 1e-9, "it was within before"
 

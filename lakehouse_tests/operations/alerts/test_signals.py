@@ -184,26 +184,26 @@ EVENTS = st.one_of(st.none(), st.timedeltas(-DAY, 20 * DAY))
 
 @given(st.lists(st.tuples(st.integers(0, 20 * 24 * 60), EVENTS, st.booleans()), min_size=1, max_size=30))
 @examples(max_examples=40)
-def test_lags_are_those_of_admission(tmp_path_factory, said: list[tuple[int, timedelta | None, bool]]) -> None:
+def test_lags_are_those_of_admission(tmp_path_factory, arrivals: list[tuple[int, timedelta | None, bool]]) -> None:
     """Arrow's arithmetic over all rows is the domain's over one; also where only the event's day is known."""
     lake = lake_settings(tmp_path_factory.mktemp("lags"))
     zone = ZoneInfo("Europe/Berlin")
     source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"}, **LATE)
     rows = []
-    for minute, lag, by_day in said:
-        one = bronze_row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
-        rows.append(one | {"event_ts": None} if by_day else one)
+    for minute, lag, by_day in arrivals:
+        row = bronze_row(at(TODAY - 21 * DAY) + minute * MINUTE, lag)
+        rows.append(row | {"event_ts": None} if by_day else row)
     append_to_bronze(lake, source, rows)
-    found = recent_lags.newest(lake, source, 7)
-    assert found is not None
-    newest = max(one["arrival_ts"] for one in rows)
-    within = [one for one in rows if one["arrival_ts"] > newest - 8 * DAY]
-    expected = [lateness(one["event_ts"], one["event_date"], one["arrival_ts"], zone) for one in within]
-    told = [None if lag is None else timedelta(microseconds=lag) for lag in found.rows["lag"].to_pylist()]
-    assert sorted(map(str, told)) == sorted(map(str, expected))
-    assert sum(found.rows["late"].to_pylist()) == sum(lag is not None and lag > 2 * HOUR for lag in expected)
+    lags = recent_lags.newest(lake, source, 7)
+    assert lags is not None
+    newest = max(row["arrival_ts"] for row in rows)
+    within = [row for row in rows if row["arrival_ts"] > newest - 8 * DAY]
+    expected = [lateness(row["event_ts"], row["event_date"], row["arrival_ts"], zone) for row in within]
+    measured = [None if lag is None else timedelta(microseconds=lag) for lag in lags.rows["lag"].to_pylist()]
+    assert sorted(map(str, measured)) == sorted(map(str, expected))
+    assert sum(lags.rows["late"].to_pylist()) == sum(lag is not None and lag > 2 * HOUR for lag in expected)
     known = sorted(lag for lag in expected if lag is not None)
-    p99 = found.p99(newest - 8 * DAY, newest)
+    p99 = lags.p99(newest - 8 * DAY, newest)
     assert p99.rows == len(known)
     assert p99.lag == (known[-1] if known else None), "of fewer than a hundred the p99 is the greatest"
 
@@ -388,13 +388,13 @@ def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
 
 
 def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Settings) -> None:
-    one = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 5}]})
-    numbers = ScriptedNumbers(settings, one)
+    contracted = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 5}]})
+    numbers = ScriptedNumbers(settings, contracted)
     numbers.at(1)
-    seen = [signals.state_of(settings, catalog(one))]
+    seen = [signals.state_of(settings, catalog(contracted))]
 
     def moved() -> bool:
-        seen.append(signals.state_of(settings, catalog(one)))
+        seen.append(signals.state_of(settings, catalog(contracted)))
         return seen[-1] not in seen[:-1]
 
     append_to_bronze(settings, contract(), [bronze_row(at(TODAY), HOUR)])
@@ -411,4 +411,4 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
     assert moved(), "another hour"
     assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
     assert not moved()
-    assert Series(one, PeriodKind.WEEK).name == "total_weekly"
+    assert Series(contracted, PeriodKind.WEEK).name == "total_weekly"

@@ -20,15 +20,15 @@ def file(name: str, rows: int = 3, sha256: str = HASH) -> PlannedFile:
 
 
 def test_files_are_held_against_the_manifest() -> None:
-    said = [
+    entries = [
         ManifestEntry("m.csv", "a", {"rows": 3, "sha256": HASH}),
         ManifestEntry("m.csv", "b", {"rows": 4}),
         ManifestEntry("m.csv", "c", {"sha256": OTHER}),
     ]
-    told = differences(said, [file("a"), file("b"), file("c"), file("d")])
-    assert [one.partition(":")[0] for one in told] == ["b", "c", "d"]
-    assert "rows is 3, and m.csv says 4" in told[0]
-    assert differences(said, []) == [f"{name}: is not in landing; have it sent, or correct the manifest" for name in "abc"]
+    problems = differences(entries, [file("a"), file("b"), file("c"), file("d")])
+    assert [one.partition(":")[0] for one in problems] == ["b", "c", "d"]
+    assert "rows is 3, and m.csv says 4" in problems[0]
+    assert differences(entries, []) == [f"{name}: is not in landing; have it sent, or correct the manifest" for name in "abc"]
     assert differences([ManifestEntry("m.csv", "a")], [file("a")]) == []
 
 

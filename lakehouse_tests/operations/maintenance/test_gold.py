@@ -57,14 +57,14 @@ def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     numbers = published_numbers(no_retention)
     week = Series(numbers.metric, Kind.WEEK)
     of = Catalog({"events": contract()}, {"total": numbers.metric})
-    told = [lawful_versions(no_retention, one) for one in (numbers.series, week)]
+    versions = [lawful_versions(no_retention, series) for series in (numbers.series, week)]
     known = publications.of(no_retention, "total"), find_due(no_retention, numbers.series), find_pending(no_retention, week)
     seen = {moment: as_of(no_retention, numbers.series, moment) for moment in moments(no_retention, numbers.series)}
-    done = {one.table: one for one in maintain(no_retention, of)}
+    done = {report.table: report for report in maintain(no_retention, of)}
     assert done["ops/publications"].files_after == 2
     assert done["gold/total"].files_deleted > 0
-    assert all(one.problem is None for one in done.values())
-    assert [lawful_versions(no_retention, one) for one in (numbers.series, week)] == told
+    assert all(report.problem is None for report in done.values())
+    assert [lawful_versions(no_retention, series) for series in (numbers.series, week)] == versions
     assert (
         publications.of(no_retention, "total"),
         find_due(no_retention, numbers.series),

@@ -54,12 +54,12 @@ def maintained(reproducible: ReproducibleLake, *only: str) -> dict[str, Upkeep]:
 
 def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
-    found = {}
-    for one in locations.tables(reproducible.catalog):
-        rows = table_io.read(one.path(reproducible.settings))
+    rows_by_table = {}
+    for table in locations.tables(reproducible.catalog):
+        rows = table_io.read(table.path(reproducible.settings))
         if rows is not None:
-            found[f"{one}"] = sorted(map(repr, rows.to_pylist()))
-    return found
+            rows_by_table[f"{table}"] = sorted(map(repr, rows.to_pylist()))
+    return rows_by_table
 
 
 def contents_in_spark(reproducible: ReproducibleLake) -> dict[str, list[str]]:
@@ -81,7 +81,7 @@ def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)
     before, seen_by_spark = contents(reproducible), contents_in_spark(reproducible)
-    told = [publications.of(settings, one.name) for one in reproducible.metrics]
+    published = [publications.of(settings, metric.name) for metric in reproducible.metrics]
     tables = {f"{path.parent.parent.name}/{path.parent.name}" for path in Path(settings.root).glob("*/*/_delta_log")}
     done = maintained(reproducible)
     assert set(done) == tables, "every table was maintained"
@@ -91,11 +91,13 @@ def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:
     assert contents(reproducible) == before
     assert contents_in_spark(reproducible) == seen_by_spark
     assert waiting(reproducible) == [({}, frozenset())] * 2
-    assert [publications.of(settings, one.name) for one in reproducible.metrics] == told
+    assert [publications.of(settings, metric.name) for metric in reproducible.metrics] == published
     table = DeltaTable(locations.silver(settings, "events"))
     assert audit_log.followed(settings, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
-    assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
-    assert all(one.files_deleted == 0 and one.files_before == one.files_after for one in maintained(reproducible).values())
+    assert [reproduction.name for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
+    assert all(
+        report.files_deleted == 0 and report.files_before == report.files_after for report in maintained(reproducible).values()
+    )
 
     reproducible.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")  # and life goes on
     assert reproducible.lake.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]

@@ -54,12 +54,16 @@ def test_a_dry_run_says_what_would_be_done_and_touches_nothing(no_retention: Set
         append_to_silver(no_retention, ("late", 2, 1))
     record_followed(no_retention, 41)
     everything = {path: path.stat().st_mtime_ns for path in Path(no_retention.root).rglob("*")}
-    said = maintain_table(no_retention, "silver/events", dry_run=True)
+    planned = maintain_table(no_retention, "silver/events", dry_run=True)
     assert {path: path.stat().st_mtime_ns for path in Path(no_retention.root).rglob("*")} == everything
     done = maintain_table(no_retention, "silver/events")
-    assert (said.files_before, said.files_after, said.checkpointed) == (done.files_before, done.files_after, done.checkpointed)
-    assert said.partitions_compacted == done.partitions_compacted == 2
-    assert 0 < said.files_deleted < done.files_deleted, "what compaction will leave behind is not known before"
+    assert (planned.files_before, planned.files_after, planned.checkpointed) == (
+        done.files_before,
+        done.files_after,
+        done.checkpointed,
+    )
+    assert planned.partitions_compacted == done.partitions_compacted == 2
+    assert 0 < planned.files_deleted < done.files_deleted, "what compaction will leave behind is not known before"
 
 
 def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> None:

@@ -154,7 +154,7 @@ def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) ->
     for number in (300, 400):
         correct_in_silver(no_retention, "k1", number)
     whole, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
-    assert [(one.version, one.change) for one in whole] == [
+    assert [(step.version, step.change) for step in whole] == [
         (1, "inserted"),
         *((version, "corrected") for version in (10, 12, 13)),
     ]
@@ -166,7 +166,7 @@ def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) ->
     assert key_history.silver_life(no_retention, contract(), [], "k1") == ([], 14)
     correct_in_silver(no_retention, "k1", 500)
     story, oldest = key_history.silver_life(no_retention, contract(), [], "k1")
-    assert [(one.version, one.change) for one in story] == [(15, "corrected")]
+    assert [(step.version, step.change) for step in story] == [(15, "corrected")]
     assert oldest == 14
 
 

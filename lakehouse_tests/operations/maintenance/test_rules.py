@@ -46,24 +46,24 @@ def test_a_minimum_that_the_table_cannot_remember_is_refused_with_the_way_out() 
 
 @given(st.integers(0, 168), st.lists(st.floats(-5, 400), max_size=5))
 def test_whoever_is_behind_finds_what_was_there_the_minimum_before_its_commit(minimum: int, ages: list[float]) -> None:
-    found = retention(NOW, minimum, [need(age) for age in ages], WEEK)
+    retained = retention(NOW, minimum, [need(age) for age in ages], WEEK)
     oldest = max(ages, default=0)
-    if found.hours is None:
+    if retained.hours is None:
         assert oldest >= 168
         return
-    assert found.hours >= minimum
+    assert retained.hours >= minimum
     # Ages of files are counted in whole hours from the commit on, and the commit is never younger than its files.
-    assert all(found.hours >= minimum + age for age in ages)
-    assert found.hours <= minimum + max(oldest, 0) + 2, "not for ever"
+    assert all(retained.hours >= minimum + age for age in ages)
+    assert retained.hours <= minimum + max(oldest, 0) + 2, "not for ever"
 
 
 @given(st.floats(0, 2000), st.floats(0, 2000))
-def test_a_log_is_cleaned_only_behind_everybody(one: float, other: float) -> None:
+def test_a_log_is_cleaned_only_behind_everybody(age: float, other_age: float) -> None:
     kept = timedelta(days=30)
-    why = why_log_stays(NOW, kept, [need(one, "gold/one"), need(other, "gold/other")])
-    assert (why is None) == (max(one, other) < 720)
+    why = why_log_stays(NOW, kept, [need(age, "gold/one"), need(other_age, "gold/other")])
+    assert (why is None) == (max(age, other_age) < 720)
     if why is not None:
-        assert ("gold/one" if one >= other else "gold/other") in why
+        assert ("gold/one" if age >= other_age else "gold/other") in why
 
 
 def test_a_log_that_nobody_follows_is_cleaned() -> None:
@@ -72,12 +72,12 @@ def test_a_log_that_nobody_follows_is_cleaned() -> None:
 
 @given(st.dictionaries(st.dates(), st.lists(st.integers(1, 300)), max_size=6), st.integers(1, 9))
 def test_only_partitions_with_many_small_files_are_compacted(sizes: dict, more_than: int) -> None:
-    found = crowded(sizes, 200, more_than)
+    crowds = crowded(sizes, 200, more_than)
     for partition, own in sizes.items():
         small = [size for size in own if size <= 100]
-        assert (partition in found) == (len(small) > more_than)
-        if partition in found:
-            assert found[partition] == Crowd(len(small), sum(small))
+        assert (partition in crowds) == (len(small) > more_than)
+        if partition in crowds:
+            assert crowds[partition] == Crowd(len(small), sum(small))
 
 
 @given(st.lists(st.integers(1, 100), min_size=10, max_size=60))

@@ -66,12 +66,14 @@ def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: R
         assert lake.dispatch(*targets(settings)).delivered == 4
         assert lake.dispatch(*targets(settings)).delivered == 0
     assert [body["subject"][-21:] for body in receiver.taken] == ["2024-02-01: late_data", "2024-02-02: late_data"]
-    assert [(key, ["board"]) for key in keys(receiver)] == [(one["message_id"], one["addressed_to"]) for one in receiver.taken]
+    assert [(key, ["board"]) for key in keys(receiver)] == [
+        (message["message_id"], message["addressed_to"]) for message in receiver.taken
+    ]
     assert len(set(keys(receiver))) == 2
     assert receiver.taken[0]["data"]["restated"][0]["measures"][0]["difference"] == 5
-    by = [(one.consumer, one.target.partition(":")[0]) for one in ledger.of(settings)]
+    by = [(entry.consumer, entry.target.partition(":")[0]) for entry in ledger.of(settings)]
     assert by == [("board", "log"), ("board", "webhook")] * 2
-    assert not any("/hook" in one.target for one in ledger.of(settings))
+    assert not any("/hook" in entry.target for entry in ledger.of(settings))
 
 
 def test_a_target_that_fails_is_tried_again_and_keeps_no_other_from_being_told(settings, receiver: Receiver) -> None:
@@ -205,9 +207,9 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
         lake.deliver(date(2024, 2, day), csv_file(rows))
         lake.ingest(date(2024, 2, day))
         silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
-        for one in metrics:
-            pending = find_pending(settings, Series(one))
-            restatement_days.restate(settings, Series(one), lambda: spark, pending.starts, Run("run"), pending)
+        for followed in metrics:
+            pending = find_pending(settings, Series(followed))
+            restatement_days.restate(settings, Series(followed), lambda: spark, pending.starts, Run("run"), pending)
         return dispatch_notices(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:
@@ -216,14 +218,14 @@ def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark,
     arrive(4, "a 10 4", "b 20 4")
     arrive(5, "c 30 5", "early 1 3")
     assert (receiver.taken, notified()) == ([], {"early": False}), "nobody had seen a number of that day"
-    told = arrive(6, "late 5 4", "d 40 6")
-    assert (told.delivered, told.audited) == (2, 1)
+    dispatch = arrive(6, "late 5 4", "d 40 6")
+    assert (dispatch.delivered, dispatch.audited) == (2, 1)
     assert sorted(body["addressed_to"][0] for body in receiver.taken) == ["board", "forecast"]
     for body in receiver.taken:
         assert body["subject"] == "total restated for 2024-02-04: late_data"
-        (one,) = body["data"]["restated"]
-        assert (one["changed_rows"], one["state"], one["after"]) == (1, "preliminary", "total_v2024-02-04.r2")
-        (measure,) = one["measures"]
+        (period,) = body["data"]["restated"]
+        assert (period["changed_rows"], period["state"], period["after"]) == (1, "preliminary", "total_v2024-02-04.r2")
+        (measure,) = period["measures"]
         assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
     assert notified() == {"early": False, "late": True}
     assert dispatch_notices(settings, catalog, [hook]).delivered == 0

@@ -18,8 +18,8 @@ from lakehouse_tests.support.silver_log import append_to_silver
 AT = datetime(2024, 3, 31, 23, 30, tzinfo=timezone.utc)
 
 
-def entry(name: str = "m1", target: str = "log", **said: Any) -> NoticeEntry:
-    told = {
+def entry(name: str = "m1", target: str = "log", **changes: Any) -> NoticeEntry:
+    fields = {
         "message_id": name,
         "series": "total",
         "publication_id": "p1",
@@ -27,8 +27,8 @@ def entry(name: str = "m1", target: str = "log", **said: Any) -> NoticeEntry:
         "consumer": "board",
         "target": target,
     }
-    told |= {"subject": "total restated", "text": "a\nb", "data": {"window": {"count": 1}}, "answers": {"2024-03-01": (3, 5)}}
-    return NoticeEntry(**{**told, "published_at": AT, "found_at": AT, **said})
+    fields |= {"subject": "total restated", "text": "a\nb", "data": {"window": {"count": 1}}, "answers": {"2024-03-01": (3, 5)}}
+    return NoticeEntry(**{**fields, "published_at": AT, "found_at": AT, **changes})
 
 
 def states(settings: Any, **asked: Any) -> list[tuple[str, str, NoticeStatus]]:
@@ -90,13 +90,13 @@ def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, reda
     follow_audit(settings)
     if redacted == "before":
         assert log.redact(settings, "events", "a", ["amount"]) == 1
-    found = log.untold(settings, "events", [0, 7])
-    assert found["silver_version"].to_pylist() == [0]
+    unnotified = log.untold(settings, "events", [0, 7])
+    assert unnotified["silver_version"].to_pylist() == [0]
     if redacted == "between":
         assert log.redact(settings, "events", "a", ["amount"]) == 1
-    assert log.notified(settings, found) == 1
+    assert log.notified(settings, unnotified) == 1
     version = DeltaTable(locations.audit_log(settings)).version()
-    log.notified(settings, found)
+    log.notified(settings, unnotified)
     assert DeltaTable(locations.audit_log(settings)).version() == version, "once is enough"
     told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in audit_rows(settings)}
     assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}

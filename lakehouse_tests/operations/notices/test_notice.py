@@ -26,15 +26,15 @@ def change(measure: str, before: Any, after: Any, period: str = "2024-11-01", st
     )
 
 
-def restated(*changes: MeasureDelta, period: str = "2024-11-01", **said: Any) -> RestatedPeriod:
-    named = {"before": f"revenue_v{period}.r2", "after": f"revenue_v{period}.r3", "state": State.PRELIMINARY}
-    named |= {
+def restated(*changes: MeasureDelta, period: str = "2024-11-01", **more: Any) -> RestatedPeriod:
+    fields = {"before": f"revenue_v{period}.r2", "after": f"revenue_v{period}.r3", "state": State.PRELIMINARY}
+    fields |= {
         "reason": RevisionReason.LATE_DATA,
         "explanation": "late_data: 3 arrived late",
         "changed_rows": 3,
         "booked_on": None,
     }
-    return RestatedPeriod(period=period, changes=changes, **{**named, **said})
+    return RestatedPeriod(period=period, changes=changes, **{**fields, **more})
 
 
 def notice(*periods: RestatedPeriod, rows: int | None = 3, additive: frozenset[str] = frozenset({"revenue", "sales"})) -> Notice:
@@ -42,9 +42,9 @@ def notice(*periods: RestatedPeriod, rows: int | None = 3, additive: frozenset[s
 
 
 def test_a_restated_day_in_words_and_in_figures() -> None:
-    told = notice(restated(change("revenue", D("100.00"), D("120.00")), change("sales", 0, 2), change("customers", 7, 7)))
-    assert told.subject == "revenue restated for 2024-11-01: late_data"
-    assert told.text == (
+    message = notice(restated(change("revenue", D("100.00"), D("120.00")), change("sales", 0, 2), change("customers", 7, 7)))
+    assert message.subject == "revenue restated for 2024-11-01: late_data"
+    assert message.text == (
         "revenue was restated for 2024-11-01, 2024-11-08 06:30 UTC; changed rows of silver: 3.\n"
         "\n"
         "2024-11-01, preliminary, r2 -> r3, late_data: 3 arrived late\n"
@@ -53,7 +53,7 @@ def test_a_restated_day_in_words_and_in_figures() -> None:
         "\n"
         "lakehouse gold history revenue 2024-11-01"
     )
-    data = told.data
+    data = message.data
     assert data["window"] == {"first": "2024-11-01", "last": "2024-11-01", "count": 1, "periods": ["2024-11-01"]}
     assert (data["reasons"], data["changed_rows"], data["left_out"]) == (["late_data"], 3, 0)
     (one,) = data["restated"]

@@ -177,12 +177,12 @@ def test_an_adjustment_is_told_with_what_the_books_say(settings) -> None:
         [("2024-02-01", 10, 15, 5, "50.00")],
         [("2024-02-01", 15, 22, 7, "46.67")],
     ]
-    told = [message.data["restated"][0] for message in channel.messages]
-    assert [(one["before"].partition(".")[2], one["after"].partition(".")[2]) for one in told] == [
+    restated = [message.data["restated"][0] for message in channel.messages]
+    assert [(one["before"].partition(".")[2], one["after"].partition(".")[2]) for one in restated] == [
         ("r2", "r2.a1"),
         ("r2.a1", "r2.a2"),
     ]
-    assert {(one["state"], one["booked_on"]) for one in told} == {("final", "2024-02-12")}
+    assert {(one["state"], one["booked_on"]) for one in restated} == {("final", "2024-02-12")}
     assert "the closed number stays" in channel.messages[0].text
     assert lake.notified() == {"late 5": [True], "late 7": [True]}
     lake.metrics = [metric("total", "board")]

@@ -57,7 +57,7 @@ class House:
 
     def check(self, key: dg.AssetKey, tags: dict[str, str], *names: str) -> list[dg.AssetCheckEvaluation]:
         """Execute checks as the page of an asset does, by default all."""
-        own = (
+        check_names = (
             names
             or {
                 BRONZE: bronze_checks.bronze_check_names(self.contract),
@@ -65,7 +65,7 @@ class House:
                 GOLD: restatement_checks.gold_check_names(Series(self.metric)),
             }[key]
         )
-        return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in own}).get_asset_check_evaluations()
+        return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in check_names}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
         return table_io.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
@@ -108,13 +108,13 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", [BRONZE, SILVER], ids=["bronze", "silver"])
 def test_on_one_partition_all_checks_are_about_it(house: House, key: dg.AssetKey) -> None:
     day = "2024-11-05" if key == BRONZE else "2024-11-02"
-    found = house.check(key, {"dagster/partition": day})
-    [(partition, told)] = by_partition(found).items()
+    evaluations = house.check(key, {"dagster/partition": day})
+    [(partition, passed)] = by_partition(evaluations).items()
     assert partition == day
-    assert all(told.values())
-    assert all(one.target_materialization_data is not None for one in found)
-    assert {"nulls", "row_count" if key == BRONZE else "equals_bronze"} <= told.keys()
-    numbers = {one.check_name: {name: value.value for name, value in one.metadata.items()} for one in found}
+    assert all(passed.values())
+    assert all(one.target_materialization_data is not None for one in evaluations)
+    assert {"nulls", "row_count" if key == BRONZE else "equals_bronze"} <= passed.keys()
+    numbers = {one.check_name: {name: value.value for name, value in one.metadata.items()} for one in evaluations}
     assert numbers["nulls"] == {"customer_id_nulls": 0, "customer_id_null_share": 0.0}
     if key == SILVER:
         assert numbers["equals_bronze"]["rows_in_silver"] == numbers["equals_bronze"]["rows_applied"] == 2

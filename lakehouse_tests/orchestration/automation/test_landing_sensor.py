@@ -140,12 +140,12 @@ def test_a_file_that_was_held_is_taken_when_it_is_completed(landing: Landing) ->
 def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
     landing.put(NAME)
     landing.settle()
-    asked = set()
+    run_keys = set()
     for _ in range(3):
         (request,) = landing.run_requests()
-        asked.add(request.run_key)
+        run_keys.add(request.run_key)
         landing.add_run(request)
-    assert len(asked) == 3, "the daemon never runs a run key twice"
+    assert len(run_keys) == 3, "the daemon never runs a run key twice"
     assert landing.skip_message() == "3 runs did not take the files of 2024-11-05; look at the newest and start it again"
     landing.put(NAME, "something else")
     landing.settle()
@@ -165,20 +165,20 @@ def test_a_thousand_old_files_wait_one_look_and_are_asked_for_by_and_by(landing:
     for day in days:
         landing.put(f"arrival_date={day}.csv")
     landing.settle()
-    asked: list[str] = []
+    requested: list[str] = []
     for _ in range(3):
         requests = landing.run_requests()
         assert len(requests) == AT_ONCE
         assert [request.partition_key for request in landing.run_requests()] == [request.partition_key for request in requests]
         for request in requests:
             landing.add_run(request, dg.DagsterRunStatus.STARTED)
-        assert "more arrival days wait until these have ended" in landing.skip_message() or len(asked) + AT_ONCE == len(days)
-        asked += [str(request.partition_key) for request in requests]
+        assert "more arrival days wait until these have ended" in landing.skip_message() or len(requested) + AT_ONCE == len(days)
+        requested += [str(request.partition_key) for request in requests]
         for run in landing.instance.get_runs():
             landing.instance.delete_run(run.run_id)
-        for name in (f"arrival_date={day}.csv" for day in asked):
+        for name in (f"arrival_date={day}.csv" for day in requested):
             Path(str(landing.lake.landing), name).unlink(missing_ok=True)
-    assert asked == days
+    assert requested == days
     assert landing.skip_message() == "no new file"
 
 

@@ -76,15 +76,15 @@ class Deployment:
         """The ledger knows a file that lies in landing, or one that does not any more."""
         day = self.day()
         path = Path(str(self.lake.landing), f"arrival_date={day}.csv")
-        there = path.stat() if path.is_file() else None
+        landed = path.stat() if path.is_file() else None
         entry = Ingestion(
             source="sales",
             ingestion_id=f"i{self.count}",
             content_hash=f"h{self.count}",
             arrival_date=day,
             source_file=path.name,
-            bytes=there.st_size if there else 1,
-            modified=datetime.fromtimestamp(there.st_mtime, timezone.utc) if there else None,
+            bytes=landed.st_size if landed else 1,
+            modified=datetime.fromtimestamp(landed.st_mtime, timezone.utc) if landed else None,
             status=status,
             run_id="run",
             recorded_at=AT,
@@ -111,13 +111,13 @@ class Deployment:
         day = self.day()
         row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
         rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
-        there = Path(locations.silver(self.lake, "sales")).exists()
+        exists = Path(locations.silver(self.lake, "sales")).exists()
         write_deltalake(
             locations.silver(self.lake, "sales"),
             rows,
             mode="append",
             partition_by=["event_date"],
-            configuration=None if there else {"delta.enableChangeDataFeed": "true"},
+            configuration=None if exists else {"delta.enableChangeDataFeed": "true"},
         )
 
     def compacted(self) -> None:
@@ -157,12 +157,12 @@ class Deployment:
             shutil.rmtree(self.lake.root)
             shutil.copytree(self.kept, self.lake.root)
 
-    def happens(self, what: str) -> None:
+    def happens(self, happening: str) -> None:
         """One of :data:`HAPPENINGS`; a table's name is its loss."""
-        if what in TABLES:
-            shutil.rmtree(Path(self.lake.root, what), ignore_errors=True)
+        if happening in TABLES:
+            shutil.rmtree(Path(self.lake.root, happening), ignore_errors=True)
         else:
-            getattr(self, what)()
+            getattr(self, happening)()
 
 
 HAPPENINGS = (

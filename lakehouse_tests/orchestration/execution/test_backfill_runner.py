@@ -91,10 +91,10 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     days = [date(2024, 11, 1), date(2024, 11, 4)]
     assert [row[:3] for row in revenue(at)] == [(days[0], 1, Decimal("15.00")), (days[1], 1, Decimal("10.00"))]
     runs = len(instance.get_runs())
-    told = kinds(at, plan)
+    events = kinds(at, plan)
     assert run(at, instance, spark, plan) is None
     assert len(instance.get_runs()) == runs
-    assert kinds(at, plan) == told
+    assert kinds(at, plan) == events
     said = backfill_verification.summary(at, CATALOG, plan)
     assert (said["files"], said["rows"], said["event_days"]) == (2, 3, 2)
     assert said["published"]["revenue"]["reasons"] == {"initial": 2}
@@ -133,15 +133,15 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
     assert verdict is not None
     assert not verdict.problems
     assert [row[1] for row in revenue(at)] == [1, 1]
-    told = kinds(at, plan)
-    assert len(told) == len(set(told))
-    assert told.count("finished") == 1
-    assert [one for one in told if one.startswith("silver:")] == [
+    events = kinds(at, plan)
+    assert len(events) == len(set(events))
+    assert events.count("finished") == 1
+    assert [event for event in events if event.startswith("silver:")] == [
         "silver:silver/sales:2024-11-01:2024-11-01:1",
         "silver:silver/sales:2024-11-04:2024-11-04:1",
     ]
-    numbers = [one for one in told if one.startswith(("gold:", "rollups:"))]
-    assert [one.partition(":")[2] for one in sorted(numbers)] == [
+    numbers = [event for event in events if event.startswith(("gold:", "rollups:"))]
+    assert [event.partition(":")[2] for event in sorted(numbers)] == [
         "gold/revenue:2024-11-01:2024-11-04:2",
         "gold/revenue_monthly:2024-11-01:2024-11-01:1",
         "gold/revenue_weekly:2024-10-28:2024-11-04:2",
@@ -214,12 +214,12 @@ def test_a_cancelled_one_stops_before_its_next_wave_and_never_starts_again(
     layers = InProcess(at, CATALOG, instance)
     done: list[str] = []
 
-    def told(_layer: object, table: str, _count: int) -> None:
+    def cancel_after(_layer: object, table: str, _count: int) -> None:
         done.append(table)
         assert backfill_runner.cancel(at, plan, "bob")
 
     with pytest.raises(CancelledError, match="what it had done stays"):
-        Backfill(at, CATALOG, plan, layers, lambda: spark, told).run()
+        Backfill(at, CATALOG, plan, layers, lambda: spark, cancel_after).run()
     assert done == ["bronze/sales"]
     with pytest.raises(PlanProblemError, match="was cancelled"):
         Backfill(at, CATALOG, plan, layers, lambda: spark).run()

@@ -58,12 +58,12 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
         settings, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"}
     )
     with api_client(settings, catalog(metric(), source=source)) as client:
-        (found,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
-        assert (found["source"], found["rows"], found["expected_seconds"]) == ("events", 150, 86_400)
-        assert (found["on_time_share"], found["late_share"]) == (0.32, 0.68)
-        assert found["dispositions"] == {"applied": 95, "duplicate": 1, "quarantined": 53, "dropped": 1}
-        assert (found["accepted"], found["quarantined"], found["dropped"]) == (96, 53, 1)
-        inserts, corrections = found["event_types"]
+        (measured,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
+        assert (measured["source"], measured["rows"], measured["expected_seconds"]) == ("events", 150, 86_400)
+        assert (measured["on_time_share"], measured["late_share"]) == (0.32, 0.68)
+        assert measured["dispositions"] == {"applied": 95, "duplicate": 1, "quarantined": 53, "dropped": 1}
+        assert (measured["accepted"], measured["quarantined"], measured["dropped"]) == (96, 53, 1)
+        inserts, corrections = measured["event_types"]
         assert (inserts["event_type"], inserts["on_time_share"], corrections["event_type"]) == ("insert", 0.24, "correct")
         hours = {name: seconds / 3600 for name, seconds in inserts["seconds"].items()}
         assert hours == {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 100, "max": 100}
@@ -102,14 +102,14 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
     write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
     with api_client(settings, catalog(metric(), source=source)) as client:
         asks = {"start_date": on(1), "end_date": on(9)}
-        (found,) = told = get_json(client, "/data-quality/lateness", **asks)["sources"]
-        hours = {name: seconds / 3600 for name, seconds in found["seconds"].items()}
+        (measured,) = sources = get_json(client, "/data-quality/lateness", **asks)["sources"]
+        hours = {name: seconds / 3600 for name, seconds in measured["seconds"].items()}
         assert hours == {"p50": 38, "p90": 85, "p95": 93, "p99": 99, "p99_9": 100, "max": 100}
         assert not [one for one in gc.get_objects() if isinstance(one, LatenessMeasurement)], (
             "what is remembered is the answer alone"
         )
         shutil.rmtree(locations.bronze(settings, "events"))
-        assert get_json(client, "/data-quality/lateness", **asks)["sources"] == told
+        assert get_json(client, "/data-quality/lateness", **asks)["sources"] == sources
         nothing = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert nothing["seconds"] is None
 
@@ -196,22 +196,25 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
         def restated(start: int, end: int, **more: Any) -> Any:
             return get_json(client, "/data-quality/restatements", start_date=on(start), end_date=on(end), **more)
 
-        found = restated(1, 31)
-        assert [(one["window"], one["version"], one["state"], one["reason"]) for one in found["restatements"]] == [
+        answer = restated(1, 31)
+        assert [
+            (restatement["window"], restatement["version"], restatement["state"], restatement["reason"])
+            for restatement in answer["restatements"]
+        ] == [
             (on(1), "r3", "final", "bug_replay"),
             (on(1), "r2", "preliminary", "backfill"),
         ], "newest first; a change of state is none"
-        assert (found["total"], found["by_reason"], found["by_state"]) == (
+        assert (answer["total"], answer["by_reason"], answer["by_state"]) == (
             2,
             {"bug_replay": 1, "backfill": 1},
             {"final": 1, "preliminary": 1},
         )
-        assert found["restatements"][0]["moved"]["total"] == {"before": 11, "after": 14, "difference": 3, "percent": 27.27}
-        assert [one["version"] for one in restated(2, 2)["restatements"]] == ["r2"]
+        assert answer["restatements"][0]["moved"]["total"] == {"before": 11, "after": 14, "difference": 3, "percent": 27.27}
+        assert [restatement["version"] for restatement in restated(2, 2)["restatements"]] == ["r2"]
         assert restated(3, 8)["total"] == 0
         page = restated(1, 31, limit=1)
-        assert ([one["version"] for one in page["restatements"]], page["next_offset"]) == (["r3"], 1)
-        assert [one["version"] for one in restated(1, 31, limit=1, offset=1)["restatements"]] == ["r2"]
+        assert ([restatement["version"] for restatement in page["restatements"]], page["next_offset"]) == (["r3"], 1)
+        assert [restatement["version"] for restatement in restated(1, 31, limit=1, offset=1)["restatements"]] == ["r2"]
         wrong = get_json(client, "/data-quality/restatements", 404, start_date=on(1), end_date=on(2), metric="other")
         assert wrong["type"] == "urn:lakehouse:unknown-metric"
 
@@ -241,11 +244,11 @@ def test_where_a_number_comes_from(tmp_path: Path) -> None:
     numbers.set(1, 10)
     numbers.publish(1)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        found = get_json(client, f"/lineage/total/{on(1)}")
-        assert (found["version"], found["source"], found["run_id"]) == ("r1", "events", "run")
-        assert found["publication"]["validation"] == {"checks": 2, "failed": 0, "held": 0}
-        assert found["publication"]["downstream"] == ["gold/total_weekly"]
+        lineage = get_json(client, f"/lineage/total/{on(1)}")
+        assert (lineage["version"], lineage["source"], lineage["run_id"]) == ("r1", "events", "run")
+        assert lineage["publication"]["validation"] == {"checks": 2, "failed": 0, "held": 0}
+        assert lineage["publication"]["downstream"] == ["gold/total_weekly"]
         shutil.rmtree(locations.publications(numbers.settings))
-        assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == found | {"publication": None}
+        assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == lineage | {"publication": None}
         assert get_json(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
         assert get_json(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"

@@ -71,7 +71,7 @@ def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
         as_of = max(truth)
         for day, numbers in truth[as_of].items():
             found = get_json(client, "/metrics/earthquakes_daily", window=f"{day}", version=f"{as_of}T23:59:59Z")
-            assert said(found) == numbers, day
+            assert numbers_in(found) == numbers, day
         assert series(client, "latest") == {day: numbers for day, numbers in published.numbers().items() if numbers != EMPTY}
 
 
@@ -80,12 +80,12 @@ def series(client: TestClient, version: str) -> dict[date, Numbers]:
     start, shown = "1990-01-01", {}
     while start:
         page = get_json(client, "/metrics/earthquakes_daily/series", start=start, end="2030-01-01", version=version, limit=500)
-        shown |= {date.fromisoformat(one["window"]): said(one) for one in page["points"] if one["event_count"]}
+        shown |= {date.fromisoformat(one["window"]): numbers_in(one) for one in page["points"] if one["event_count"]}
         start = page["next_start"]
     return shown
 
 
-def said(found: Any) -> Numbers:
+def numbers_in(found: Any) -> Numbers:
     (row,) = found["result"]
     most = row["max_mag"]
     return row["n_events"], row["n_with_mag"], Decimal(row["sum_mag"]), None if most is None else Decimal(most)

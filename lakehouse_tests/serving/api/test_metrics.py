@@ -39,17 +39,17 @@ def number(client: TestClient, window: str, **parameters: Any) -> Any:
 
 
 def test_a_number_says_what_it_is(client: TestClient) -> None:
-    found = number(client, on(1))
-    assert found["result"] == [{"total": 5, "row_count": 1}]
-    assert (found["state"], found["label"], found["is_final"], found["is_latest"]) == ("final", "Final", True, True)
-    assert (found["revision"], found["version"], found["version_name"]) == (3, "r3", f"total_v{on(1)}.r3")
-    assert (found["metric"], found["series"], found["window"]) == ("total", "total", on(1))
-    assert (found["first_day"], found["last_day"]) == (on(1), on(1))
-    assert (found["event_count"], found["computed_at"], found["reason"]) == (1, "2024-01-08T00:00:00Z", "daily_finalization")
-    assert found["restated_on"] == "2024-01-01T18:00:00Z"
-    assert found["staleness"] == {"seconds": 12 * 3600, "behind": False, "newest_arrival": None}
-    assert found["completeness"] == {"known": False, "because": "nothing is known of how the rows of this source come in"}
-    assert (found["history"], found["note"], found["adjustments"]) == (None, None, [])
+    answer = number(client, on(1))
+    assert answer["result"] == [{"total": 5, "row_count": 1}]
+    assert (answer["state"], answer["label"], answer["is_final"], answer["is_latest"]) == ("final", "Final", True, True)
+    assert (answer["revision"], answer["version"], answer["version_name"]) == (3, "r3", f"total_v{on(1)}.r3")
+    assert (answer["metric"], answer["series"], answer["window"]) == ("total", "total", on(1))
+    assert (answer["first_day"], answer["last_day"]) == (on(1), on(1))
+    assert (answer["event_count"], answer["computed_at"], answer["reason"]) == (1, "2024-01-08T00:00:00Z", "daily_finalization")
+    assert answer["restated_on"] == "2024-01-01T18:00:00Z"
+    assert answer["staleness"] == {"seconds": 12 * 3600, "behind": False, "newest_arrival": None}
+    assert answer["completeness"] == {"known": False, "because": "nothing is known of how the rows of this source come in"}
+    assert (answer["history"], answer["note"], answer["adjustments"]) == (None, None, [])
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_a_week(client: TestClient) -> None:
 
 
 def test_history_says_what_moved(client: TestClient) -> None:
-    found = get_json(client, "/metrics/total/history", window=on(1))
-    assert found["versions"] == number(client, on(1), include_history="true")["history"]
-    assert [(one["version"], one["reason"], one["moved"]["total"]) for one in found["versions"]] == [
+    answer = get_json(client, "/metrics/total/history", window=on(1))
+    assert answer["versions"] == number(client, on(1), include_history="true")["history"]
+    assert [(version["version"], version["reason"], version["moved"]["total"]) for version in answer["versions"]] == [
         ("r1", "initial", {"before": None, "after": 1, "difference": None, "percent": None}),
         ("r2", "manual", {"before": 1, "after": 5, "difference": 4, "percent": 400.0}),
         ("r3", "daily_finalization", {"before": 5, "after": 5, "difference": 0, "percent": 0.0}),
     ]
     first = get_json(client, "/metrics/total/history", window=on(1), limit=2)
-    assert ([one["version"] for one in first["versions"]], first["total"], first["next_offset"]) == (["r1", "r2"], 3, 2)
+    assert ([version["version"] for version in first["versions"]], first["total"], first["next_offset"]) == (["r1", "r2"], 3, 2)
     rest = get_json(client, "/metrics/total/history", window=on(1), limit=2, offset=2)
-    assert ([one["version"] for one in rest["versions"]], rest["next_offset"]) == (["r3"], None)
+    assert ([version["version"] for version in rest["versions"]], rest["next_offset"]) == (["r3"], None)
 
 
 def test_a_series(client: TestClient) -> None:
@@ -128,12 +128,12 @@ def test_a_series(client: TestClient) -> None:
 
 
 def test_two_versions_side_by_side(client: TestClient) -> None:
-    found = get_json(client, "/metrics/total/compare", window=on(1), version_a="r1", version_b="latest")
+    compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="r1", version_b="latest")
     change = {"before": 1, "after": 5, "difference": 4, "percent": 400.0}
-    assert found["changes"] == [{"grain": {}, "measure": "total", **change}]
-    assert found["totals"] == {"total": change}
-    assert (found["version_a"]["version"], found["version_b"]["version"], found["reason"]) == ("r1", "r3", "manual")
-    assert get_json(client, "/metrics/total/compare", window=on(1)) != found, "what was asked for is part of the answer"
+    assert compared["changes"] == [{"grain": {}, "measure": "total", **change}]
+    assert compared["totals"] == {"total": change}
+    assert (compared["version_a"]["version"], compared["version_b"]["version"], compared["reason"]) == ("r1", "r3", "manual")
+    assert get_json(client, "/metrics/total/compare", window=on(1)) != compared, "what was asked for is part of the answer"
     same = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="r3")["changes"]
     assert [(one["difference"], one["percent"]) for one in same] == [(0, 0.0)]
     itself = get_json(client, "/metrics/total/compare", window=on(1), version_a="r2", version_b="total_v2024-01-01.r2")
@@ -219,13 +219,13 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
     numbers.publish(2)
     numbers.at(2, 13)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        found = get_json(client, "/metrics/total/at-this-time")
-        then, now, today = (found[name] for name in ("yesterday_at_this_time", "yesterday", "today"))
+        answer = get_json(client, "/metrics/total/at-this-time")
+        then, now, today = (answer[name] for name in ("yesterday_at_this_time", "yesterday", "today"))
         assert [one["number"]["result"][0]["total"] for one in (then, now, today)] == [20, 30, 15]
         assert then["at"] == "2024-01-01T13:00:00Z"
         assert now["note"].startswith("not final: ")
-        assert found["yesterday_moved"]["total"] == {"before": 20, "after": 30, "difference": 10, "percent": 50.0}
-        assert found["today_against_yesterday"]["total"]["percent"] == -25.0
+        assert answer["yesterday_moved"]["total"] == {"before": 20, "after": 30, "difference": 10, "percent": 50.0}
+        assert answer["today_against_yesterday"]["total"]["percent"] == -25.0
         early = get_json(client, "/metrics/total/at-this-time", at="2024-01-02T07:00:00Z")
         assert early["yesterday_at_this_time"]["number"]["result"][0]["total"] == 10
         assert early["yesterday"]["number"]["version"] == "r3"
@@ -312,8 +312,8 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
         while start:
             page = get_json(client, "/metrics/total/series", start=start, end=on(9))
             points, start, pages = [*points, *page["points"]], page["next_start"], pages + 1
-            assert sum(len(one["result"]) for one in page["points"]) <= 2
-        assert [(one["window"], len(one["result"]), one["total_rows"]) for one in points] == [
+            assert sum(len(point["result"]) for point in page["points"]) <= 2
+        assert [(point["window"], len(point["result"]), point["total_rows"]) for point in points] == [
             (on(1), 2, 3),
             (on(2), 1, 1),
             (on(3), 1, 1),
@@ -321,10 +321,10 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
         assert pages == 2
 
         page = get_json(client, "/metrics/total/history", window=on(1))
-        assert ([one["version"] for one in page["versions"]], page["next_offset"], page["total"]) == (["r1"], 1, 2)
+        assert ([version["version"] for version in page["versions"]], page["next_offset"], page["total"]) == (["r1"], 1, 2)
         (second,) = get_json(client, "/metrics/total/history", window=on(1), offset=1)["versions"]
         assert second["moved"]["total"] == {"before": 3, "after": 6, "difference": 3, "percent": 100.0}, "over all rows"
-        assert [one["version"] for one in number(client, on(1), include_history="true")["history"]] == ["r2"]
+        assert [version["version"] for version in number(client, on(1), include_history="true")["history"]] == ["r2"]
         assert len(number(client, on(2), include_history="true")["history"]) == 2
 
 
@@ -336,12 +336,12 @@ def test_pages_of_a_history_say_what_moved_as_the_whole_does(tmp_path: Any) -> N
         numbers.publish(1)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         whole = get_json(client, "/metrics/total/history", window=on(1))["versions"]
-        assert [one["moved"]["total"]["after"] for one in whole] == [10, 11, 11, 13, 16, 12]
+        assert [version["moved"]["total"]["after"] for version in whole] == [10, 11, 11, 13, 16, 12]
         for limit in (1, 2, 4):
             pages = [
                 get_json(client, "/metrics/total/history", window=on(1), limit=limit, offset=at_) for at_ in range(0, 6, limit)
             ]
-            assert [one for page in pages for one in page["versions"]] == whole
+            assert [version for page in pages for version in page["versions"]] == whole
 
 
 def test_an_empty_lake(tmp_path: Any) -> None:

@@ -62,18 +62,18 @@ def refused(answer: Response, status: int) -> str:
 
 
 def test_what_waits(client: TestClient) -> None:
-    found = get_json(client, "/quarantine")
-    assert [(one["id"], one["record_key"], one["status"], one["overdue"]) for one in found["rows"]] == [
+    answer = get_json(client, "/quarantine")
+    assert [(row["id"], row["record_key"], row["status"], row["overdue"]) for row in answer["rows"]] == [
         ("events:file1:1", "b", "open", True),
         ("events:file1:2", "c", "open", True),
     ]
-    assert (found["total"], found["next_offset"]) == (2, None)
+    assert (answer["total"], answer["next_offset"]) == (2, None)
     page = get_json(client, "/quarantine", limit=1, offset=1, source="events")
-    assert [one["record_key"] for one in page["rows"]] == ["c"]
+    assert [row["record_key"] for row in page["rows"]] == ["c"]
     assert get_json(client, "/quarantine", limit=1)["next_offset"] == 1
     assert get_json(client, "/quarantine", status="accepted")["rows"] == []
     assert get_json(client, "/quarantine", cause="rule_failed")["rows"] == []
-    assert get_json(client, "/quarantine", cause="beyond_watermark") == found
+    assert get_json(client, "/quarantine", cause="beyond_watermark") == answer
     assert get_json(client, "/quarantine", 404, source="other")["type"] == "urn:lakehouse:unknown-source"
 
 

@@ -79,7 +79,7 @@ def _ask(operation: Any, mode: GenerationMode, few: int, seed: int, session: Any
     )
     @schemathesis_seed(seed)
     @given(case=operation.as_strategy(generation_mode=mode), real=st.data())
-    def asked(case: Any, real: st.DataObject) -> None:
+    def requests_and_answers(case: Any, real: st.DataObject) -> None:
         if mode is GenerationMode.POSITIVE:
             for where in (case.path_parameters, case.query):
                 for name in where or ():
@@ -92,7 +92,7 @@ def _ask(operation: Any, mode: GenerationMode, few: int, seed: int, session: Any
             assert answer.headers["content-type"] == ["application/problem+json"]
         case.validate_response(answer, headers=headers)
 
-    asked()
+    requests_and_answers()
 
 
 def schemathesis_seed(seed: int) -> Any:

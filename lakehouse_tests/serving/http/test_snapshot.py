@@ -38,8 +38,8 @@ def taken(numbers: ScriptedNumbers, known: Snapshot | None) -> Snapshot:
     return snapshot.read(numbers.settings, locations.gold(numbers.settings, numbers.series), numbers.series.by, known)
 
 
-def said(one: Series, found: Snapshot) -> dict[Any, Any]:
-    return {start: found.periods[start].versions(one) for start in found.starts}
+def versions_by_start(series: Series, found: Snapshot) -> dict[Any, Any]:
+    return {start: found.periods[start].versions(series) for start in found.starts}
 
 
 @examples(max_examples=20, deadline=None, derandomize=True)
@@ -61,15 +61,19 @@ def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int,
             assert all(followed.periods[start] is before.periods[start] for start in kept), "what did not change is not read"
     followed = taken(numbers, followed)
     assert taken(numbers, followed) is followed
-    one, starts = numbers.series, numbers.starts()
-    assert said(one, followed) == numbers_history.history(numbers.settings, one, starts) == said(one, taken(numbers, None))
-    for start, versions in numbers_history.history(numbers.settings, one, starts).items():
+    series, starts = numbers.series, numbers.starts()
+    assert (
+        versions_by_start(series, followed)
+        == numbers_history.history(numbers.settings, series, starts)
+        == versions_by_start(series, taken(numbers, None))
+    )
+    for start, versions in numbers_history.history(numbers.settings, series, starts).items():
         kept_ = followed.periods[start]
         for text in ASKED:
             answer, chosen = numbers_history.pick(versions, parse(text)), choose(kept_.summaries, parse(text))
             assert (answer is None) == (chosen is None)
             if answer and chosen:
-                assert (kept_.version(one, chosen[0]), chosen[1]) == (answer.version, answer.note)
+                assert (kept_.version(series, chosen[0]), chosen[1]) == (answer.version, answer.note)
 
 
 def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
@@ -83,9 +87,9 @@ def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
     table.optimize.z_order(["store"])
     again = taken(numbers, followed)
     assert again.version > followed.version
-    assert said(numbers.series, again) == said(numbers.series, followed)
+    assert versions_by_start(numbers.series, again) == versions_by_start(numbers.series, followed)
     table.vacuum(0, enforce_retention_duration=False, dry_run=False)
-    assert said(numbers.series, taken(numbers, None)) == said(numbers.series, followed)
+    assert versions_by_start(numbers.series, taken(numbers, None)) == versions_by_start(numbers.series, followed)
 
 
 def test_a_column_that_came_later_is_empty_in_older_rows(tmp_path) -> None:
@@ -100,7 +104,7 @@ def test_a_column_that_came_later_is_empty_in_older_rows(tmp_path) -> None:
     numbers.set(2, 5)
     numbers.publish(2)
     followed = taken(numbers, followed)
-    rows = [versions[0].rows for versions in said(numbers.series, followed).values()]
+    rows = [versions[0].rows for versions in versions_by_start(numbers.series, followed).values()]
     assert rows == [[{"total": 1, "most": None, "row_count": 1}], [{"total": 5, "most": 5, "row_count": 1}]]
 
 

@@ -66,7 +66,7 @@ def restate(numbers: ScriptedNumbers) -> None:
     restatement_days.restate(numbers.settings, numbers.series, numbers.session, pending.starts, Run("run"), pending)
 
 
-def behind(client: TestClient, window: str, version: str = "latest") -> Any:
+def is_behind(client: TestClient, window: str, version: str = "latest") -> Any:
     return get_json(client, "/metrics/total", window=window, version=version)["staleness"]["behind"]
 
 
@@ -79,9 +79,9 @@ def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Pat
     append_to_silver(numbers.settings, ("c", 1, 1))
     record_followed(numbers.settings, 1)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert not behind(client, on(THEN))
+        assert not is_behind(client, on(THEN))
         DeltaTable(locations.silver(numbers.settings, "events")).optimize.compact()
-        assert not behind(client, on(THEN))
+        assert not is_behind(client, on(THEN))
         assert MORE not in client.get(f"/page/metrics/total/{on(THEN)}").text
         assert MORE not in client.get("/").text
 
@@ -89,17 +89,17 @@ def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Pat
 def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert not behind(client, week_of(numbers))
+        assert not is_behind(client, week_of(numbers))
         correct_in_silver(numbers.settings, "a", 2)
-        assert (behind(client, on(THEN)), behind(client, on(THEN + 1))) == (True, False)
-        assert behind(client, week_of(numbers)), "a week is where its days are"
+        assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1))) == (True, False)
+        assert is_behind(client, week_of(numbers)), "a week is where its days are"
         assert MORE in client.get(f"/page/metrics/total/{on(THEN)}").text
         numbers.set(THEN, 2)
         restate(numbers)
-        assert not behind(client, on(THEN))
-        assert behind(client, week_of(numbers)), "its day has a newer number"
+        assert not is_behind(client, on(THEN))
+        assert is_behind(client, week_of(numbers)), "its day has a newer number"
         numbers.roll_up()
-        assert not behind(client, week_of(numbers))
+        assert not is_behind(client, week_of(numbers))
 
 
 def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> Non
         if number == THEN + 5:
             numbers.roll_up()
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert behind(client, week_of(numbers)), "what the days came to is not known before it is looked at"
+        assert is_behind(client, week_of(numbers)), "what the days came to is not known before it is looked at"
         numbers.roll_up()
-        assert not behind(client, week_of(numbers))
+        assert not is_behind(client, week_of(numbers))
 
 
 def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
     restate(numbers)
     week = Series(numbers.metric, Kind.WEEK)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert behind(client, week_of(numbers))
+        assert is_behind(client, week_of(numbers))
         rollups.restate(numbers.settings, contract(), numbers.series, week, numbers.session, [day(THEN)], Run("by hand"))
-        assert not behind(client, week_of(numbers))
+        assert not is_behind(client, week_of(numbers))
 
 
 def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
     restate(numbers)
     numbers.roll_up()
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert (behind(client, on(THEN)), behind(client, on(THEN), "r1")) == (False, True)
-        assert (behind(client, week_of(numbers)), behind(client, week_of(numbers), "r1")) == (False, True)
+        assert (is_behind(client, on(THEN)), is_behind(client, on(THEN), "r1")) == (False, True)
+        assert (is_behind(client, week_of(numbers)), is_behind(client, week_of(numbers), "r1")) == (False, True)
         numbers.at(THEN + 20)
         numbers.close()
         numbers.set(THEN, 3)
         numbers.publish(THEN)
-        assert not behind(client, on(THEN), "r3.a1"), "an adjustment is never the newest revision"
+        assert not is_behind(client, on(THEN), "r3.a1"), "an adjustment is never the newest revision"
 
 
 def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +155,11 @@ def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pending_changes, "find_pending", counted)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         for _ in range(5):
-            behind(client, on(THEN))
+            is_behind(client, on(THEN))
         assert len(looks) == 1
         append_to_silver(numbers.settings, ("c", 1, 1))
         for _ in range(5):
-            assert behind(client, on(THEN))
+            assert is_behind(client, on(THEN))
         assert len(looks) == 2
 
 
@@ -176,14 +176,18 @@ def held(folder: Path) -> ScriptedNumbers:
 def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) -> None:
     numbers = held(tmp_path)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        assert (behind(client, on(THEN)), behind(client, on(THEN + 1)), behind(client, week_of(numbers))) == (True, False, True)
+        assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1)), is_behind(client, week_of(numbers))) == (
+            True,
+            False,
+            True,
+        )
         story = client.get(f"/page/metrics/total/{on(THEN)}").text
         assert HELD in story
         assert MORE not in story
         assert HELD in client.get(f"/page/metrics/total/{week_of(numbers)}").text
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN + 1)}").text
         numbers.drop(THEN, 2)
-        assert not behind(client, on(THEN)), "somebody has said that the number stands"
+        assert not is_behind(client, on(THEN)), "somebody has said that the number stands"
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN)}").text
 
 

@@ -111,14 +111,14 @@ def test_the_terminal_folds_no_number_and_takes_no_name_for_markup():
 
 def test_json_has_all_and_rounds_nothing():
     exact, more = D("12345678901234567890.123456789012"), D("12345678901234567891.123456789012")
-    found = json.loads(as_json(comparison(change(exact, more), change(0, 5, measure="orders", grain=(("store", "x"),)))))
-    first, second = found["changes"]
+    report = json.loads(as_json(comparison(change(exact, more), change(0, 5, measure="orders", grain=(("store", "x"),)))))
+    first, second = report["changes"]
     assert (first["before"], first["difference"], first["percent"]) == (str(exact), "1.000000000000", "0.00")
     assert (second["before"], second["after"], second["percent"]) == (0, 5, None)
     assert second["grain"] == {"store": "x"}
-    assert found["totals"]["revenue"]["after"] == str(more)
+    assert report["totals"]["revenue"]["after"] == str(more)
     assert json.loads(as_json(comparison(change(1.5, float("nan")))))["changes"][0]["after"] == "nan"
-    assert list(found) == list(json.loads(as_json(EVIL)))
+    assert list(report) == list(json.loads(as_json(EVIL)))
     assert json.loads(as_json(EVIL))["metric"] == HOSTILE_TEXT
 
 
@@ -194,13 +194,13 @@ def test_where_the_grain_does_not_add_up_each_is_drawn():
 def test_a_long_table_is_cut_and_says_so():
     start = date(2024, 1, 1)
     days = [change(100, 101 + at, f"{start + timedelta(days=at)}") for at in range(MOST + 50)]
-    found = comparison(*days)
-    for text in (as_html(found), as_markdown(found)):
+    compared = comparison(*days)
+    for text in (as_html(compared), as_markdown(compared)):
         assert len(re.findall(r">2024-[\d-]+</th>|^\| 2024-", text, re.MULTILINE)) == MOST
         assert "50 smaller" in text
         assert f">+{MOST + 50}<" in text or f"+{MOST + 50} |" in text
-    assert "200 smaller" in printed(found)
-    assert len(json.loads(as_json(found))["changes"]) == MOST + 50
+    assert "200 smaller" in printed(compared)
+    assert len(json.loads(as_json(compared))["changes"]) == MOST + 50
     assert "not shown" not in as_html(comparison(*days[:MOST]))
 
 
@@ -221,7 +221,7 @@ def notes(**other: Any) -> str:
 
 def test_release_notes_say_what_moved_why_and_how_to_go_back():
     text = notes(deprecated_on=date(2024, 5, 1))
-    for said in (
+    for line in (
         "# sales: v1 → v2",
         "2024-02-10 09:30 UTC ana moved `latest` of sales from v1 to v2",
         "Reason: net of refunds",
@@ -231,7 +231,7 @@ def test_release_notes_say_what_moved_why_and_how_to_go_back():
         "v1 is deprecated from 2024-05-01",
         "lakehouse rollback sales --by",
     ):
-        assert said in text
+        assert line in text
     assert "16 smaller changes not shown" in text
     assert "no date is set" in notes()
 

@@ -30,15 +30,15 @@ def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
     page(decide(client), 403)
     page(decide(client, secret="x"), 403)
     page(decide(client, secret=f"{form_secret(client)}é"), 403)
-    own = {"secret": form_secret(client), "decision": "accept", "reason": "x"}
+    form = {"secret": form_secret(client), "decision": "accept", "reason": "x"}
     for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
-        page(client.post(ROW, data=own, headers=headers), 403)
-    page(client.post(ROW, json=own), 415)
+        page(client.post(ROW, data=form, headers=headers), 403)
+    page(client.post(ROW, json=form), 415)
     page(client.post(ROW, content=b"\xff", headers={"Content-Type": "application/x-www-form-urlencoded"}), 400)
-    page(client.post(ROW, data=own | {f"more{number}": "x" for number in range(20)}), 400)
-    page(client.post(ROW, data=own | {"reason": "x" * 20_000}), 413)
+    page(client.post(ROW, data=form | {f"more{number}": "x" for number in range(20)}), 400)
+    page(client.post(ROW, data=form | {"reason": "x" * 20_000}), 413)
     tokens.revoke(settings, kept)
-    page(client.post(ROW, data=own), 401)
+    page(client.post(ROW, data=form), 401)
     assert decisions.all_of(settings, "events") == []
     api = client.post("/quarantine/events:file1:1/decision", json={"decision": "accept", "reason": "x"})
     assert api.status_code == 401, "the API reads no cookie"
