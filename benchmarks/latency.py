@@ -32,9 +32,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=7)
     parser.add_argument("--remote", default="")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        own = {"LAKEHOUSE_SPARK_REMOTE": asked.remote} if asked.remote else {}
+        own = {"LAKEHOUSE_SPARK_REMOTE": options.remote} if options.remote else {}
         deployment = Deployment(Path(folder), LAKEHOUSE_SENSOR_SECONDS="15", LAKEHOUSE_SETTLE_SECONDS="5", **own)
         landing = deployment.root / "landing" / "sales"
         landing.mkdir(parents=True)
@@ -42,8 +42,8 @@ def main() -> None:
         with deployment.running():
             deployment.until(lambda: revenue(deployment) is not None, 600, "the first numbers")
             quiet(deployment)
-            parts = [one_file(deployment, landing, number) for number in range(1, asked.files + 1)]
-    print(f"medians of {len(parts)} files, {'Spark Connect' if asked.remote else 'a session of its own for each run'}")
+            parts = [one_file(deployment, landing, number) for number in range(1, options.files + 1)]
+    print(f"medians of {len(parts)} files, {'Spark Connect' if options.remote else 'a session of its own for each run'}")
     for name in parts[0]:
         print(f"{name:<42} {median(part[name] for part in parts):6.1f} s")
 

@@ -182,7 +182,7 @@ class Load:
     requests: int
     pid: int
     seconds: list[float] = field(default_factory=list)
-    asked: int = 0
+    sent: int = 0
     seen_old: list[float] = field(default_factory=list)
     saw_new: int = 0
     mistakes: list[str] = field(default_factory=list)
@@ -199,13 +199,13 @@ class Load:
         publisher = asyncio.create_task(self._publish())
         await asyncio.gather(*clients, publisher)
         taken = time.monotonic() - started
-        self.memory.append((self.asked, resident(self.pid)))
+        self.memory.append((self.sent, resident(self.pid)))
         quantiles = statistics.quantiles(self.seconds, n=1000)
         late = [when - (self.committed or 0) for when in self.seen_old if self.committed and when > self.committed]
         return {
-            "requests": self.asked,
+            "requests": self.sent,
             "clients": self.clients,
-            "requests a second": round(self.asked / taken),
+            "requests a second": round(self.sent / taken),
             "milliseconds": {name: round(quantiles[at] * 1000, 1) for name, at in (("p50", 499), ("p95", 949), ("p99", 989))}
             | {"max": round(max(self.seconds) * 1000, 1)},
             "publication": {
@@ -215,7 +215,7 @@ class Load:
             },
             "mistakes": self.mistakes[:5],
             "answers by status": self.statuses,
-            "resident MB by requests": {f"{asked:,}": kilobytes // 1024 for asked, kilobytes in self.memory},
+            "resident MB by requests": {f"{sent:,}": kilobytes // 1024 for sent, kilobytes in self.memory},
         }
 
     async def _ready(self) -> None:
@@ -243,13 +243,13 @@ class Load:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         seen_new = False
         days, moved = self.table.days, set(self.table.days[-PUBLISHED:])
-        while self.asked < self.requests:
-            self.asked += 1
-            if self.asked >= self.requests // 2:
+        while self.sent < self.requests:
+            self.sent += 1
+            if self.sent >= self.requests // 2:
                 self.halfway.set()
-            if self.asked % (self.requests // 10) == 0:
-                self.memory.append((self.asked, resident(self.pid)))
-            around = self.requests // 2 - 2000 < self.asked < self.requests // 2 + 20_000
+            if self.sent % (self.requests // 10) == 0:
+                self.memory.append((self.sent, resident(self.pid)))
+            around = self.requests // 2 - 2000 < self.sent < self.requests // 2 + 20_000
             day = chance.choice(days[-PUBLISHED:] if around and chance.random() < OFTEN else days)
             kind = chance.random()
             version = "latest"

@@ -96,14 +96,14 @@ def ticks(folder: Path) -> list[str]:
 
 def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """The medians of some ticks; the first one of a file's two looks, and the first of a new deployment, are not among them."""
-    found = []
+    ticks = []
     for _ in range(rounds + 1):
         command = [sys.executable, __file__, "--take", name, "--folder", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{name} failed: {done.stderr[-2000:]}")
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    return found[-1] | {one: statistics.median(told[one] for told in found[1:]) for one in TIMES}
+        ticks.append(json.loads(done.stdout.splitlines()[-1]))
+    return ticks[-1] | {one: statistics.median(tick[one] for tick in ticks[1:]) for one in TIMES}
 
 
 def taken(name: str, folder: Path) -> dict[str, Any]:
@@ -113,19 +113,19 @@ def taken(name: str, folder: Path) -> dict[str, Any]:
     with dg.DagsterInstance.from_config(str(folder / "dagster_home")) as instance, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name == AUTOMATION:
-            told = automation_taken(definitions, instance, touched(folder) if folder.name == "waiting" else [])
+            tick = automation_taken(definitions, instance, touched(folder) if folder.name == "waiting" else [])
         elif name.startswith("close_"):
             now, whole = datetime.now(timezone.utc), definitions.get_repository_def()
             schedule = definitions.get_schedule_def(name)
-            told = timed(schedule.evaluate_tick, dg.build_schedule_context(instance, now, repository_def=whole))
+            tick = timed(schedule.evaluate_tick, dg.build_schedule_context(instance, now, repository_def=whole))
         else:
             cursor = memory.read_text() if memory.is_file() else None
             sensor = definitions.get_sensor_def(name)
-            told = timed(sensor.evaluate_tick, dg.build_sensor_context(instance, cursor, definitions=definitions))
-            memory.write_text(told.pop("cursor") or "")
+            tick = timed(sensor.evaluate_tick, dg.build_sensor_context(instance, cursor, definitions=definitions))
+            memory.write_text(tick.pop("cursor") or "")
     if SparkContext._gateway is not None:
         sys.exit(f"{name} has started a JVM")
-    return told
+    return tick
 
 
 def timed(evaluate: Any, context: Any) -> dict[str, Any]:
@@ -263,14 +263,16 @@ class Built:
 
     def gold(self, number: int, state: State, series: list[Series]) -> None:
         """Publish a number of each period; where days are alone in it, their weeks and months wait."""
-        for one in series:
-            starts = sorted({one.period(day).start for day in self.days})
+        for followed in series:
+            starts = sorted({followed.period(day).start for day in self.days})
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, PublishAction.REVISION, RevisionReason.LATE_DATA) for start in starts]
-            table = table_io.open_snapshot(locations.gold(self.settings, one))
+            table = table_io.open_snapshot(locations.gold(self.settings, followed))
             existing = None if table is None else table_io.read_version(table)
-            revisions.publish(self.settings, one, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
+            revisions.publish(
+                self.settings, followed, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO)
+            )
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""

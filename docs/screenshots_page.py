@@ -56,7 +56,7 @@ HIGHEST, COLOURS = 2600, 96
 
 def main() -> None:
     """Write the pictures."""
-    arguments = [one for one in sys.argv[1:] if one != "--all"]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--all"]
     every = "--all" in sys.argv
     server = arguments[0] if arguments and arguments[0].startswith("http") else "http://127.0.0.1:8321"
     folder = Path(arguments[-1]) if every else IMAGES
@@ -75,7 +75,7 @@ def main() -> None:
     with chromium() as driver:
         sign_in(driver, server)
         driver.get(f"{server}/page/quarantine?status=any")
-        rows = [one.get_attribute("href") for one in driver.find_elements(By.CSS_SELECTOR, "tbody th a")]
+        rows = [link.get_attribute("href") for link in driver.find_elements(By.CSS_SELECTOR, "tbody th a")]
         for name, (page, size, scheme) in wanted.items():
             if page == "row" and not rows:
                 continue

@@ -23,13 +23,13 @@ INTERNAL = {
 
 
 def _exceptions() -> dict[str, type]:
-    found: dict[str, type] = {}
+    exceptions: dict[str, type] = {}
     for module in pkgutil.walk_packages(lakehouse.__path__, "lakehouse."):
         if module.name.endswith("__main__"):
             continue
         members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-        found |= {name: cls for name, cls in members if issubclass(cls, BaseException) and cls.__module__ == module.name}
-    return found
+        exceptions |= {name: cls for name, cls in members if issubclass(cls, BaseException) and cls.__module__ == module.name}
+    return exceptions
 
 
 def test_every_exception_is_reported_or_has_a_reason_not_to_be() -> None:

@@ -27,13 +27,13 @@ def test_what_the_code_writes_is_in_the_inventory() -> None:
 
 def test_each_table_is_there_once_and_at_its_address(settings) -> None:
     catalog = load_catalog(None)
-    found = locations.tables(catalog)
-    assert len({f"{one}" for one in found}) == len(found)
-    addresses = {one.path(settings) for one in found}
+    tables = locations.tables(catalog)
+    assert len({f"{table}" for table in tables}) == len(tables)
+    addresses = {table.path(settings) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
-        for one in (daily, *daily.rollups):
-            assert {locations.gold(settings, one), locations.candidates(settings, one)} <= addresses
-    assert [one.name for one in found if one.silver_of] == sorted(catalog.sources)
+        for series in (daily, *daily.rollups):
+            assert {locations.gold(settings, series), locations.candidates(settings, series)} <= addresses
+    assert [table.name for table in tables if table.silver_of] == sorted(catalog.sources)
 
 
 def test_only_locations_and_generic_readers_build_addresses() -> None:

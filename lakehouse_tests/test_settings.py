@@ -20,16 +20,16 @@ def test_alerts_go_to_the_log_where_nothing_is_said(monkeypatch) -> None:
 
 
 def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
-    said = [
+    targets = [
         "log",
         "file:alerts.jsonl",
         "file:///var/log/a%20b.jsonl",
         "https://example.com:8443/hook?token=x",
         "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#alerts",
     ]
-    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", json.dumps(said))
+    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", json.dumps(targets))
     absolute = f"file:{Path('alerts.jsonl').absolute()}"
-    assert Settings().alert_targets == ["log", absolute, "file:/var/log/a b.jsonl", *said[3:]]
+    assert Settings().alert_targets == ["log", absolute, "file:/var/log/a b.jsonl", *targets[3:]]
 
 
 @pytest.mark.parametrize(

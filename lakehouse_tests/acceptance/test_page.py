@@ -77,7 +77,7 @@ def test_the_overview(demo: ServedDemo) -> None:
     newest = max((row for row in demo.gold() if row["is_latest"]), key=lambda row: row["event_date"])
     set_viewport(demo.browser)
     demo.go("/")
-    card = demo.one("#revenue")
+    card = demo.element("#revenue")
     figures = {one.get_attribute("data-measure"): one.text.splitlines()[0] for one in card.find_elements(By.TAG_NAME, "dd")}
     assert figures == {name: shown(newest[name]) for name in MEASURES}
     assert card.find_element(By.CSS_SELECTOR, ".period a").text == newest["period"]
@@ -115,7 +115,7 @@ def test_a_story_tells_each_revision_and_the_rows_behind_it(demo: ServedDemo) ->
     demo.go(f"/page/metrics/revenue/{DAY}")
     assert [one.get_attribute("id") for one in demo.all(".steps > li")] == [f"r{row['revision']}" for row in versions[::-1]]
     for before, row in zip([None, *versions], versions):
-        step = demo.one(f"#r{row['revision']}")
+        step = demo.element(f"#r{row['revision']}")
         assert step.find_element(By.CSS_SELECTOR, ".state").text == STATES[row["state"]]
         assert row["published_at"].strftime("%Y-%m-%d %H:%M") in step.text
         if before is None:
@@ -159,7 +159,7 @@ def test_what_was_restated_this_week(demo: ServedDemo) -> None:
     }
     counts = Counter(row["reason"] for row in expected)
     assert all(f"{count} by {reason.replace('_', ' ')}" in demo.text(".lead") for reason, count in counts.items())
-    demo.leave(demo.one("a[rel=prev]"), Keys.ENTER)
+    demo.leave(demo.element("a[rel=prev]"), Keys.ENTER)
     earlier = [row for row in gold if first - timedelta(days=7) <= row["published_at"] < first]
     assert len(demo.table()) == len(earlier) > 0
 
@@ -200,7 +200,7 @@ def in_words(seconds: int) -> str:
 
 def sign_in(demo: ServedDemo) -> None:
     demo.go("/page/sign-in?next=/page/quarantine")
-    demo.leave(demo.one("#token"), demo.token, Keys.ENTER)
+    demo.leave(demo.element("#token"), demo.token, Keys.ENTER)
     assert demo.text(".who").startswith("anna, steward")
 
 
@@ -222,7 +222,7 @@ def axe(demo: ServedDemo) -> list[str]:
 def test_everybody_can_use_every_page(demo: ServedDemo, size: tuple[int, int], scheme: str) -> None:
     sign_in(demo)
     demo.go("/page/quarantine")
-    row = str(demo.one("tbody th a").get_attribute("href")).removeprefix(demo.url)
+    row = str(demo.element("tbody th a").get_attribute("href")).removeprefix(demo.url)
     set_viewport(demo.browser, size, scheme)
     demo.browser.get_log("browser")
     for path in (*PAGES, row):
@@ -234,7 +234,7 @@ def test_everybody_can_use_every_page(demo: ServedDemo, size: tuple[int, int], s
         asked = demo.browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
         assert asked
         assert all(one.startswith(demo.url) for one in asked), "nothing comes from elsewhere"
-        assert demo.one("body").value_of_css_property("color") != "rgb(0, 0, 0)", "the style sheet is there"
+        assert demo.element("body").value_of_css_property("color") != "rgb(0, 0, 0)", "the style sheet is there"
     complaints = [line["message"] for line in demo.browser.get_log("browser") if "/page/nowhere" not in line["message"]]
     assert complaints == [], "the policy takes nothing away from a page"
 
@@ -242,7 +242,7 @@ def test_everybody_can_use_every_page(demo: ServedDemo, size: tuple[int, int], s
 def test_the_keyboard_is_enough(demo: ServedDemo) -> None:
     set_viewport(demo.browser)
     demo.go("/")
-    demo.one("body").send_keys(Keys.TAB)
+    demo.element("body").send_keys(Keys.TAB)
     focused = demo.browser.switch_to.active_element
     assert focused.text == "Skip to the content"
     assert focused.rect["x"] >= 0, "it is seen while it has the focus"
@@ -250,8 +250,8 @@ def test_the_keyboard_is_enough(demo: ServedDemo) -> None:
     focused.send_keys(Keys.ENTER)
     assert demo.browser.switch_to.active_element.get_attribute("id") == "content"
     demo.go(f"/page/metrics/revenue/{DAY}")
-    demo.one("summary").send_keys(Keys.ENTER)
-    assert demo.one("details").get_attribute("open")
+    demo.element("summary").send_keys(Keys.ENTER)
+    assert demo.element("details").get_attribute("open")
     demo.go("/page/metrics/revenue")
     assert all(one.get_attribute("tabindex") == "0" for one in demo.all(".scroll")), "what scrolls can be scrolled by keys"
 
@@ -264,17 +264,17 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     demo.browser.delete_all_cookies()
     demo.go("/page/quarantine")
     assert [line[0] for line in demo.table()] == ["S-doubtful"]
-    demo.leave(demo.one("tbody th a"), Keys.ENTER)
+    demo.leave(demo.element("tbody th a"), Keys.ENTER)
     assert demo.all("fieldset") == []
-    demo.leave(demo.one("main section:last-of-type a"), Keys.ENTER)
-    demo.leave(demo.one("#token"), "lh_00000000_wrong", Keys.ENTER)
+    demo.leave(demo.element("main section:last-of-type a"), Keys.ENTER)
+    demo.leave(demo.element("#token"), "lh_00000000_wrong", Keys.ENTER)
     assert "unknown, expired or revoked" in demo.text("[role=alert]")
-    demo.leave(demo.one("#token"), demo.token, Keys.ENTER)
+    demo.leave(demo.element("#token"), demo.token, Keys.ENTER)
     assert "amount -24.50" in demo.text()
-    demo.one("#reason").send_keys("a refund", Keys.ENTER)
+    demo.element("#reason").send_keys("a refund", Keys.ENTER)
     assert demo.all(".decided") == [], "Enter alone decides nothing"
-    demo.one("input[value=accept]").send_keys(Keys.SPACE)
-    demo.leave(demo.one("#reason"), Keys.ENTER)
+    demo.element("input[value=accept]").send_keys(Keys.SPACE)
+    demo.leave(demo.element("#reason"), Keys.ENTER)
     assert "Accepted by anna" in demo.text(".decided")
     assert "The decision is recorded. The numbers follow: 2024-11-09 waits for silver." in demo.text(".decided")
     assert shown(before["revenue"]) in demo.text(".decided")
@@ -283,7 +283,7 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     assert "No row waits" in demo.text()
     demo.browser.get(row)
 
-    command = shlex.split(demo.one("#follow").text)
+    command = shlex.split(demo.element("#follow").text)
     assert command[0] == "lakehouse"
     assert f"gold/revenue: {day} restated" in demo.run(*command[1:]).stdout
 
@@ -292,12 +292,12 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     after = max((row for row in demo.gold() if row["period"] == day), key=lambda row: row["revision"])
     assert after["revenue"] == before["revenue"] + Decimal("-24.50")
     assert f"r{after['revision']} {STATES[after['state']]} revenue {shown(after['revenue'])}" in demo.text(".decided")
-    demo.leave(demo.one(".decided li a"), Keys.ENTER)
+    demo.leave(demo.element(".decided li a"), Keys.ENTER)
     step = demo.text(f"#r{after['revision']}")
     assert f"revenue {shown(before['revenue'])} → {shown(after['revenue'])} (-24.50" in step
-    demo.one(f"#r{after['revision']} summary").click()
+    demo.element(f"#r{after['revision']} summary").click()
     assert re.search(r"S-doubtful new store harbour; amount -24.50.* a refund anna", demo.text(f"#r{after['revision']}"))
     demo.go("/page/restated")
     assert any(line[1] == f"revenue {day}" and "(-24.50" in line[2] for line in demo.table())
-    demo.leave(demo.one(".who button"), Keys.ENTER)
+    demo.leave(demo.element(".who button"), Keys.ENTER)
     assert demo.text(".who") == "Sign in"

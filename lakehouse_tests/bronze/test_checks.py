@@ -28,15 +28,15 @@ FILE = Ingestion(
 )
 
 
-def outcome(settings: Settings, check: str, **said: Any) -> CheckResult:
-    [found] = [one for one in bronze_checks.check_source(settings, contract(**said)) if one.check == check]
+def outcome(settings: Settings, check: str, **changes: Any) -> CheckResult:
+    [found] = [one for one in bronze_checks.check_source(settings, contract(**changes)) if one.check == check]
     assert found.day == settings.clock().date()
     assert found.passed == (found.explanation is None)
     return found
 
 
-def fresh(settings: Settings, **said: Any) -> CheckResult:
-    return outcome(settings, FRESH, freshness={"max_age": "PT26H", **said})
+def fresh(settings: Settings, **changes: Any) -> CheckResult:
+    return outcome(settings, FRESH, freshness={"max_age": "PT26H", **changes})
 
 
 def test_a_source_is_fresh_until_its_age_is_reached(settings: Settings) -> None:

@@ -98,7 +98,7 @@ def test_undamaged_files_are_what_the_damaged_ones_are_compared_with(settings: S
     whole = base.transformed("nothing", base.whole, readable=True)
     assert wrong_with(settings, whole) == []
     _, rows = read(settings, whole)
-    assert [{name: row[name] for name in TYPED} for row in rows] == [record.said for record in base.records]
+    assert [{name: row[name] for name in TYPED} for row in rows] == [record.expected_row for record in base.records]
 
 
 @pytest.mark.spark

@@ -31,8 +31,8 @@ TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True
 CLOSED: dict[str, Any] = {"final_after": 2, "after_close": "adjust", "rollups": ["week"]}
 
 
-def metric(name: str, **said: Any) -> MetricContract:
-    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [TOTAL], **said})
+def metric(name: str, **changes: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [TOTAL], **changes})
 
 
 METRICS = [metric("total", publication=CLOSED, consumers=["board"]), metric("trailing", window=3)]
@@ -41,8 +41,8 @@ METRICS = [metric("total", publication=CLOSED, consumers=["board"]), metric("tra
 class ImpactDeployment:
     """A lake whose numbers are published day by day in February 2024."""
 
-    def __init__(self, settings: Any, spark: Any, **said: Any) -> None:
-        self.lake = Lake(settings, contract(**said), spark)
+    def __init__(self, settings: Any, spark: Any, **changes: Any) -> None:
+        self.lake = Lake(settings, contract(**changes), spark)
         self.catalog = Catalog({"events": self.lake.contract}, {one.metric: one for one in METRICS})
 
     def deliver(self, day: int, *lines: str, publish_too: bool = True) -> str:

@@ -97,8 +97,8 @@ def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Setting
     assert passed(lake) == [True, True], "the way out that it names helps"
 
 
-def replace_contract(lake: Lake, **said: Any) -> Lake:
-    return replace(lake, contract=type(lake.contract).model_validate({**lake.contract.model_dump(), **said}))
+def replace_contract(lake: Lake, **changes: Any) -> Lake:
+    return replace(lake, contract=type(lake.contract).model_validate({**lake.contract.model_dump(), **changes}))
 
 
 def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings: Settings, spark: SparkSession) -> None:

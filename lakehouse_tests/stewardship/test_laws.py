@@ -114,8 +114,8 @@ def shown(record: Record, redacted: set[str]) -> Row:
     return (*row[:2], None if record.key in redacted else row[2], *row[3:])
 
 
-def lake_of(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, **said: Any) -> Lake:
-    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**said), spark)
+def lake_of(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, **changes: Any) -> Lake:
+    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**changes), spark)
 
 
 def by_merge(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History, beyond: str) -> None:

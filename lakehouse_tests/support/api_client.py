@@ -61,13 +61,13 @@ def get_json(client: TestClient, path: str, status: int = 200, /, **parameters: 
 def problem_document(answer: Response) -> Any:
     """A problem document, as RFC 9457 has it."""
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == answer.status_code
-    assert told["type"].startswith("urn:lakehouse:")
-    assert told["title"]
-    assert told["detail"]
+    problem = answer.json()
+    assert problem["status"] == answer.status_code
+    assert problem["type"].startswith("urn:lakehouse:")
+    assert problem["title"]
+    assert problem["detail"]
     assert "Traceback" not in answer.text
-    return told
+    return problem
 
 
 def numbers_with_weeks(settings: Settings, **contract_keys: Any) -> ScriptedNumbers:
@@ -93,8 +93,10 @@ def write_source_rows(
     schema = arrow_schema(bronze_columns(source))
     table_io.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
     key_log.append(settings, source.dataset, "file1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
-    said = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
-    table_io.upsert(locations.dispositions(settings, source.dataset), said, account_tables.ROW_KEYS, partition_by="arrival_date")
+    disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
+    table_io.upsert(
+        locations.dispositions(settings, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"
+    )
 
 
 def at(number: int, hour: float = 0) -> datetime:

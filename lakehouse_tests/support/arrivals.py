@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-def bronze_row(arrived: datetime, lag: timedelta | None, **said: Any) -> dict[str, Any]:
+def bronze_row(arrived: datetime, lag: timedelta | None, **columns: Any) -> dict[str, Any]:
     """A row that arrived ``lag`` after its event; None: it has no event time."""
     happened = None if lag is None else arrived - lag
     known = {"event_ts": happened, "event_date": happened and happened.date(), "change_op": "insert"}
-    return {"arrival_ts": arrived, "arrival_date": arrived.date(), **known, **said}
+    return {"arrival_ts": arrived, "arrival_date": arrived.date(), **known, **columns}
 
 
 def append_to_bronze(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
@@ -31,10 +31,10 @@ def append_to_bronze(settings: Settings, contract: SourceContract, rows: Iterabl
     write_deltalake(locations.bronze(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
 
 
-def rows_every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **said: Any) -> list[dict[str, Any]]:
+def rows_every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **columns: Any) -> list[dict[str, Any]]:
     """A row every ``minutes``, from ``begin`` through ``end``."""
     count = (end - begin) // timedelta(minutes=minutes)
-    return [bronze_row(begin + number * timedelta(minutes=minutes), lag, **said) for number in range(count + 1)]
+    return [bronze_row(begin + number * timedelta(minutes=minutes), lag, **columns) for number in range(count + 1)]
 
 
 def at(day: date, hour: int = 0, minute: int = 0) -> datetime:

@@ -45,12 +45,12 @@ def candidate(rows: pa.Table, **more: Any) -> Candidate:
 
 def outcome_of(of: Candidate, check: str, **rules: Any) -> CheckResult:
     outcomes = audit(GoldChecks.model_validate(rules), of)
-    [one] = [outcome for outcome in outcomes if outcome.check == check]
-    assert one.day == of.period
-    assert one.passed == (one.explanation is None)
-    assert all(type(number) in {int, float} for number in one.numbers.values())
-    json.dumps(one.numbers, allow_nan=False)
-    return one
+    [result] = [outcome for outcome in outcomes if outcome.check == check]
+    assert result.day == of.period
+    assert result.passed == (result.explanation is None)
+    assert all(type(number) in {int, float} for number in result.numbers.values())
+    json.dumps(result.numbers, allow_nan=False)
+    return result
 
 
 def is_held(of: Candidate, check: str, **rules: Any) -> bool:

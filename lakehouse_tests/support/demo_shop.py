@@ -50,7 +50,7 @@ class ServedDemo:
 
     def leave(self, element: WebElement, *keys: str) -> None:
         """Press keys that lead to another page, and wait for that."""
-        here = self.one("html")
+        here = self.element("html")
         element.send_keys(*keys)
         # While a document is replaced the driver may answer with an error of its inspector instead of "stale": ask again.
         WebDriverWait(self.browser, 60, ignored_exceptions=[WebDriverException]).until(staleness_of(here))
@@ -58,11 +58,11 @@ class ServedDemo:
     def all(self, css: str) -> list[WebElement]:
         return self.browser.find_elements(By.CSS_SELECTOR, css)
 
-    def one(self, css: str) -> WebElement:
+    def element(self, css: str) -> WebElement:
         return self.browser.find_element(By.CSS_SELECTOR, css)
 
     def text(self, css: str = "main") -> str:
-        return " ".join(self.one(css).text.split())
+        return " ".join(self.element(css).text.split())
 
     def table(self, css: str = "main table") -> list[list[str]]:
         """The cells of a table's body; small print is left out."""

@@ -92,10 +92,10 @@ class Deployment:
         body = json.dumps({"query": query, "variables": variables}).encode()
         address = f"http://127.0.0.1:{self.port}/graphql"
         request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            said = json.load(answer)
-        assert "errors" not in said, said
-        return said["data"]
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer = json.load(response)
+        assert "errors" not in answer, answer
+        return answer["data"]
 
     def runs(self) -> list[dict[str, Any]]:
         query = """{runsOrError(limit: 1000) {... on Runs {results {
@@ -114,23 +114,23 @@ class Deployment:
         query = """mutation($params: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $params) {
             __typename ... on LaunchBackfillSuccess {backfillId} ... on PythonError {message}}}"""
         params = {"partitionNames": partitions, "assetSelection": [{"path": path}], "fromFailure": False}
-        said = self.graphql(query, params=params)["launchPartitionBackfill"]
-        assert said["__typename"] == "LaunchBackfillSuccess", said
-        return said["backfillId"]
+        launched = self.graphql(query, params=params)["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        return launched["backfillId"]
 
     def backfill_status(self, backfill_id: str) -> str:
         query = "query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {status}}}"
         return self.graphql(query, id=backfill_id)["partitionBackfillOrError"]["status"]
 
-    def until(self, met: Callable[[], Any], seconds: float, what: str) -> Any:
+    def until(self, met: Callable[[], Any], seconds: float, awaited: str) -> Any:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
-                if found := met():
-                    return found
+                if result := met():
+                    return result
             except OSError:
                 pass  # the webserver is not up yet
             time.sleep(1)
         tail = (self.folder / "dagster.log").read_text()[-6000:]
-        msg = f"waited {seconds} s in vain for {what}; the log ends with:\n{tail}"
+        msg = f"waited {seconds} s in vain for {awaited}; the log ends with:\n{tail}"
         raise AssertionError(msg)

@@ -33,7 +33,7 @@ Row = tuple[Any, ...]
 
 def contract(**changes: Any) -> SourceContract:
     """A source with all kinds of changes; :data:`HEADER` are its columns."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "dataset": "events",
         "primary_key": ["id"],
         "model": {
@@ -46,7 +46,7 @@ def contract(**changes: Any) -> SourceContract:
         "clocks": {"event": "event_time", "arrival": "arrived_at"},
         "changes": {"op": "op", "corrects_event_id": "corrects"},
     }
-    return SourceContract.model_validate({**said, **changes})
+    return SourceContract.model_validate({**fields, **changes})
 
 
 def csv_line(record: Record) -> str:

@@ -28,9 +28,9 @@ TOTAL = metric()
 CATALOG = Catalog({"events": contract()}, {"total": TOTAL})
 
 
-def maintain_table(settings: Settings, name: str, catalog: Catalog = CATALOG, **asked: Any) -> Upkeep:
+def maintain_table(settings: Settings, name: str, catalog: Catalog = CATALOG, **options: Any) -> Upkeep:
     """Maintain one table."""
-    [done] = maintain(settings, catalog, [name], **asked)
+    [done] = maintain(settings, catalog, [name], **options)
     assert done.problem is None
     return done
 

@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 
 
-def metric(name: str = "total", *consumers: str, **said: Any) -> MetricContract:
+def metric(name: str = "total", *consumers: str, **changes: Any) -> MetricContract:
     """The sum of all amounts, and its consumers."""
-    told = {"metric": name, "source": "events", "measures": [TOTAL], "consumers": [*consumers]}
-    return MetricContract.model_validate({**told, **said})
+    fields = {"metric": name, "source": "events", "measures": [TOTAL], "consumers": [*consumers]}
+    return MetricContract.model_validate({**fields, **changes})
 
 
 @contextmanager
 def numbers_from_silver() -> Iterator[None]:
     """Metrics are computed from Silver by Arrow, not by Spark."""
 
-    def numbers(_: Any, settings: Settings, one: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
-        rows = table_io.read(locations.silver(settings, one.source), ["event_date", "amount"])
-        found = {}
+    def numbers(_: Any, settings: Settings, metric_contract: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
+        rows = table_io.read(locations.silver(settings, metric_contract.source), ["event_date", "amount"])
+        totals = {}
         for day in days:
-            covered = pa.array(sorted(reach_back([day], one.window)), pa.date32())
+            covered = pa.array(sorted(reach_back([day], metric_contract.window)), pa.date32())
             amounts = rows.filter(pc.is_in(rows["event_date"], covered))["amount"] if rows is not None else []
             if len(amounts):
                 total = pa.array([pc.sum(amounts).as_py()], pa.int64())
-                found[day] = pa.table({"total": total, "row_count": pa.array([len(amounts)], pa.int64())})
-        return found
+                totals[day] = pa.table({"total": total, "row_count": pa.array([len(amounts)], pa.int64())})
+        return totals
 
     def nothing(*_: Any) -> pa.Table:
         return pa.table({"total": pa.nulls(1, pa.int64()), "row_count": pa.array([0], pa.int64())})
@@ -106,9 +106,9 @@ class NotifiedLake:
         """Set the clock."""
         self.settings.now = datetime(2024, 2, day, hour, tzinfo=timezone.utc)
 
-    def add_rows(self, *said: tuple[str, int, int], late: int = 5) -> None:
+    def add_rows(self, *rows: tuple[str, int, int], late: int = 5) -> None:
         """New rows of silver in one commit, each ``(key, day, amount)``, and their audit."""
-        append_to_silver(self.settings, *said, late=late)
+        append_to_silver(self.settings, *rows, late=late)
         self.audit()
 
     def correct(self, key: str, **values: str) -> None:
@@ -121,13 +121,13 @@ class NotifiedLake:
     def audit(self) -> None:
         audit.follow(self.settings, contract(), self.metrics)
 
-    def publish(self, *names: str, said: RevisionReason | None = None, days: Collection[int] = ()) -> list[PublishResult]:
+    def publish(self, *names: str, reason: RevisionReason | None = None, days: Collection[int] = ()) -> list[PublishResult]:
         """Let metrics, by default all, follow silver and close what is due, and their longer periods follow."""
         done = []
         for one in self.metrics:
             if names and one.name not in names:
                 continue
-            daily, run = Series(one), Run("run", reason=said)
+            daily, run = Series(one), Run("run", reason=reason)
             pending = find_pending(self.settings, daily)
             wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, daily)}
             done.append(restatement_days.restate(self.settings, daily, no_session, wanted, run, pending))

@@ -45,11 +45,11 @@ ARROW_TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "dec
 VersionLine = tuple[str, Any, str, bool]
 
 
-def metric(name: str = "total", **said: Any) -> MetricContract:
+def metric(name: str = "total", **changes: Any) -> MetricContract:
     """A metric of one additive measure, which is called as the metric is."""
-    kind = said.pop("type", "long")
+    kind = changes.pop("type", "long")
     measures = [{"name": "total", "sql": "sum(amount)", "type": kind, "additive": True}]
-    return MetricContract.model_validate({"metric": name, "source": "events", "measures": measures, **said})
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": measures, **changes})
 
 
 def day(number: int) -> date:
@@ -94,13 +94,15 @@ class ScriptedNumbers:
 
     def table(self, value: Mapping[str, Any] | int | Decimal | str | None) -> pa.Table:
         """A number: of each store, or without a grain. None is that of a day without rows."""
-        kinds = {one.name: ARROW_TYPES[one.type] for one in self.metric.measures}
+        kinds = {measure.name: ARROW_TYPES[measure.type] for measure in self.metric.measures}
         rows: list[dict[str, Any]]
         if value is None or not self.metric.grain:
             rows = [dict.fromkeys(self.metric.grain) | dict.fromkeys(kinds, value) | {"row_count": 0 if value is None else 1}]
         else:
             assert isinstance(value, dict)
-            rows = [{self.metric.grain[0]: key, "row_count": 1} | dict.fromkeys(kinds, one) for key, one in sorted(value.items())]
+            rows = [
+                {self.metric.grain[0]: key, "row_count": 1} | dict.fromkeys(kinds, total) for key, total in sorted(value.items())
+            ]
         exact = {name: Decimal if pa.types.is_decimal(kind) else int for name, kind in kinds.items()}
         rows = [row | {name: make(row[name]) for name, make in exact.items() if row[name] is not None} for row in rows]
         grain = [(name, pa.string()) for name in self.metric.grain]
@@ -113,10 +115,10 @@ class ScriptedNumbers:
         else:
             self.by_day[day(number)] = self.table(value)
 
-    def publish(self, *numbers: int, said: RevisionReason | None = None) -> PublishResult:
+    def publish(self, *numbers: int, reason: RevisionReason | None = None) -> PublishResult:
         """Recompute days, by default all that Silver or readers know."""
         days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
-        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", reason=said))
+        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", reason=reason))
 
     def close(self) -> PublishResult:
         """Recompute the days whose state is due to change."""
@@ -176,37 +178,39 @@ def published_rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
     return [] if found is None else found.to_pylist()
 
 
-def lawful_versions(settings: Settings, one: Series) -> list[tuple[Any, ...]]:
+def lawful_versions(settings: Settings, series: Series) -> list[tuple[Any, ...]]:
     """Every version of every period, in order, as (start, label, total, state, is_latest); what must hold of them does.
 
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
     states go forward; no two neighbours say the same in the same state; what a row says of itself fits its rows.
     """
-    found = table_io.read(locations.gold(settings, one))
-    if found is None:
+    table = table_io.read(locations.gold(settings, series))
+    if table is None:
         return []
-    told: list[tuple[Any, ...]] = []
-    for start, own in sorted(table_io.split(found, one.by).items()):
-        period = one.period(start)
+    listed: list[tuple[Any, ...]] = []
+    for start, period_rows in sorted(table_io.split(table, series.by).items()):
+        period = series.period(start)
         assert start == period.start
         versions: dict[tuple[int, int], list[int]] = {}
-        about = own.select([*published_table.PUBLISHED_SCHEMA.names]).to_pylist()
+        about = period_rows.select([*published_table.PUBLISHED_SCHEMA.names]).to_pylist()
         for place, row in enumerate(about):
             versions.setdefault((row["revision"], row["adjustment"] or 0), []).append(place)
         heads = []
         for (revision, adjustment), places in sorted(versions.items()):
             head = about[places[0]]
             assert all(about[place] == head for place in places), "a version says one thing of itself"
-            content = own.take(pa.array(places, pa.int64())).select([name for name in one.content if name in own.column_names])
-            keys = content.select(one.metric.grain).to_pylist()
+            content = period_rows.take(pa.array(places, pa.int64())).select(
+                [name for name in series.content if name in period_rows.column_names]
+            )
+            keys = content.select(series.metric.grain).to_pylist()
             assert len({tuple(key.values()) for key in keys}) == len(keys), "one row per grain"
             label = f"r{revision}" + (f".a{adjustment}" if adjustment else "")
-            assert head["version_name"] == f"{one.name}_v{period.name}.{label}"
+            assert head["version_name"] == f"{series.name}_v{period.name}.{label}"
             assert head["period"] == period.name
             heads.append(head)
-            told.append((start, label, total_of(content), head["state"], head["is_latest"]))
+            listed.append((start, label, total_of(content), head["state"], head["is_latest"]))
         _in_order(heads)
-    return told
+    return listed
 
 
 def _in_order(heads: list[dict[str, Any]]) -> None:

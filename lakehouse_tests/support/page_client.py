@@ -47,7 +47,7 @@ PAGES = (
     ROW,
     "/page/sign-in",
 )
-PAGES_TO_READ = [one for one in PAGES if one != "/page/sign-in"]
+PAGES_TO_READ = [path for path in PAGES if path != "/page/sign-in"]
 ROWS = (("a", 0, "admitted"), ("b", 3, "quarantined"), ("c", 4, "quarantined"))
 
 
@@ -87,12 +87,12 @@ def page(answer: Response, status: int = 200) -> HtmlPage:
     assert answer.headers["referrer-policy"] == "same-origin", "without a referrer a browser tells no origin of its form"
     assert "Traceback" not in answer.text
     assert not re.search(r"<script|<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
-    found = HtmlPage(answer.text)
-    fetched = [*found.all("link"), *found.all("img"), *found.all("form"), *found.all("a")]
+    html = HtmlPage(answer.text)
+    fetched = [*html.all("link"), *html.all("img"), *html.all("form"), *html.all("a")]
     addresses = [one.get(name) for one in fetched for name in ("href", "src", "action") if one.get(name)]
     assert all(address and address.startswith(("/", "#")) and not address.startswith("//") for address in addresses)
-    assert len(found.all("h1")) == 1
-    return found
+    assert len(html.all("h1")) == 1
+    return html
 
 
 def sign_in(client: TestClient, settings: Settings, role: Role = Role.STEWARD, name: str = "anna") -> tokens.Token:
@@ -114,6 +114,6 @@ def form_secret(client: TestClient) -> str:
     return found[1]
 
 
-def decide(client: TestClient, **said: str) -> Response:
-    form = {"decision": "accept", "reason": "seen the receipt"} | said
+def decide(client: TestClient, **entries: str) -> Response:
+    form = {"decision": "accept", "reason": "seen the receipt"} | entries
     return client.post(ROW, data=form, follow_redirects=False)

@@ -31,8 +31,8 @@ SECOND_FILE = [
 WEEK_WATERMARK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
 
 
-def lake_with(settings: Settings, spark: Any, said: dict[str, Any], *files: tuple[date, list[str]]) -> Lake:
-    lake = Lake(settings, contract(**said), spark)
+def lake_with(settings: Settings, spark: Any, changes: dict[str, Any], *files: tuple[date, list[str]]) -> Lake:
+    lake = Lake(settings, contract(**changes), spark)
     for arrival, lines in files:
         lake.deliver(arrival, csv_file(lines))
         lake.ingest(arrival)
@@ -55,13 +55,13 @@ def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
     rows = dispositions_account.rows(lake.settings, lake.contract)
     table = table_io.read(locations.dispositions(lake.settings, "events"))
     assert table is not None
-    said = ("because", "decided_by", "decision")
+    decided = ("because", "decided_by", "decision")
     written = {
-        (row["ingestion_id"], row["line_number"]): (row["disposition"], *(row[name] for name in said))
+        (row["ingestion_id"], row["line_number"]): (row["disposition"], *(row[name] for name in decided))
         for row in table.to_pylist()
     }
     assert written == {
-        (row.ingestion_id, row.line_number): (row.disposition.value, *(getattr(row, name) for name in said)) for row in rows
+        (row.ingestion_id, row.line_number): (row.disposition.value, *(getattr(row, name) for name in decided)) for row in rows
     }
     return {str(row.record_key): row.disposition for row in rows}
 

@@ -43,11 +43,11 @@ def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Reco
         if record.corrects not in {None, record.key}:
             claims[str(record.corrects)].append(("retire", record))
     alive: dict[str, Record] = {}
-    for key, said in claims.items():
-        said.sort(key=lambda claim: claim[1].order)
-        changes = [claim for claim in said if claim[0] != "insert"]
+    for key, key_claims in claims.items():
+        key_claims.sort(key=lambda claim: claim[1].order)
+        changes = [claim for claim in key_claims if claim[0] != "insert"]
         retired = not by_sequence and bool(changes) and changes[-1][0] == "retire"
-        kind, record = (changes if retired else said)[-1]
+        kind, record = (changes if retired else key_claims)[-1]
         if kind in {"insert", "correct"}:
             alive[key] = record
     return alive

@@ -17,17 +17,17 @@ BOUND = 4  # a restatement that moves the total by more is held
 Number = tuple[int | None, int | None, int]
 
 
-def number_of(said: list[Record]) -> Number:
-    amounts = [record.amount for record in said]
+def number_of(rows: list[Record]) -> Number:
+    amounts = [record.amount for record in rows]
     return (sum(amounts), max(amounts), len(amounts)) if amounts else (None, None, 0)
 
 
 @dataclass
-class Told:
+class PublishedPeriod:
     """What was published of one period."""
 
     revisions: list[tuple[Number, str, datetime]] = field(default_factory=list)
-    behind: list[Record] = field(default_factory=list)  # the rows of the newest one
+    rows: list[Record] = field(default_factory=list)  # the rows of the newest one
     adjustments: list[tuple[Number, date]] = field(default_factory=list)
     restated: Number | None = None  # what closed and adjustments come to
     held: tuple[Number, list[Record]] | None = None
@@ -53,50 +53,50 @@ class Model:
 
     adjusts: bool
     checked: bool = True
-    days: dict[date, Told] = field(default_factory=lambda: defaultdict(Told))
+    days: dict[date, PublishedPeriod] = field(default_factory=lambda: defaultdict(PublishedPeriod))
 
-    def say(self, day: date, said: list[Record], now: datetime, *, signed: bool = False) -> None:
-        """A run made the day anew from these rows."""
-        number, told = number_of(said), self.days[day]
-        if not told.revisions and not said:
+    def recompute(self, day: date, rows: list[Record], now: datetime, *, signed: bool = False) -> None:
+        """A run computed the day again from these rows."""
+        number, period = number_of(rows), self.days[day]
+        if not period.revisions and not rows:
             return
-        told.held = None
+        period.held = None
         state = state_of(day, now.date())
-        stands = number in told.refused and not signed
-        if not told.revisions:
+        stands = number in period.refused and not signed
+        if not period.revisions:
             if not stands:
-                self._publish(told, number, state, now, said)
+                self._publish(period, number, state, now, rows)
             return
-        current, was, _ = told.newest
+        current, was, _ = period.newest
         closed = self.adjusts and was == "final"
         if stands:
-            number, said = current, told.behind
+            number, rows = current, period.rows
             if closed:
                 return
-        if number == (told.restated if closed else current) and (closed or rank(state) <= rank(was)):
+        if number == (period.restated if closed else current) and (closed or rank(state) <= rank(was)):
             return
         if self.checked and not signed and abs((number[0] or 0) - (current[0] or 0)) > BOUND:
-            told.held = (number, said)
+            period.held = (number, rows)
         elif closed:
-            told.adjustments.append((differs(number, told.restated or current), now.date()))
-            told.restated = number
+            period.adjustments.append((differs(number, period.restated or current), now.date()))
+            period.restated = number
         else:
-            self._publish(told, number, state if rank(state) > rank(was) else was, now, said)
+            self._publish(period, number, state if rank(state) > rank(was) else was, now, rows)
 
     @staticmethod
-    def _publish(told: Told, number: Number, state: str, now: datetime, said: list[Record]) -> None:
-        told.revisions.append((number, state, now))
-        told.restated, told.behind = number, said
+    def _publish(period: PublishedPeriod, number: Number, state: str, now: datetime, rows: list[Record]) -> None:
+        period.revisions.append((number, state, now))
+        period.restated, period.rows = number, rows
 
     def decide(self, day: date, now: datetime, *, publish: bool) -> None:
-        told = self.days[day]
-        assert told.held is not None
-        number, said = told.held
+        period = self.days[day]
+        assert period.held is not None
+        number, rows = period.held
         if publish:
-            self.say(day, said, now, signed=True)
+            self.recompute(day, rows, now, signed=True)
         else:
-            told.refused.add(number)
-        told.held = None
+            period.refused.add(number)
+        period.held = None
 
 
 def rank(state: str) -> int:

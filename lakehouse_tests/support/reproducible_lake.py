@@ -34,8 +34,8 @@ KEYS = {"name": "keys", "sql": "count(distinct id)", "type": "long"}
 WEEK_WATERMARK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
 
 
-def metric(name: str, *measures: dict[str, Any], **said: Any) -> MetricContract:
-    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [*measures], **said})
+def metric(name: str, *measures: dict[str, Any], **changes: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": [*measures], **changes})
 
 
 METRICS = [
@@ -47,11 +47,11 @@ METRICS = [
 TWO_METRICS = [METRICS[0], metric("trailing_by_colour", TOTAL, KEYS, BIGGEST, window=2, grain=["colour"])]
 
 
-def source_with_colour(**said: Any) -> SourceContract:
+def source_with_colour(**changes: Any) -> SourceContract:
     """The lake's source with a column for a grain."""
     names = {"id": "string", "amount": "int", "colour": "string"}
     fields = [{"name": name, "type": kind, "column": "seq" if name == "colour" else None} for name, kind in names.items()]
-    return contract(model={"fields": fields}, **said)
+    return contract(model={"fields": fields}, **changes)
 
 
 @dataclass
@@ -125,6 +125,6 @@ class ReproducibleLake:
 
 
 def reproducible_lake(
-    settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **said: Any
+    settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **changes: Any
 ) -> ReproducibleLake:
-    return ReproducibleLake(Lake(settings, source_with_colour(**said), spark), metrics or METRICS)
+    return ReproducibleLake(Lake(settings, source_with_colour(**changes), spark), metrics or METRICS)

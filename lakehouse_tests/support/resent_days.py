@@ -15,8 +15,8 @@ FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
 ARRIVED = [date(2024, 2, day) for day in range(1, 6)]
 
 
-def lake_under_policy(settings: Settings, spark: Any, policy: str, **said: Any) -> Lake:
-    return Lake(settings, contract(materialization={"reprocess_policy": policy}, changes={}, **said), spark)
+def lake_under_policy(settings: Settings, spark: Any, policy: str, **changes: Any) -> Lake:
+    return Lake(settings, contract(materialization={"reprocess_policy": policy}, changes={}, **changes), spark)
 
 
 def deliver_and_update(lake: Lake, arrival: int, *lines: str) -> set[date]:

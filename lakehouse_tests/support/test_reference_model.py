@@ -12,22 +12,22 @@ from lakehouse_tests.support.reference_model import Record, live_rows
 FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
 
 
-def said(hour: int, op: Any, day: date | None = FIRST, key: str = "a", **more: Any) -> Record:
+def record(hour: int, op: Any, day: date | None = FIRST, key: str = "a", **more: Any) -> Record:
     return Record(key, op, day, 0, datetime(2024, 2, 1, hour, tzinfo=timezone.utc), **more)
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([said(1, "insert"), said(2, "correct", SECOND)], {"a": SECOND}),
-        ([said(2, "insert"), said(1, "correct", SECOND)], {"a": FIRST}),
-        ([said(1, "insert"), said(2, "delete", None)], {}),
-        ([said(3, "insert"), said(2, "delete", None)], {"a": FIRST}),
-        ([said(1, "insert"), said(2, "correct", SECOND, "b", corrects="a")], {"b": SECOND}),
-        ([said(3, "insert"), said(2, "correct", SECOND, "b", corrects="a")], {"b": SECOND}),
-        ([said(3, "correct"), said(2, "correct", SECOND, "b", corrects="a")], {"a": FIRST, "b": SECOND}),
-        ([said(1, "correct", SECOND, corrects="a")], {"a": SECOND}),
-        ([said(1, "insert", file="2"), said(1, "correct", SECOND, file="1")], {"a": FIRST}),
+        ([record(1, "insert"), record(2, "correct", SECOND)], {"a": SECOND}),
+        ([record(2, "insert"), record(1, "correct", SECOND)], {"a": FIRST}),
+        ([record(1, "insert"), record(2, "delete", None)], {}),
+        ([record(3, "insert"), record(2, "delete", None)], {"a": FIRST}),
+        ([record(1, "insert"), record(2, "correct", SECOND, "b", corrects="a")], {"b": SECOND}),
+        ([record(3, "insert"), record(2, "correct", SECOND, "b", corrects="a")], {"b": SECOND}),
+        ([record(3, "correct"), record(2, "correct", SECOND, "b", corrects="a")], {"a": FIRST, "b": SECOND}),
+        ([record(1, "correct", SECOND, corrects="a")], {"a": SECOND}),
+        ([record(1, "insert", file="2"), record(1, "correct", SECOND, file="1")], {"a": FIRST}),
     ],
 )
 def test_the_rule_by_hand(records: list[Record], expected: dict[str, date]) -> None:
@@ -36,5 +36,5 @@ def test_the_rule_by_hand(records: list[Record], expected: dict[str, date]) -> N
 
 
 def test_a_sequence_outranks_arrival_and_brings_a_retired_key_back() -> None:
-    retiring = said(2, "correct", SECOND, "b", corrects="a", sequence=1)
-    assert set(live_rows([said(1, "insert", sequence=2), retiring], by_sequence=True)) == {"a", "b"}
+    retiring = record(2, "correct", SECOND, "b", corrects="a", sequence=1)
+    assert set(live_rows([record(1, "insert", sequence=2), retiring], by_sequence=True)) == {"a", "b"}

@@ -33,10 +33,10 @@ ANA = Run("run", "test", by="ana")
 _TYPES = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 
 
-def metric(number: int = 1, *measures: dict[str, Any], **said: Any) -> MetricContract:
+def metric(number: int = 1, *measures: dict[str, Any], **changes: Any) -> MetricContract:
     """One version of the metric ``total``."""
     content = {"metric": "total", "source": "events", "measures": [*(measures or [TOTAL])], "dataset_version": number}
-    return MetricContract.model_validate(content | said)
+    return MetricContract.model_validate(content | changes)
 
 
 def catalog(*metrics: MetricContract) -> Catalog:
@@ -68,25 +68,25 @@ def at(settings: Settings, number: int, hour: int = 12) -> None:
 
 
 def publish_totals(
-    settings: Settings, one: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **said: Any
+    settings: Settings, series: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **lineage: Any
 ) -> PublishResult:
     """Publish a total for some days of February, through the audit."""
     starts = [day(number) for number in numbers]
-    before, today = write_audit_publish.read(settings, one, starts), settings.clock().date()
+    before, today = write_audit_publish.read(settings, series, starts), settings.clock().date()
     drafts = []
     for start, total in zip(starts, numbers.values()):
-        values = {measure.name: total for measure in one.metric.measures} | {"row_count": rows}
-        types = {measure.name: _TYPES[measure.type] for measure in one.metric.measures} | {"row_count": pa.int64()}
+        values = {measure.name: total for measure in series.metric.measures} | {"row_count": rows}
+        types = {measure.name: _TYPES[measure.type] for measure in series.metric.measures} | {"row_count": pa.int64()}
         content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
-        draft = draft_period(one, before.published_states.get(start), start, content, today)
+        draft = draft_period(series, before.published_states.get(start), start, content, today)
         if draft is not None:
-            drafts.append(replace(draft, lineage=NumberLineage(**said)))
+            drafts.append(replace(draft, lineage=NumberLineage(**lineage)))
     return write_audit_publish.publish(settings, before, drafts, Run("run"), {})
 
 
-def promote(settings: Settings, known: Catalog, number: int = 2, **said: Any) -> PromotionResult:
+def promote(settings: Settings, known: Catalog, number: int = 2, **options: Any) -> PromotionResult:
     """Promote a version of the metric."""
-    return promotion.promote(settings, known, metric(), number, ANA, "net of refunds", **said)
+    return promotion.promote(settings, known, metric(), number, ANA, "net of refunds", **options)
 
 
 def refusal(do: Callable[[], object]) -> str:

@@ -31,9 +31,9 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def holding(settings, **said: Any) -> ScriptedNumbers:
+def holding(settings, **changes: Any) -> ScriptedNumbers:
     """Day 1 says 10, and 100 is held for it; day 2 says 1."""
-    numbers = ScriptedNumbers(settings, metric(**AT_MOST_FIVE, **said))
+    numbers = ScriptedNumbers(settings, metric(**AT_MOST_FIVE, **changes))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.set(2, 1)

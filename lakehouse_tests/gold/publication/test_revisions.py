@@ -291,7 +291,7 @@ def test_the_reason_that_a_run_gives(settings) -> None:
         (4, RevisionReason.ROLLBACK),
     ):
         numbers.set(1, value)
-        numbers.publish(said=run_reason)
+        numbers.publish(reason=run_reason)
     assert [row[0] for row in columns_of_day(numbers, 1, "reason")] == ["initial", "bug_replay", "manual", "rollback"]
 
 
@@ -305,7 +305,7 @@ def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(
     numbers.at(1)
     for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):
         numbers.set(1, number)
-        numbers.publish(said=of_the_day)
+        numbers.publish(reason=of_the_day)
         weeks = Series(numbers.metric, Kind.WEEK)
         pending = find_pending(settings, weeks)
         rollups.restate(

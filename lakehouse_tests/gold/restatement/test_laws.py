@@ -46,8 +46,8 @@ MEASURES = [
 ]
 
 
-def metric_of(name: str, **said: Any) -> MetricContract:
-    return MetricContract.model_validate({"metric": name, "source": "events", "measures": MEASURES, **said})
+def metric_of(name: str, **changes: Any) -> MetricContract:
+    return MetricContract.model_validate({"metric": name, "source": "events", "measures": MEASURES, **changes})
 
 
 @dataclass
@@ -110,7 +110,7 @@ class World:
             assert pending.starts >= changed, "no change of silver is missed"
             restatement_days.restate(settings, series, self.session, {*pending.starts, *due}, Run("follow"), pending)
             for day in sorted({*pending.starts, *due}):
-                model.say(day, self.rows_of(day, window), self.now)
+                model.recompute(day, self.rows_of(day, window), self.now)
             assert find_pending(settings, series).starts == frozenset()
 
     def decide(self, *, publish: bool) -> None:
@@ -202,7 +202,7 @@ class World:
                 row["version_name"] for rows in rows_by_start.values() for row in rows
             }
             if not any(row["adjustment"] is not None for row in rows):
-                records = [record for period in published.values() for record in period.behind]
+                records = [record for period in published.values() for record in period.rows]
                 assert newest["biggest"] == number_of(records)[1], "computed from the rows behind the published days"
             if "adjustments" not in named:
                 made = [days[date.fromisoformat(day)].revisions[int(label[1:]) - 1][0][0] for day, label in named.items()]

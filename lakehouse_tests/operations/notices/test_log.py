@@ -31,8 +31,8 @@ def entry(name: str = "m1", target: str = "log", **changes: Any) -> NoticeEntry:
     return NoticeEntry(**{**fields, "published_at": AT, "found_at": AT, **changes})
 
 
-def states(settings: Any, **asked: Any) -> list[tuple[str, str, NoticeStatus]]:
-    return [(one.message_id, one.target, one.status) for one in notice_log.of(settings, **asked)]
+def states(settings: Any, **filters: Any) -> list[tuple[str, str, NoticeStatus]]:
+    return [(one.message_id, one.target, one.status) for one in notice_log.of(settings, **filters)]
 
 
 def test_what_is_added_is_read_as_it_was(settings) -> None:

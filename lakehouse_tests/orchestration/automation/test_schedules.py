@@ -34,8 +34,8 @@ def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
 
 
-def source_with(**said: Any) -> SourceContract:
-    return SourceContract.model_validate({**SALES.model_dump(), **said})
+def source_with(**changes: Any) -> SourceContract:
+    return SourceContract.model_validate({**SALES.model_dump(), **changes})
 
 
 def arrive(lake: Settings, *touched: int) -> None:
@@ -63,9 +63,9 @@ def tick(one: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime 
     return request
 
 
-def rolling(lake: Settings, instance: dg.DagsterInstance, at: datetime = TICK, **said: Any) -> dg.RunRequest | str:
-    clocks = {**SALES.clocks.model_dump(), "timezone": said.pop("timezone", "Europe/Berlin")}
-    return tick(schedule(lake, source_with(rolling_backfill=said, clocks=clocks), "rolling_sales"), instance, at)
+def rolling(lake: Settings, instance: dg.DagsterInstance, at: datetime = TICK, **changes: Any) -> dg.RunRequest | str:
+    clocks = {**SALES.clocks.model_dump(), "timezone": changes.pop("timezone", "Europe/Berlin")}
+    return tick(schedule(lake, source_with(rolling_backfill=changes, clocks=clocks), "rolling_sales"), instance, at)
 
 
 def window(request: dg.RunRequest | str) -> tuple[str, str]:

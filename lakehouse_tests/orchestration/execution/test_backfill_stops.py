@@ -62,11 +62,11 @@ class Layers:
     settings: Settings
     plan: BackfillPlan
     landed: dict[str, date] = field(default_factory=dict)
-    asked: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
+    requested: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
     tags: list[Mapping[str, str]] = field(default_factory=list)
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        self.asked.append((key, list(days)))
+        self.requested.append((key, list(days)))
         self.tags.append(tags or {})
         now = self.settings.clock()
         if key == BRONZE:
@@ -108,7 +108,7 @@ def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> Non
     layers = Cancelled(settings, planned(settings))
     with pytest.raises(CancelledError):
         layers.go()
-    assert layers.asked == [(BRONZE, [FIRST_DAY])]
+    assert layers.requested == [(BRONZE, [FIRST_DAY])]
     assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.CANCELLED
 
 
@@ -122,7 +122,7 @@ def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> No
     assert any(f"{second}: is not in Bronze" in problem for problem in verdict.problems)
     layers.landed[second] = date(2024, 11, 4)  # somebody has sent what it waited for
     layers.go()
-    assert [days for key, days in layers.asked if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
+    assert [days for key, days in layers.requested if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
     assert not applied_inputs.pending(settings, "sales")
     told = [entry.event for entry in backfill_log.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
     assert [one for one in told if one.startswith("silver")] == [
@@ -149,7 +149,7 @@ def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Sett
     verdict = layers.go()
     assert verdict is not None
     assert not verdict.problems
-    assert [key for key, _ in layers.asked] == [GOLD]
+    assert [key for key, _ in layers.requested] == [GOLD]
     assert layers.tags[0][FOLLOWS_TAG] != "revenue:0", "the sensor would count it among its own attempts"
     told = [entry.event for entry in backfill_log.events(settings, plan.plan_id) if entry.kind == "wave"]
     assert told == ["gold:gold/revenue:2024-02-05:2024-02-05:1"]

@@ -185,10 +185,10 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
     numbers.at(2)
     numbers.set(1, 11)
     numbers.set(2, 5)
-    numbers.publish(said=RevisionReason.BACKFILL)
+    numbers.publish(reason=RevisionReason.BACKFILL)
     numbers.at(9)
     numbers.set(1, 14)
-    numbers.publish(said=RevisionReason.BUG_REPLAY)
+    numbers.publish(reason=RevisionReason.BUG_REPLAY)
     numbers.at(10)
     numbers.publish()
     with api_client(numbers.settings, catalog(numbers.metric)) as client:

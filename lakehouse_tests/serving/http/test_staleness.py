@@ -48,9 +48,9 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def two_followed_days(folder: Path, **said: Any) -> ScriptedNumbers:
+def two_followed_days(folder: Path, **changes: Any) -> ScriptedNumbers:
     """Two days of rows in silver, and numbers that have followed them."""
-    numbers = numbers_with_weeks(lake_settings(folder), **said)
+    numbers = numbers_with_weeks(lake_settings(folder), **changes)
     append_to_silver(numbers.settings, ("a", 1, 1), ("b", 2, 1))
     numbers.at(THEN + 1)
     numbers.set(THEN, 1)

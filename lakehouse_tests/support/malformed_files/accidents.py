@@ -45,14 +45,14 @@ def malformations(seed: int = SEED) -> Iterator[Malformation]:
 
 
 def _damaged(random: Random, kind: str, text: bytes, at: int) -> bytes:
-    before, byte, behind = text[:at], text[at : at + 1], text[at + 1 :]
+    before, byte, after = text[:at], text[at : at + 1], text[at + 1 :]
     return {
-        "bit flipped": lambda: before + bytes([byte[0] ^ 1 << random.randrange(8)]) + behind,
-        "byte replaced": lambda: before + random.randbytes(1) + behind,
-        "byte lost": lambda: before + behind,
-        "byte doubled": lambda: before + byte * 2 + behind,
-        "byte put in": lambda: before + random.randbytes(1) + byte + behind,
-        "neighbours swapped": lambda: before + behind[:1] + byte + behind[1:],
-        "syntax put in": lambda: before + bytes([random.choice(SYNTAX)]) + byte + behind,
-        "block": lambda: before + random.randbytes(12) + behind[11:],
+        "bit flipped": lambda: before + bytes([byte[0] ^ 1 << random.randrange(8)]) + after,
+        "byte replaced": lambda: before + random.randbytes(1) + after,
+        "byte lost": lambda: before + after,
+        "byte doubled": lambda: before + byte * 2 + after,
+        "byte put in": lambda: before + random.randbytes(1) + byte + after,
+        "neighbours swapped": lambda: before + after[:1] + byte + after[1:],
+        "syntax put in": lambda: before + bytes([random.choice(SYNTAX)]) + byte + after,
+        "block": lambda: before + random.randbytes(12) + after[11:],
     }[kind]()

@@ -15,7 +15,7 @@ from lakehouse_tests.support.malformed_files.pieces import (
     csv_cells,
     full_cells,
     inside,
-    said,
+    typed_row,
     with_cell,
 )
 
@@ -104,7 +104,7 @@ def _quotes() -> Iterator[Malformation]:
     }.items():
         yield CSV.replaced(name, TWO_LINES, Piece(with_cell(TWO_LINES, "seq", other), "broken"))
     first, second = text.split(b"\n")
-    closed = Piece(with_cell(TWO_LINES, "seq", first + b'"'), "sound", said(TWO_LINES))
+    closed = Piece(with_cell(TWO_LINES, "seq", first + b'"'), "sound", typed_row(TWO_LINES))
     yield CSV.replaced("quote before the line end", TWO_LINES, closed, Piece(second, "malformed"))
     # The second line looks like a record of its own; that a quote is astray in it tells that it is none.
     likely = b"and a,1,2024-01-05,2024-02-01T00:00:00Z,insert,,0"
@@ -148,15 +148,15 @@ def _bytes() -> Iterator[Malformation]:
 
 
 def _controls() -> Iterator[Malformation]:
-    for turn, (name, what) in enumerate(CONTROLS.items()):
+    for turn, (name, control) in enumerate(CONTROLS.items()):
         number = (1, 2, 3, 5, 6)[turn % 5]
         line = dict(zip(COLUMNS, csv_cells(number)))
         for column in ("amount", "event_time", "arrived_at", "op"):
-            piece = Piece(with_cell(number, column, inside(line[column], what.encode())), "malformed")
+            piece = Piece(with_cell(number, column, inside(line[column], control.encode())), "malformed")
             yield CSV.replaced(f"{name} in {column} of {number}", number, piece)
-        for place, key in {"inside": inside(line["id"], what.encode()), "before": what.encode() + line["id"]}.items():
+        for place, key in {"inside": inside(line["id"], control.encode()), "before": control.encode() + line["id"]}.items():
             # A text is what it is, to the last character: here is no reader that knows better.
-            piece = Piece(with_cell(number, "id", key), "sound", said(number, id=key.decode()))
+            piece = Piece(with_cell(number, "id", key), "sound", typed_row(number, id=key.decode()))
             yield CSV.replaced(f"{name} {place} of the id of {number}", number, piece)
 
 

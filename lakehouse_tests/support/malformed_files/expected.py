@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_tests.support.malformed_files.pieces import said
+from lakehouse_tests.support.malformed_files.pieces import typed_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 #: The columns that a malformed row does not fill.
-TYPED = tuple(said(1))
+TYPED = tuple(typed_row(1))
 
 
 def misfits(pieces: Iterable[Piece], rows: Iterable[Row], file_format: Format) -> list[str]:
@@ -57,7 +57,7 @@ def _misfit_of_sound(piece: Piece, row: Row, file_format: Format) -> Iterator[st
     if piece.fate in {"malformed", "broken"}:
         yield "a record out of what is none"
     elif piece.fate == "sound":
-        if {column: row[column] for column in TYPED} != piece.said:
+        if {column: row[column] for column in TYPED} != piece.expected_row:
             yield "says something else"
     else:
         day = row["event_date"] and row["event_date"].isoformat()

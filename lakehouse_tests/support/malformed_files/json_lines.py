@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_tests.support.malformed_files.csv_lines import BYTES, CONTROLS
-from lakehouse_tests.support.malformed_files.pieces import COLUMNS, CSV, JSON, NUMBERS, Piece, cells, inside, json_text, said
+from lakehouse_tests.support.malformed_files.pieces import COLUMNS, CSV, JSON, NUMBERS, Piece, cells, inside, json_text, typed_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,13 +106,13 @@ def malformations() -> Iterator[Malformation]:
 
 def _between() -> Iterator[Malformation]:
     for turn, (name, text) in enumerate(NO_OBJECTS.items()):
-        behind = 1 + turn % 6  # a byte order mark before the first record would be in order
-        yield JSON.inserted(f"line of {name} behind {behind}", behind, Piece(text, "malformed"))
+        place = 1 + turn % 6  # a byte order mark before the first record would be in order
+        yield JSON.inserted(f"line of {name} behind {place}", place, Piece(text, "malformed"))
         number = 2 + turn % 5
         yield JSON.replaced(f"{name} in the place of {number}", number, Piece(text, "malformed"))
-    for behind in range(7):
+    for place in range(7):
         for name, text in BLANKS.items():
-            yield JSON.inserted(f"blank line ({name}) behind {behind}", behind, Piece(text, "none"))
+            yield JSON.inserted(f"blank line ({name}) behind {place}", place, Piece(text, "none"))
     for number in NUMBERS:
         yield JSON.replaced(f"record {number} comes twice", number, *[JSON.records[number - 1]] * 2)
 
@@ -139,13 +139,13 @@ def _values() -> Iterator[Malformation]:
         "seq": {},
     }
     for column, changes in empty.items():
-        fate, row = ("malformed", None) if changes is None else ("sound", said(2, **changes))
+        fate, row = ("malformed", None) if changes is None else ("sound", typed_row(2, **changes))
         yield JSON.replaced(f"null as {column}", 2, Piece(json_text(2, **{column: None}), fate, row))
         without = {name: value for name, value in cells(2).items() if name != column}
         yield JSON.replaced(f"record without {column}", 2, Piece(json.dumps(without).encode(), fate, row))
-    more = said(6, id="7")
+    more = typed_row(6, id="7")
     yield JSON.replaced("number as id", 6, Piece(json_text(6, id=7), "sound", more))
-    yield JSON.replaced("another column", 6, Piece(json_text(6, other={"a": [1, None]}), "sound", said(6)))
+    yield JSON.replaced("another column", 6, Piece(json_text(6, other={"a": [1, None]}), "sound", typed_row(6)))
 
 
 def _names() -> Iterator[Malformation]:
@@ -200,25 +200,25 @@ def _dialects() -> Iterator[Malformation]:
 
 
 def _bytes() -> Iterator[Malformation]:
-    for turn, (name, what) in enumerate(BYTES.items()):
+    for turn, (name, odd_bytes) in enumerate(BYTES.items()):
         number = NUMBERS[turn % 6]
         text = JSON.records[number - 1].text
         for place, other in {
-            "inside": text.replace(b"key-", b"key" + what + b"-"),
-            "before": what + text,
-            "behind": text + what,
+            "inside": text.replace(b"key-", b"key" + odd_bytes + b"-"),
+            "before": odd_bytes + text,
+            "behind": text + odd_bytes,
         }.items():
             yield JSON.replaced(f"{name} {place} of {number}", number, Piece(other, "malformed"))
-    for turn, (name, what) in enumerate(CONTROLS.items()):
+    for turn, (name, control) in enumerate(CONTROLS.items()):
         number = 2 + turn % 5
-        key = inside(cells(number)["id"].encode(), what.encode())
+        key = inside(cells(number)["id"].encode(), control.encode())
         text = JSON.records[number - 1].text.replace(cells(number)["id"].encode(), key)
-        allowed = what >= " " and what != "\x1b[31m"
-        piece = Piece(text, "sound", said(number, id=key.decode())) if allowed else Piece(text, "malformed")
+        allowed = control >= " " and control != "\x1b[31m"
+        piece = Piece(text, "sound", typed_row(number, id=key.decode())) if allowed else Piece(text, "malformed")
         yield JSON.replaced(f"{name} in the id of {number}", number, piece)
-        if what != "\t":
+        if control != "\t":
             yield JSON.replaced(
-                f"{name} before {number}", number, Piece(what.encode() + JSON.records[number - 1].text, "malformed")
+                f"{name} before {number}", number, Piece(control.encode() + JSON.records[number - 1].text, "malformed")
             )
 
     for name, escaped in {"NUL": b"\\u0000", "line end": b"\\n", "pair of surrogates": b"\\ud83d\\ude00"}.items():
@@ -265,7 +265,7 @@ def _layouts() -> Iterator[Malformation]:
         "YAML": "\n".join("- " + "\n  ".join(f"{name}: {value!r}" for name, value in item.items()) for item in objects),
     }.items():
         yield JSON.of(name, (Piece(text.encode(), "broken"),))
-    listed = [replace(record, text=record.text + b",", fate="malformed", said=None) for record in JSON.records[:-1]]
+    listed = [replace(record, text=record.text + b",", fate="malformed", expected_row=None) for record in JSON.records[:-1]]
     brackets = Piece(b"[", "malformed"), Piece(b"]", "malformed")
     yield JSON.of("list with a record a line", (brackets[0], *listed, JSON.records[-1], brackets[1]))
     for name, end in {"CRLF": b"\r\n", "CR CR LF": b"\r\r\n"}.items():

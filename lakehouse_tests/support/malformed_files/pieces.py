@@ -28,20 +28,23 @@ Fate = Literal["none", "sound", "malformed", "broken", "open"]
 class Piece:
     """Some bytes of a file and the rows that must come of them.
 
-    ``fate`` is *none*: no row (a header, a blank line); *sound*: one row that says ``said``; *malformed*: one row with the
+    ``fate`` is *none*: no row (a header, a blank line); *sound*: one row that has ``expected_row``; *malformed*: one row with the
     text and a reason; *broken*: malformed rows that together hold every line; *open*: as broken, but a row may be sound if
     it says what its text says.
     """
 
     text: bytes
     fate: Fate
-    said: dict[str, Any] | None = None
+    expected_row: dict[str, Any] | None = None
     end: bytes = b"\n"
 
     def renamed(self, keys: str) -> Piece:
         """The same with other keys, so that many files can be told apart in one lake."""
-        said = {name: value.replace(KEYS, keys) if isinstance(value, str) else value for name, value in (self.said or {}).items()}
-        return replace(self, text=self.text.replace(KEYS.encode(), keys.encode()), said=said or None)
+        expected_row = {
+            name: value.replace(KEYS, keys) if isinstance(value, str) else value
+            for name, value in (self.expected_row or {}).items()
+        }
+        return replace(self, text=self.text.replace(KEYS.encode(), keys.encode()), expected_row=expected_row or None)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def cells(number: int) -> dict[str, str]:
     }
 
 
-def said(number: int, **changes: Any) -> dict[str, Any]:
+def typed_row(number: int, **changes: Any) -> dict[str, Any]:
     """What a sound row of the record holds in its typed columns."""
     key = changes.get("id", f"{KEYS}{number}")
     day = None if number == DELETE else date(2024, 1, 20) + timedelta(days=number)
@@ -164,5 +167,5 @@ def full_cells(*numbers: int) -> Iterator[tuple[int, str, bytes]]:
 
 
 HEADER = Piece(",".join(COLUMNS).encode(), "none")
-CSV = Base("csv", (HEADER,), tuple(Piece(b",".join(csv_cells(number)), "sound", said(number)) for number in NUMBERS))
-JSON = Base("json", (), tuple(Piece(json_text(number), "sound", said(number)) for number in NUMBERS))
+CSV = Base("csv", (HEADER,), tuple(Piece(b",".join(csv_cells(number)), "sound", typed_row(number)) for number in NUMBERS))
+JSON = Base("json", (), tuple(Piece(json_text(number), "sound", typed_row(number)) for number in NUMBERS))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, NUMBERS, Piece, json_text, quoted, said, with_cell
+from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, NUMBERS, Piece, json_text, quoted, typed_row, with_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +198,7 @@ def _needing_events(turn: int) -> int:
 
 def _in_both(number: int, column: str, name: str, value: str, changes: dict[str, Any] | None) -> Iterator[Malformation]:
     """:param changes: what the row says in other words than before; None for a malformed one."""
-    fate, row = ("malformed", None) if changes is None else ("sound", said(number, **changes))
+    fate, row = ("malformed", None) if changes is None else ("sound", typed_row(number, **changes))
     cell = quoted(value) if set(value) & set(',"') else value.encode()
     title = f"{column} of record {number}: {name}"
     yield CSV.replaced(title, number, Piece(with_cell(number, column, cell), fate, row))

@@ -71,7 +71,7 @@ def _headers() -> Iterator[Malformation]:
         "one column long": HEADER.text + b",x",
         "one column without a name": HEADER.text + b",",
     }.items():
-        misfits = (replace(record, fate="malformed", said=None) for record in CSV.records)
+        misfits = (replace(record, fate="malformed", expected_row=None) for record in CSV.records)
         yield CSV.of(f"header: {name}", (replace(HEADER, text=text), *misfits))
     for name, text in {"in quotes": b",".join(b'"%s"' % column.encode() for column in COLUMNS)}.items():
         yield CSV.of(f"header: {name}", (replace(HEADER, text=text), *CSV.records))
