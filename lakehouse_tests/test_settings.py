@@ -14,7 +14,7 @@ import lakehouse
 from lakehouse.settings import Settings, SimulatedClock
 
 
-def test_alerts_go_to_the_log_where_nothing_is_said(monkeypatch) -> None:
+def test_alerts_go_to_the_log_by_default(monkeypatch) -> None:
     monkeypatch.delenv("LAKEHOUSE_ALERT_TARGETS", raising=False)
     assert Settings().alert_targets == ["log"]
 

@@ -97,7 +97,7 @@ def test_the_tables_are_the_same_and_the_server_starts_once(tmp_path: Path) -> N
         assert rows(homes["named"], layer, *own) == rows(homes["own session"], layer, *own)
 
 
-def test_what_a_crash_leaves_is_seen_through_and_a_start_that_fails_shows_the_log(tmp_path: Path) -> None:
+def test_remains_of_a_crash_are_recognized_and_a_start_that_fails_shows_the_log(tmp_path: Path) -> None:
     with machine(tmp_path / "machine") as host:
         failed = host.start(LAKEHOUSE_SPARK_MASTER="nonsense")
         assert failed.returncode == 1

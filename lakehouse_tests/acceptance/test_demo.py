@@ -154,7 +154,7 @@ def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     assert revenue() == after
 
 
-def test_what_cannot_be_decided_is_said(home: Path) -> None:
+def test_impossible_decisions_are_reported(home: Path) -> None:
     said = ("--by", "anna", "--reason", "because")
     for arguments, expected in (
         (("accept", "sales", *said), "name rows, a file of --ids, a filter"),

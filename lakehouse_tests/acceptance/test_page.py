@@ -110,7 +110,7 @@ def test_a_series_tells_the_states_apart(demo: ServedDemo, by: str, name: str) -
         assert len({row["state"] for row in latest}) > 1
 
 
-def test_a_story_tells_each_revision_and_the_rows_behind_it(demo: ServedDemo) -> None:
+def test_a_story_shows_each_revision_and_the_rows_it_came_from(demo: ServedDemo) -> None:
     versions = [row for row in demo.gold() if row["period"] == DAY]
     demo.go(f"/page/metrics/revenue/{DAY}")
     assert [one.get_attribute("id") for one in demo.all(".steps > li")] == [f"r{row['revision']}" for row in versions[::-1]]

@@ -67,7 +67,7 @@ def _model() -> dict[date, Model]:
     return {day: Model(day, events) for day in sorted({event.happened_at.date() for event in events})}
 
 
-def test_stopped_between_a_day_and_its_week_it_goes_on_where_it_was(tmp_path: Path, model: dict[date, Model]) -> None:
+def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: Path, model: dict[date, Model]) -> None:
     days = tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue" / "_delta_log"
     said = os.environ | {"LAKEHOUSE_ROOT": str(tmp_path / "lake")}
     with subprocess.Popen([sys.executable, "-m", "lakehouse", *COMMAND], cwd=tmp_path, env=said, start_new_session=True) as run:
@@ -101,7 +101,7 @@ def published(home: Path) -> dict[date, list[dict]]:
     return found
 
 
-def test_every_revision_says_what_had_arrived_by_then(home: Path, model: dict[date, Model]) -> None:
+def test_every_revision_shows_what_had_arrived_by_then(home: Path, model: dict[date, Model]) -> None:
     found = published(home)
     assert {day: [(row["revenue"], row["state"]) for row in rows] for day, rows in found.items()} == {
         day: one.revisions for day, one in model.items()
@@ -158,7 +158,7 @@ def test_every_promotion_is_logged_with_what_it_was_made_from(home: Path, model:
     assert list(accumulate((line["published_at"] for line in log), max)) == [line["published_at"] for line in log]
 
 
-def test_the_same_again_changes_nothing_and_says_so(home: Path) -> None:
+def test_the_same_again_changes_nothing_and_reports_it(home: Path) -> None:
     def content() -> dict[Path, tuple[int, int]]:
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*") if path.is_file()}
 

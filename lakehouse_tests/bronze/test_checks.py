@@ -104,7 +104,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
     table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 
 
-def test_reviews_are_counted_and_the_oldest_is_told(settings: Settings) -> None:
+def test_reviews_are_counted_and_the_oldest_is_named(settings: Settings) -> None:
     settings.now = NOON
     assert outcome(settings, REVIEWED).numbers == {"waiting": 0, "overdue": 0, "oldest_hours": 0.0}
     wait(

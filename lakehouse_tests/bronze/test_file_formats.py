@@ -101,20 +101,20 @@ def test_a_line_separator_of_unicode_does_not_end_a_row() -> None:
     assert record.values == {"a": "1", "b": "x\u2028y\x0b\x0c\x1c\x85"}
 
 
-def test_an_unclosed_quote_swallows_no_row_behind_it() -> None:
+def test_an_unclosed_quote_swallows_no_row_after_it() -> None:
     records = read(b'a,b\n1,"open\n2,bob\n3,carol\n')
     assert line_outcomes(records) == [(2, "bad"), (3, "good"), (4, "good")]
     assert records[0] == Record(2, '1,"open', None, "a quote is opened and never closed")
 
 
-def test_an_unclosed_quote_swallows_no_quoted_row_behind_it() -> None:
+def test_an_unclosed_quote_swallows_no_quoted_row_after_it() -> None:
     records = read(b'a,b\n1,"open\n2,bob\n3,"carol"\n4,"multi\nline"\n')
     assert line_outcomes(records) == [(2, "bad"), (3, "good"), (4, "good"), (5, "good")]
     assert "line 4: ',' expected" in str(records[0].problem)
 
 
 @pytest.mark.parametrize("behind", [b"2,\xff", b"2,\0"])
-def test_an_unclosed_quote_swallows_no_undecodable_row_behind_it(behind: bytes) -> None:
+def test_an_unclosed_quote_swallows_no_undecodable_row_after_it(behind: bytes) -> None:
     assert line_outcomes(read(b'a,b\n1,"open\n' + behind + b'\n3,"carol"\n')) == [(2, "bad"), (3, "bad"), (4, "good")]
 
 
@@ -182,7 +182,7 @@ def test_a_record_over_lines_with_too_many_fields_stays_one_record() -> None:
         (b"1,\xed\xa0\x80", "not valid UTF-8 at byte 3 of the record"),
     ],
 )
-def test_a_row_that_is_no_record_says_why(line: bytes, problem: str) -> None:
+def test_a_row_that_is_no_record_names_the_reason(line: bytes, problem: str) -> None:
     assert only_problem(read(b"a,b\n" + line + b"\n")) == problem
 
 
@@ -297,7 +297,7 @@ def test_json_decimals_are_kept_exact(number: str) -> None:
         (b"[" * 100_000, "nested deeper than 100 levels"),
     ],
 )
-def test_a_json_line_that_is_no_record_says_why(line: bytes, problem: str) -> None:
+def test_a_json_line_that_is_no_record_names_the_reason(line: bytes, problem: str) -> None:
     assert only_problem(read_json(line)).startswith(problem)
 
 

@@ -27,13 +27,13 @@ def looked(*looks: tuple[float, dict[str, str]]) -> Observations:
     return seen
 
 
-def test_a_file_settles_at_the_first_look_so_long_after_it_was_seen_first() -> None:
+def test_a_file_is_stable_at_the_first_scan_that_long_after_the_first_observation() -> None:
     files = {"a": "10 bytes"}
     for second, settled in [(0, False), (4.9, False), (5, True), (60, True)]:
         assert looked((0, files), (second, files)).is_stable("a", "10 bytes", at(second), PATIENCE) == settled
 
 
-def test_a_file_that_is_written_to_begins_anew() -> None:
+def test_a_file_that_is_written_to_starts_over() -> None:
     seen = looked((0, {"a": "10 bytes"}), (4, {"a": "20 bytes"}), (8, {"a": "20 bytes"}))
     assert not seen.is_stable("a", "20 bytes", at(8), PATIENCE)
     assert not seen.is_stable("a", "10 bytes", at(8), PATIENCE), "what is there no more is forgotten"
@@ -41,7 +41,7 @@ def test_a_file_that_is_written_to_begins_anew() -> None:
     assert not back.is_stable("a", "10 bytes", at(8), PATIENCE)
 
 
-def test_a_file_that_was_away_begins_anew() -> None:
+def test_a_file_that_was_missing_starts_over() -> None:
     assert not looked((0, {"a": "x"}), (4, {}), (8, {"a": "x"})).is_stable("a", "x", at(8), PATIENCE)
 
 
@@ -49,11 +49,11 @@ def test_files_do_not_stand_in_for_one_another() -> None:
     assert not looked((0, {"a": "x"}), (9, {"b": "x"})).is_stable("b", "x", at(9), PATIENCE)
 
 
-def test_without_patience_one_look_will_do() -> None:
+def test_without_a_settling_time_one_scan_suffices() -> None:
     assert looked((0, {"a": "x"})).is_stable("a", "x", at(0), timedelta(0))
 
 
-def test_a_clock_that_was_put_back_begins_anew_and_goes_on() -> None:
+def test_a_clock_that_was_set_back_starts_over() -> None:
     seen = looked((1000, {"a": "x"}), (0, {"a": "x"}))
     assert not seen.is_stable("a", "x", at(0), PATIENCE)
     assert looked((1000, {"a": "x"}), (0, {"a": "x"}), (5, {"a": "x"})).is_stable("a", "x", at(5), PATIENCE)
@@ -94,6 +94,6 @@ def test_names_and_states_are_told_apart_where_they_meet() -> None:
 
 
 @pytest.mark.parametrize("said", [{"yesterday": "AAAAAAAA"}, {"": ""}])
-def test_what_is_no_memory_is_refused(said: dict[str, str]) -> None:
+def test_invalid_observations_are_refused(said: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="Invalid isoformat"):
         Observations.from_json(said)

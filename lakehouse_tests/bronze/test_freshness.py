@@ -31,7 +31,7 @@ def test_the_day_ends_by_the_clock_of_the_source() -> None:
 
 
 @given(st.dates(date(2000, 1, 1), date(2100, 1, 1)), st.integers(1, 60), st.integers(0, 60))
-def test_a_rolling_window_is_whole_and_ends_where_it_is_said(today: date, days: int, delay: int) -> None:
+def test_a_rolling_window_is_complete_and_ends_at_its_delay(today: date, days: int, delay: int) -> None:
     window = rolling(today, days, delay)
     assert window == sorted(set(window))
     assert len(window) == days

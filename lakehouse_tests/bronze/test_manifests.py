@@ -60,13 +60,13 @@ def test_a_file_is_named_from_the_folder_of_its_manifest() -> None:
     assert [one.file for one in manifest_entries("2024-11-05.json", text.encode())] == ["parts/a.csv", "b.csv"]
 
 
-def test_what_is_not_promised_is_not_asked() -> None:
+def test_measures_that_are_not_promised_are_not_checked() -> None:
     (one,) = read('[{"file": "a.csv", "rows": "3", "bytes": null, "sha256": ""}]'.replace('""', "null"))
     assert dict(one.measures) == {"rows": 3}
     assert one.violations({"rows": 3, "bytes": 7, "sha256": HASH}) == []
 
 
-def test_each_measure_that_is_otherwise_is_told_with_both_values() -> None:
+def test_each_measure_that_differs_is_reported_with_both_values() -> None:
     (one,) = read(json.dumps([{"file": "a.csv", "rows": 3, "bytes": 7, "sha256": HASH.upper()}]))
     assert one.violations({"rows": 3, "bytes": 7, "sha256": HASH}) == []
     said = one.violations({"rows": 2, "bytes": 7, "sha256": "f" * 64})

@@ -131,7 +131,7 @@ def test_an_optional_field_may_be_empty() -> None:
     assert good(VALUES | {"note": ""})["note"] is None
 
 
-def test_the_contract_says_which_words_mean_empty() -> None:
+def test_the_contract_defines_which_words_mean_empty() -> None:
     made = good(VALUES | {"note": ""}, source={"null_values": ["NA"]})
     assert (made["note"], good(VALUES | {"note": "NA"}, source={"null_values": ["NA"]})["note"]) == ("", None)
 
@@ -382,9 +382,7 @@ fields = [*CONTRACT["model"]["fields"], {"name": "at", "type": "timestamp"}, {"n
     naive_times=st.sampled_from(["reject", "in_timezone"]),
     max_ahead=st.timedeltas(min_value=timedelta(0)),
 )
-def test_whatever_the_values_a_record_becomes_a_row(
-    values: dict[str, Any], zone: str, naive_times: str, max_ahead: timedelta
-) -> None:
+def test_any_values_of_a_record_become_a_row(values: dict[str, Any], zone: str, naive_times: str, max_ahead: timedelta) -> None:
     clocks = {"timezone": zone, "naive_times": naive_times, "max_ahead": max_ahead}
     made = row({"id": 1, "Amount": 2, "sold_at": "2024-05-09", **values}, clocks=clocks, model={"fields": fields})
     assert ("record_key" in made) is ("malformed_reason" not in made)

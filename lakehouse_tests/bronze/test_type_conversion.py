@@ -74,7 +74,7 @@ def test_an_integer(value: Any, expected: int) -> None:
         *NESTED,
     ],
 )
-def test_what_is_no_integer(value: Any) -> None:
+def test_invalid_integers(value: Any) -> None:
     with pytest.raises(ValueError, match="is not an integer"):
         to_integer(value)
 
@@ -116,7 +116,7 @@ def test_a_double(value: Any, expected: float) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "1,5", "1_0", "e5", ".", "1e99999", "0x1p3", False, float("nan"), *NESTED])
-def test_what_is_no_double(value: Any) -> None:
+def test_invalid_doubles(value: Any) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         to_double(value)
 
@@ -173,7 +173,7 @@ def test_a_decimal_that_does_not_fit(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "nan", "1,5", True, Decimal("NaN"), Decimal("1E+400000"), *NESTED])
-def test_what_is_no_decimal(value: Any) -> None:
+def test_invalid_decimals(value: Any) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         to_decimal(value, 4, 2)
 
@@ -203,7 +203,7 @@ def test_false(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "on", "2", 1.0, Decimal("1.0"), *NESTED])
-def test_what_is_no_boolean(value: Any) -> None:
+def test_invalid_booleans(value: Any) -> None:
     with pytest.raises(ValueError, match="is not a boolean"):
         to_boolean(value)
 
@@ -227,7 +227,7 @@ def test_an_impossible_date(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["", "20240101", "2024-1-1", "01.02.2024", "2024-01-01T00:00:00Z", 20240101, utc(2024, 1, 1), *NESTED]
 )
-def test_what_is_no_date(value: Any) -> None:
+def test_invalid_dates(value: Any) -> None:
     with pytest.raises(ValueError, match="is not a date as YYYY-MM-DD"):
         to_date(value)
 
@@ -342,7 +342,7 @@ def test_a_time_at_the_end_of_the_calendar(value: str, zone: ZoneInfo) -> None:
         *NESTED,
     ],
 )
-def test_what_is_no_time(value: Any) -> None:
+def test_invalid_times(value: Any) -> None:
     with pytest.raises(ValueError, match="is not a time as"):
         to_timestamp(value)
 

@@ -119,7 +119,7 @@ def test_four_quarters_make_a_year(day: date, starts: int) -> None:
         *("FY24", "FY2024-Q5", "fy2024", "2024-01-15-16", "2024--01", "2024-01-15.r2"),
     ],
 )
-def test_what_is_no_name_is_told_which_are(text: str) -> None:
+def test_an_unknown_name_is_answered_with_the_known_forms(text: str) -> None:
     with pytest.raises(UnknownPeriodError) as told:
         Calendar().parse(text)
     assert f"{told.value}" == f"{text!r} is no period; periods are named as in {KNOWN_NAMES}"
@@ -130,7 +130,7 @@ def test_what_is_no_name_is_told_which_are(text: str) -> None:
     ["2023-02-29", "2024-13", "2024-00-01", "2024-W54", "2021-W53", "2024-W00", "0000-01-01", "9999-12-31", "9999-12", "9999-Q4"],
 )
 @pytest.mark.parametrize("starts", [1, 4])
-def test_a_name_of_a_period_that_is_not_in_the_calendar_is_told_why(text: str, starts: int) -> None:
+def test_a_period_name_outside_the_calendar_is_refused_with_the_reason(text: str, starts: int) -> None:
     with pytest.raises(UnknownPeriodError, match=f"^'{text}' is no period: \\w"):
         Calendar(starts).parse(text)
 

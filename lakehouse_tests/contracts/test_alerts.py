@@ -37,7 +37,7 @@ def loaded(tmp_path: Path, text: str) -> SourceContract | MetricContract:
     return load_contract(file)
 
 
-def test_without_a_word_everything_has_its_usual_bounds(tmp_path: Path) -> None:
+def test_without_settings_everything_has_its_default_bounds(tmp_path: Path) -> None:
     source = loaded(tmp_path, SOURCE)
     assert isinstance(source, SourceContract)
     assert source.alerts.lag is not None
@@ -51,7 +51,7 @@ def test_without_a_word_everything_has_its_usual_bounds(tmp_path: Path) -> None:
     assert (metric.alerts.values, metric.alerts.live_tolerance) == ([], Decimal("0.1"))
 
 
-def test_what_is_said_is_kept_exactly(tmp_path: Path) -> None:
+def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
     source = loaded(tmp_path, f"{SOURCE}alerts:\n  lag: null\n  late_share: {{above: 0.07, lasting: PT30M, needs_rows: 5}}\n")
     assert isinstance(source, SourceContract)
     assert source.alerts.lag is None

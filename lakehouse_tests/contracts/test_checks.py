@@ -19,7 +19,7 @@ def checks(**rules: Any) -> GoldChecks:
     return GoldChecks.model_validate(rules)
 
 
-def test_what_is_left_out() -> None:
+def test_defaults_of_omitted_settings() -> None:
     loaded = checks(
         row_count={"min": 1, "trailing": {}},
         nulls={"revenue": 0.1},

@@ -200,7 +200,7 @@ def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
         ("dataset: a\ninfo:\n  x: 1\n  y: 2\n  x: 3", "5: x: is given twice"),
     ],
 )
-def test_what_is_no_contract(file: Path, content: str | bytes, expected: str) -> None:
+def test_files_that_are_no_contract(file: Path, content: str | bytes, expected: str) -> None:
     (mistake,) = mistakes(file, content)
     assert mistake.startswith(expected)
 
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
         load_contract(tmp_path / "none.yaml")
 
 
-def test_contracts_of_ones_own_join_the_bundled_ones(tmp_path: Path) -> None:
+def test_custom_contracts_join_the_bundled_ones(tmp_path: Path) -> None:
     loaded = catalog(tmp_path, bundled=True, shop=SHOP_SOURCE, turnover=TURNOVER_METRIC)
     assert (set(loaded.sources), set(loaded.metrics)) == (
         {"earthquakes", "sales", "shop"},
@@ -224,18 +224,18 @@ def test_contracts_of_ones_own_join_the_bundled_ones(tmp_path: Path) -> None:
     )
 
 
-def test_a_contract_of_ones_own_replaces_the_bundled_one_of_its_name(tmp_path: Path) -> None:
+def test_a_custom_contract_replaces_the_bundled_one_of_its_name(tmp_path: Path) -> None:
     loaded = catalog(tmp_path, bundled=True, anything=SHOP_SOURCE.replace("shop", "sales"))
     assert loaded.sources["sales"].primary_key == ["id"]
 
 
-def test_a_source_of_ones_own_replaces_a_bundled_metric_of_its_name(tmp_path: Path) -> None:
+def test_a_custom_source_replaces_a_bundled_metric_of_its_name(tmp_path: Path) -> None:
     loaded = catalog(tmp_path, bundled=True, revenue=SHOP_SOURCE.replace("shop", "revenue"))
     assert ("revenue" in loaded.sources, "revenue" in loaded.metrics) == (True, False)
 
 
 @pytest.mark.parametrize("folder", [None, Path("does/not/exist")])
-def test_a_folder_of_ones_own_is_optional(folder: Path | None) -> None:
+def test_a_custom_folder_is_optional(folder: Path | None) -> None:
     assert load_catalog(folder, bundled=False) == Catalog()
 
 

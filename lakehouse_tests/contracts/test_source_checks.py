@@ -34,7 +34,7 @@ def loaded(tmp_path: Path, more: str) -> SourceContract:
     return found
 
 
-def test_nothing_is_asked_by_default(tmp_path: Path) -> None:
+def test_nothing_is_required_by_default(tmp_path: Path) -> None:
     shop = loaded(tmp_path, "")
     assert (shop.freshness, shop.rolling_backfill, shop.quality.row_count) == (None, None, None)
     assert (shop.quality.nulls, shop.quality.severity) == ({}, {})
@@ -98,7 +98,7 @@ def test_mistakes_name_the_field_and_the_way_out(tmp_path: Path, more: str, mist
     assert mistake in str(caught.value)
 
 
-def test_the_severity_of_every_check_can_be_said() -> None:
+def test_the_severity_of_every_check_can_be_set() -> None:
     everything: dict[str, Any] = {
         "freshness": {"max_age": "PT1H"},
         "quality": {"row_rules": [{"name": "small", "sql": "amount < 9"}], "row_count": {"min": 1}, "nulls": {"amount": 0}},
@@ -128,7 +128,7 @@ def cron_field(bounds: tuple[int, int]) -> st.SearchStrategy[str]:
 
 
 @given(st.tuples(*map(cron_field, FIELDS)).map(" ".join))
-def test_what_a_contract_may_say_is_what_the_scheduler_takes(text: str) -> None:
+def test_contracts_accept_what_the_scheduler_accepts(text: str) -> None:
     try:
         taken = CRON.validate_python(text)
     except ValidationError:

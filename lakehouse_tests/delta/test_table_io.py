@@ -18,7 +18,7 @@ def rows(*numbers: int) -> pa.Table:
     return pa.table({"number": pa.array(numbers, pa.int64()), "source": ["s"] * len(numbers)})
 
 
-def test_no_table_is_told_from_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_table_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     assert table_io.read(path) is None
     table_io.append(path, rows())
@@ -87,7 +87,7 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
     assert [commit["version"] for commit in commit_log.history(newest, 2)] == [5, 4, 3]
 
 
-def test_an_application_that_goes_on_is_told_where_another_run_was_quicker(tmp_path: Path) -> None:
+def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     assert table_io.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
     assert not table_io.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)

@@ -50,11 +50,11 @@ def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settin
     changed()
 
 
-def test_what_else_is_said_counts(settings: Settings) -> None:
+def test_further_arguments_are_part_of_the_digest(settings: Settings) -> None:
     assert table_state.digest(settings, [], "a", "b") != table_state.digest(settings, [], "a", "c")
 
 
-def test_a_commit_that_changes_no_row_is_another_state_all_the_same(settings: Settings) -> None:
+def test_a_commit_that_changes_no_row_is_still_another_state(settings: Settings) -> None:
     table_path = settings.table("ops", "one")
     for number in range(3):
         write(table_path, number)

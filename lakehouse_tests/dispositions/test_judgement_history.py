@@ -64,7 +64,7 @@ def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings)
     assert put_back(settings, "decision:1", "file") == {2: "first", 3: "first", 4: "first"}
 
 
-def test_all_that_a_claim_said_is_kept(settings) -> None:
+def test_all_that_a_claim_held_is_kept(settings) -> None:
     table_io.append(
         locations.key_log(settings, "s"), claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
     )
@@ -73,7 +73,7 @@ def test_all_that_a_claim_said_is_kept(settings) -> None:
     assert judgement_history.as_of(settings, "s", set()).to_pylist() == before.to_pylist()
 
 
-def test_a_claim_that_did_not_exist_is_put_back_without_a_standing(settings) -> None:
+def test_a_claim_that_did_not_exist_is_restored_without_a_status(settings) -> None:
     table_io.append(locations.key_log(settings, "s"), claims("first", 2))
     judge(settings, 1, claims("second", 2, 3))
     assert put_back(settings) == {2: "first", 3: None}

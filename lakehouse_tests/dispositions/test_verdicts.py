@@ -43,7 +43,7 @@ def test_a_delete_is_applied_and_ends_what_was_before() -> None:
     assert found["file", 2].because == "ended its key"
 
 
-def test_a_record_said_again_is_a_duplicate_of_the_newer_one() -> None:
+def test_a_record_sent_again_is_a_duplicate_of_the_newer_one() -> None:
     claims = [claim(1, "insert", 1), claim(2, "insert", 2), claim(3, "insert", 3)]
     assert judged(claims, {1: "same", 2: "same", 3: "same"}) == {1: DUPLICATE, 2: DUPLICATE, 3: APPLIED}
     assert judged(claims, {1: "same", 2: "other", 3: "same"}) == {1: DUPLICATE, 2: SUPERSEDED, 3: APPLIED}

@@ -114,7 +114,7 @@ def _deployment(settings, spark) -> ImpactDeployment:
     return deployment
 
 
-def test_a_local_file_is_told_before_it_is_taken_in(deployment, tmp_path) -> None:
+def test_the_impact_of_a_local_file_is_known_before_it_is_ingested(deployment, tmp_path) -> None:
     file = tmp_path / "new.gz"
     file.write_bytes(gzip.compress(content(5, "c,9,5,correct", "d,4,1,insert", "e,x,2,insert", "a,,,delete")))
     before = deployment.written()
@@ -140,7 +140,7 @@ def test_a_local_file_is_told_before_it_is_taken_in(deployment, tmp_path) -> Non
     assert (impact.readers, impact.models, impact.moved) == ({"total": ["board"], "trailing": []}, [], [])
 
 
-def test_what_was_told_before_is_what_is_touched_and_published_then(deployment, tmp_path) -> None:
+def test_the_predicted_impact_is_what_is_touched_and_published(deployment, tmp_path) -> None:
     lines = ("d,4,1,insert", "e,7,2,insert")
     (tmp_path / "later.csv").write_bytes(content(4, *lines))
     deployment.at(4)

@@ -87,7 +87,7 @@ def test_what_happened_to_each_row(settings: Settings) -> None:
     assert change_lines(settings, {date(2024, 1, 9)}) == []
 
 
-def test_all_are_counted_and_some_told(settings: Settings) -> None:
+def test_all_are_counted_and_some_listed(settings: Settings) -> None:
     found = row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 2)
     assert (len(found.rows), found.total) == (2, 4)
 
@@ -101,7 +101,7 @@ def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
     assert found["e"]["amount"] == (None, 7)
 
 
-def test_the_audit_says_why(settings: Settings) -> None:
+def test_the_audit_names_the_reason(settings: Settings) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
     rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit_log.SCHEMA)
     table_io.append(locations.audit_log(settings), rows, partition_by=["source"])
@@ -110,7 +110,7 @@ def test_the_audit_says_why(settings: Settings) -> None:
     assert found["e"] == (None, None)
 
 
-def test_what_the_feed_tells_no_more(settings: Settings, tmp_path: Path) -> None:
+def test_changes_that_the_feed_no_longer_has(settings: Settings, tmp_path: Path) -> None:
     assert not row_changes.rows(settings, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
     assert not row_changes.rows(lake_settings_beside(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
@@ -133,7 +133,7 @@ def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
     assert change_lines(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
 
 
-def test_what_was_told_once_is_remembered_but_not_its_secrets(settings: Settings, tmp_path: Path) -> None:
+def test_answers_are_remembered_without_redacted_values(settings: Settings, tmp_path: Path) -> None:
     before = change_lines(settings, {ONE})
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()

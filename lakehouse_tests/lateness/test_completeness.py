@@ -48,7 +48,7 @@ def test_a_silent_source_makes_nothing_more_complete() -> None:
     assert share_and_interval(estimate([day(30)], later, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
 
 
-def test_what_comes_behind_the_horizon_is_not_spoken_of() -> None:
+def test_rows_after_the_horizon_are_not_estimated() -> None:
     arrived = same(40, {1: 50, 24 * 20: 50}, 40)
     found = estimate([day(39)], end_of_day(day(40), UTC), arrived, UTC, 7)
     assert isinstance(found, Estimate)

@@ -81,7 +81,7 @@ def test_a_type_without_a_watermark_of_its_own_follows_the_source() -> None:
     assert bounds.as_of("refund", SINCE).watermark == timedelta(days=30)
 
 
-def test_what_cannot_be_patched_is_said() -> None:
+def test_contracts_that_cannot_be_edited_are_reported() -> None:
     with pytest.raises(PatchError, match="each on a day of its own"):
         with_watermark(SHAPES["changes"], timedelta(days=1), date(2024, 1, 1))
     with pytest.raises(PatchError, match=r"lateness\.by\.values\.sale is no mapping"):

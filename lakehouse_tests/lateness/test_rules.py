@@ -67,7 +67,7 @@ def test_percentiles_by_hand() -> None:
     ("seconds", "told"),
     [(-5, MINUTE), (0, MINUTE), (61, 2 * MINUTE), (3600, HOUR), (3601, HOUR + 15 * MINUTE), (2 * 86_400 + 1, 49 * HOUR)],
 )
-def test_watermarks_are_in_units_that_people_say(seconds: int, told: timedelta) -> None:
+def test_watermarks_are_in_units_that_people_use(seconds: int, told: timedelta) -> None:
     assert rounded_up(seconds) == told
 
 
@@ -125,7 +125,7 @@ def test_of_few_rows_nothing_is_proposed() -> None:
     assert propose([60] * 500, DAY, Tuning()).verdict is WatermarkVerdict.LOWER
 
 
-def test_bounds_of_the_contract_are_told() -> None:
+def test_bounds_of_the_contract_are_named() -> None:
     found = propose([40 * 86_400] * 600, 7 * DAY, Tuning())
     assert (found.verdict, found.watermark, found.needed) == (WatermarkVerdict.RAISE, 30 * DAY, 40 * DAY)
     assert found.because == "99.0% of 600 rows came within 40 d; the contract's bound is 30 d; 7 d catches 0.00%"

@@ -67,7 +67,7 @@ def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:
     assert json.loads(whole) == AS_JSON
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DeliveryError, match=r"file:.* did not take message a1:opened: .*Is a directory"):
         File(str(tmp_path)).send(MESSAGE)
 
@@ -90,7 +90,7 @@ def test_what_fails_first_is_sent_again_under_the_same_id(receiver: Receiver, an
     assert len(receiver.requests) == len(answers) + 1
 
 
-def test_it_is_not_sent_for_ever(receiver: Receiver) -> None:
+def test_it_is_not_retried_without_end(receiver: Receiver) -> None:
     receiver.answers = [500] * 9
     with pytest.raises(DeliveryError, match=r"did not take message a1:opened in 3 attempts: it answered 500"):
         hook(receiver).send(MESSAGE)
@@ -98,14 +98,14 @@ def test_it_is_not_sent_for_ever(receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize("answer", [400, 401, 404, 302, 307])
-def test_a_refusal_is_not_argued_with_and_a_redirection_is_one(receiver: Receiver, answer: int) -> None:
+def test_a_refusal_is_not_retried_and_a_redirection_counts_as_one(receiver: Receiver, answer: int) -> None:
     receiver.answers = [answer]
     with pytest.raises(DeliveryError, match=rf"refused message a1:opened: it answered {answer} .*LAKEHOUSE_ALERT_TARGETS"):
         hook(receiver).send(MESSAGE)
     assert len(receiver.requests) == 1, "nothing followed"
 
 
-def test_nobody_there_and_no_answer_in_time(monkeypatch) -> None:
+def test_no_listener_and_no_answer_in_time(monkeypatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))

@@ -105,7 +105,7 @@ EMPTY = [table([]), table([None], counts=[0]), table([0], counts=[0]), table([No
 
 
 @pytest.mark.parametrize("nothing", EMPTY)
-def test_values_that_are_gone_have_drifted(nothing: pa.Table) -> None:
+def test_missing_values_count_as_drift(nothing: pa.Table) -> None:
     assert is_held(candidate(nothing, trailing=history([[1] * 5] * 2)), "drift", drift=[BY_TEN])
     score = {"measure": "revenue", "max_score": 3.5, "needs": 2}
     outcome = outcome_of(candidate(nothing, trailing=history([[1], [2]])), "drift", drift=[score])
@@ -181,7 +181,7 @@ def test_how_far_a_restatement_may_move(before: list[Any], now: list[Any], rule:
     assert not is_held(one, "change", change=[{"measure": "revenue", "severity": "warn", **rule}])
 
 
-def test_a_move_is_told_exactly_and_plotted() -> None:
+def test_a_move_is_reported_exactly_and_plotted() -> None:
     one = candidate(table([DIGITS, Decimal("1.50")]), published=table([DIGITS]))
     outcome = outcome_of(one, "change", change=[{"measure": "revenue", "absolute": 1, "percent": 0}])
     assert f"moves from {DIGITS} to 123456789012345678901234567890123458.28;" in str(outcome.explanation)
@@ -212,7 +212,7 @@ def test_a_move_from_or_to_what_is_no_number(before: list[float], now: list[floa
 
 
 @pytest.mark.parametrize(("sign", "said"), [(1, "inf"), (-1, "-inf")])
-def test_a_total_beyond_every_float_is_told_as_infinite(sign: int, said: str) -> None:
+def test_a_total_beyond_every_float_is_reported_as_infinite(sign: int, said: str) -> None:
     one = candidate(table([sign * 1e308] * 2, pa.float64()), published=table([sign * 1e308], pa.float64()))
     outcome = outcome_of(one, "change", change=[{"measure": "revenue", "percent": 10}])
     assert f"moves from {sign * 1e308!r} to {said};" in str(outcome.explanation)

@@ -63,7 +63,7 @@ def update(lake: Lake, days: Iterable[date]) -> None:
 VALUES = ("event_id", "action_type", "original_value", "new_value", "field_changed")
 
 
-def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, spark) -> None:
+def test_late_rows_and_changes_are_audited_and_timely_rows_are_not(settings, spark) -> None:
     lake = Lake(settings, contract(), spark)
     arrive(
         lake,
@@ -126,7 +126,7 @@ def test_late_rows_and_changes_are_told_and_what_came_in_time_is_not(settings, s
     assert {row["event_id"] for row in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
 
 
-def test_a_move_applied_one_day_at_a_time_is_told_as_it_happened(settings, spark) -> None:
+def test_a_move_applied_one_day_at_a_time_is_audited_as_it_happened(settings, spark) -> None:
     lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
     arrive(lake, FIRST, row("a", 1, "02-01T10:00", "02-01T12:00"))
     arrive(lake, SECOND, row("a", 2, "01-30T10:00", "02-02T12:00", "correct"), days=[date(2024, 1, 30)])
@@ -216,7 +216,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
     ]
 
 
-def test_behind_a_stop_the_next_run_tells_what_the_stopped_one_did_not(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
 
     class Killed(BaseException):

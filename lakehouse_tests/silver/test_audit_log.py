@@ -65,7 +65,7 @@ def test_other_problems_of_the_feed_are_not_passed_over(settings) -> None:
         follow_audit(settings)
 
 
-def test_silver_made_anew_is_followed_from_its_first_version(settings) -> None:
+def test_recreated_silver_is_followed_from_its_first_version(settings) -> None:
     for number in range(3):
         append_to_silver(settings, (f"{number}", 1, 1))
     assert follow_audit(settings) == 3
@@ -114,7 +114,7 @@ def test_lateness_is_expected_by_event_type(settings) -> None:
     assert [row["event_id"] for row in audit_rows(settings)] == ["late"]
 
 
-def test_a_commit_tells_what_stewards_said_of_which_keys(settings) -> None:
+def test_a_commit_records_the_decisions_of_stewards_by_key(settings) -> None:
     taken = [Decision("file", line, f"decided {line}", "accept", "anna", "seen", NOW) for line in (2, 3)]
     decision_id = decisions.record(settings, "events", taken)
     claims = [("file", 2, "decided 2"), ("file", 2, "corrected by 2"), ("file", 4, "next line"), ("other", 2, "other file")]
@@ -162,7 +162,7 @@ def test_rows_are_found_by_day_key_actor_action_and_time(settings) -> None:
     assert log.read(settings, "others").to_pylist() == []
 
 
-def test_what_is_redacted_while_the_audit_is_written_is_masked_behind_it(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     append_to_silver(settings, ("a", 1, 4711), ("b", 1, 4711))
     append = log.append
 

@@ -65,7 +65,7 @@ def outcome(lake: Lake) -> tuple[Any, ...]:
     return lake.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
 
 
-def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest.TempPathFactory) -> None:
     def delivered() -> Lake:
         lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
         for arrival, lines in ARRIVALS.items():
@@ -98,7 +98,7 @@ def test_a_stop_behind_any_commit_changes_nothing(spark, tmp_path_factory: pytes
 
 
 @pytest.mark.parametrize("lost", ["events_keys", ""], ids=["the key log", "all of them"])
-def test_operational_tables_that_were_lost_are_made_again_from_bronze(settings, spark, lost: str) -> None:
+def test_operational_tables_that_were_lost_are_restored_from_bronze(settings, spark, lost: str) -> None:
     lake = Lake(settings, contract(), spark)
     for arrival, lines in ARRIVALS.items():
         lake.deliver(arrival, csv_file(lines))

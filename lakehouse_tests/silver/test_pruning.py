@@ -92,7 +92,7 @@ def test_a_move_reads_its_two_days_only_and_is_one_commit(lake: Lake) -> None:
     assert restate(lake) == {old, new}
 
 
-def test_a_rebuild_reads_its_day_and_the_arrivals_behind_it_only(lake: Lake) -> None:
+def test_a_rebuild_reads_only_its_day_and_the_arrivals_it_was_made_of(lake: Lake) -> None:
     day = EVENT_DAYS[10]
     poison(lake, sparing={day, ARRIVALS[1]})
     before = lake.silver_version()

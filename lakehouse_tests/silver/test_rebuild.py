@@ -50,7 +50,7 @@ def test_a_day_that_comes_out_equal_is_not_written(settings, spark) -> None:
     assert entry.code_before == entry.code_after == provenance.code()
 
 
-def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None:
+def test_a_changed_rule_applies_from_then_on_and_is_reported(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
     assert plan(lake).rows_judged_otherwise == 2
@@ -69,7 +69,7 @@ def test_a_changed_rule_counts_from_then_on_and_is_told(settings, spark) -> None
     assert silver_amounts(lake) == {("a", 1), ("d", 4)}
 
 
-def test_only_the_range_is_judged_anew(settings, spark) -> None:
+def test_only_the_range_is_judged_again(settings, spark) -> None:
     lake = lake_with(settings, spark, {}, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(quality={"row_rules": [{"sql": "amount < 3", "severity": "reject"}]})
     assert plan(lake, first=date(2024, 2, 2), last=date(2024, 2, 29)).days == [LATE]
@@ -78,7 +78,7 @@ def test_only_the_range_is_judged_anew(settings, spark) -> None:
     assert plan(lake, first=date(2025, 1, 1), last=date(2025, 1, 2)).days == []
 
 
-def test_stopped_behind_any_commit_and_started_again(settings, spark) -> None:
+def test_stopped_after_any_commit_and_started_again(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
 

@@ -112,7 +112,7 @@ def test_a_row_in_the_place_of_another_is_found_though_the_counts_agree(settings
     assert (first.numbers["rows_missing"], first.numbers["rows_too_many"]) == (1, 1)
 
 
-def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark: SparkSession) -> None:
+def test_rows_that_wait_for_silver_are_reported_without_a_failure(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "merge")
     deliver_and_update(lake, 0, A, B, C)
     lake.deliver(ARRIVED[1], csv_file([f"{D},2024-02-02T06:00:00Z,,,0"]))
@@ -129,7 +129,7 @@ def test_what_waits_for_silver_is_told_and_no_failure(settings: Settings, spark:
     assert [one.numbers["rows_missing"] for one in judged(lake)] == [1, 0]
 
 
-def test_books_that_lag_behind_a_decision_accuse_nobody(settings: Settings, spark: SparkSession) -> None:
+def test_accounts_that_lag_behind_a_decision_fail_no_check(settings: Settings, spark: SparkSession) -> None:
     lake = lake_under_policy(settings, spark, "merge")
     deliver_and_update(lake, 0, A, B, C)
     [b] = [row for row in dispositions_account.rows(settings, lake.contract) if row.record_key == "b"]

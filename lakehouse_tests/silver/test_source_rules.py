@@ -157,7 +157,7 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
             assert outcome.warns
 
 
-def test_a_contract_that_asks_nothing_is_answered_nothing(settings: Settings) -> None:
+def test_a_contract_without_checks_has_no_results(settings: Settings) -> None:
     assert bronze_checks.check_source_rules(settings, contract(), [day(1)]) == []
     assert silver_checks.check_source_rules(settings, contract(), [day(1)]) == []
     asked = contract(quality={"nulls": {"amount": 0}, "row_count": {"min": 1}})
@@ -168,7 +168,7 @@ def test_a_contract_that_asks_nothing_is_answered_nothing(settings: Settings) ->
     }
 
 
-def test_the_contract_says_how_a_failure_is_shown(settings: Settings) -> None:
+def test_the_contract_sets_the_severity_of_a_failure(settings: Settings) -> None:
     source = contract()
     write(settings, source, [Row("a", 1, 1)])
     louder = contract(quality={"severity": {"rows_accounted": "warn", "lateness_tolerated": "error"}})

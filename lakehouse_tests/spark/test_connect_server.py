@@ -63,7 +63,7 @@ def spark_command(*command: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split()) or str(done.exception)
 
 
-def test_a_server_is_the_process_with_its_word_and_no_other_of_the_same_number(folder: Path, process) -> None:
+def test_a_server_is_the_process_with_its_token_and_no_other_with_the_same_pid(folder: Path, process) -> None:
     assert connect_server.recorded_server(folder) is None
     one = remembered(folder, process.pid)
     assert connect_server.recorded_server(folder) == one
@@ -81,7 +81,7 @@ def test_a_process_that_has_ended_and_was_not_buried_lives_no_more(folder: Path,
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1}'])
-def test_a_file_that_is_none_tells_of_no_server(folder: Path, text: str) -> None:
+def test_an_invalid_state_file_names_no_server(folder: Path, text: str) -> None:
     (folder / "spark.json").write_text(text)
     assert connect_server.recorded_server(folder) is None
     assert spark_command("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
@@ -103,7 +103,7 @@ def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatc
         assert process.wait(20) == -signal.SIGKILL
 
 
-def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: Path, process) -> None:
+def test_after_a_restart_of_the_machine_the_file_names_another_process(folder: Path, process) -> None:
     remembered(folder, process.pid, "lakehouse-another-word")
     assert "is gone; its log is" in spark_command("status")[1]
     assert Settings(spark_remote="auto").spark_remote == "auto"
@@ -113,7 +113,7 @@ def test_after_a_restart_of_the_machine_the_file_tells_of_somebody_else(folder: 
     assert not (folder / "spark.json").exists()
 
 
-def test_a_process_that_does_not_answer_is_not_used_and_is_told_of(folder: Path, process) -> None:
+def test_a_process_that_does_not_answer_is_not_used_and_is_reported(folder: Path, process) -> None:
     remembered(folder, process.pid)
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None
     code, words = spark_command("status")
@@ -128,7 +128,7 @@ def test_a_process_that_does_not_answer_is_not_used_and_is_told_of(folder: Path,
     assert process.poll() is None
 
 
-def test_a_port_that_is_taken_is_told_of(folder: Path, monkeypatch) -> None:
+def test_a_port_that_is_taken_is_reported(folder: Path, monkeypatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -139,12 +139,12 @@ def test_a_port_that_is_taken_is_told_of(folder: Path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:15002", "sc://", "spark://host:7077", "automatic", "sc://host:port"])
-def test_what_is_no_address_is_told_of(address: str) -> None:
+def test_an_invalid_address_is_reported(address: str) -> None:
     with pytest.raises(SetupProblem, match="and not an address such as sc://host:15002, or auto"):
         spark_options(Settings(spark_remote=address))
 
 
-def test_a_server_that_cannot_be_reached_is_told_of_with_the_way_out() -> None:
+def test_a_server_that_cannot_be_reached_is_reported_with_the_way_out() -> None:
     with pytest.raises(SetupProblem) as caught:
         spark_options(Settings(spark_remote=f"sc://127.0.0.1:{PORT}"))
     assert str(caught.value).startswith(f"no Spark Connect server can be reached at sc://127.0.0.1:{PORT} (Connection refused): ")
@@ -161,12 +161,12 @@ def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkey
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None
 
 
-def test_nothing_is_asked_where_no_server_is_named(folder: Path) -> None:
+def test_no_server_is_contacted_where_none_is_named(folder: Path) -> None:
     assert connect_server.remote_address(Settings()) is None
     assert connect_server.remote_address(Settings(spark_remote="auto")) is None
 
 
-def test_a_folder_that_cannot_be_made_is_told_of(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(SetupProblem, match=r"cannot be created .*; set XDG_STATE_HOME"):

@@ -139,13 +139,13 @@ def by_arrival(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, hi
 
 @derandomized(4)
 @given(history=histories(), beyond=st.sampled_from(["quarantine", "drop"]))
-def test_silver_is_a_function_of_bronze_and_of_what_people_said(tmp_path_factory, spark, history: History, beyond: str) -> None:
+def test_silver_is_a_function_of_bronze_and_of_decisions(tmp_path_factory, spark, history: History, beyond: str) -> None:
     by_merge(tmp_path_factory, spark, history, beyond)
 
 
 @derandomized(4)
 @given(history=histories(plain=True))
-def test_so_it_is_where_a_resent_day_replaces_the_day(tmp_path_factory, spark, history: History) -> None:
+def test_silver_is_a_function_of_bronze_where_a_resent_day_replaces_the_day(tmp_path_factory, spark, history: History) -> None:
     by_arrival(tmp_path_factory, spark, history)
 
 

@@ -52,7 +52,7 @@ def test_a_row_beyond_the_watermark_waits_and_touches_nothing(settings, spark) -
     assert entry["quarantine_review_by"] == datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 
 
-def test_accepting_restates_exactly_its_days_and_a_later_word_takes_it_back(settings, spark) -> None:
+def test_accepting_restates_exactly_its_days_and_a_later_decision_takes_it_back(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
     taken = decide(lake, "accept", "b", "c")
     assert (taken.rows, taken.days) == (2, [DAY])
@@ -211,13 +211,13 @@ def test_a_redacted_field_is_empty_everywhere_but_in_bronze(settings, spark) -> 
         ("z", ["amount"], "no row of bronze/events"),
     ],
 )
-def test_what_cannot_be_redacted_is_said(settings, spark, key: str, fields: list[str], message: str) -> None:
+def test_fields_that_cannot_be_redacted_are_reported(settings, spark, key: str, fields: list[str], message: str) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE))
     with pytest.raises(StewardError, match=message):
         redact_fields(settings, lake.contract, key, fields, by="dora", reason="asked to")
 
 
-def test_a_decision_stopped_behind_any_commit_is_taken_once(settings, spark) -> None:
+def test_a_decision_stopped_after_any_commit_is_taken_once(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
 
     def accept() -> None:

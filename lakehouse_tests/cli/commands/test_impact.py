@@ -66,7 +66,7 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
         (("--key", "1"), 1, "no sound row of bronze/sales has the key '1'"),
     ],
 )
-def test_what_cannot_be_told_is_said(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_impact_that_cannot_be_computed_is_reported(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
     done = lakehouse_command(tmp_path, "impact", "sales", *arguments)
     assert done.returncode == code
     assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -130,7 +130,7 @@ def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> No
         (("--since", "2024-02-05"), 2, "have been judged"),
     ],
 )
-def test_what_cannot_be_applied(folder: Path, more: tuple[str, ...], code: int, said: str) -> None:
+def test_a_watermark_that_cannot_be_applied_is_refused(folder: Path, more: tuple[str, ...], code: int, said: str) -> None:
     done, told = apply(folder, *more)
     assert (done, said in " ".join(told.replace("│", " ").split())) == (code, True), told
     assert (folder / "contracts" / "events.yaml").read_text() == CONTRACT

@@ -22,7 +22,7 @@ def files(path: Path) -> set[Path]:
     return {file for file in path.rglob("*") if file.is_file()}
 
 
-def test_a_dry_run_says_what_the_next_one_does(tmp_path: Path) -> None:
+def test_a_dry_run_reports_what_the_next_run_does(tmp_path: Path) -> None:
     path = many_files(tmp_path)
     before = files(path)
     said = lakehouse_command(tmp_path, "maintain", "--dry-run")
@@ -46,7 +46,7 @@ def test_as_json(tmp_path: Path) -> None:
     assert "(168 h)" in told["kept"][0]
 
 
-def test_what_is_asked_wrongly_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_wrong_requests_are_refused_in_a_sentence(tmp_path: Path) -> None:
     for asked, why in (
         (("--retention-hours", "24"), "24 hours are less than the 168 for which readers and writers may be at work"),
         (("--table", "silver/slaes"), "no contract describes silver/slaes; known are bronze/earthquakes, "),

@@ -50,7 +50,7 @@ def restated(folder: Path) -> NotifiedLake:
     return lake
 
 
-def test_what_waits_is_sent_at_once_and_listed(folder: Path) -> None:
+def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
     lake = restated(folder)
     done = command(folder, "--send")
     assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows marked as notified: 1.\n")
@@ -89,7 +89,7 @@ def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None
     assert json.loads(told)["status"] == "waiting"
 
 
-def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
+def test_the_first_scan_reports_that_notification_begins(folder: Path) -> None:
     lake = NotifiedLake(settings_below(folder), [metric("total", "board")])
     lake.at(4)
     for number in range(2):
@@ -100,7 +100,7 @@ def test_the_first_look_says_that_telling_begins(folder: Path) -> None:
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"
 
 
-def test_without_consumers_there_is_nobody_to_tell(folder: Path) -> None:
+def test_without_consumers_nobody_is_notified(folder: Path) -> None:
     (folder / "contracts" / "total.yaml").write_text(TOTAL_METRIC)
     done = command(folder, "--send")
     assert (done.returncode, done.stderr) == (0, "No metric's contract names 'consumers:'; there is nobody to tell.\n")

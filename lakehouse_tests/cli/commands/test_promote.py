@@ -36,7 +36,7 @@ def command(folder: Path, *arguments: str) -> CompletedProcess[str]:
     )
 
 
-def test_a_look_changes_nothing_and_says_whether_it_can_be_done(deployment: Path) -> None:
+def test_a_dry_run_changes_nothing_and_reports_whether_promotion_is_possible(deployment: Path) -> None:
     pages = ("--html", "report.html", "--markdown", "report.md")
     done = command(deployment, "promote", "total", "v2", *WHO, "--dry-run", *pages)
     assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def test_a_look_changes_nothing_and_says_whether_it_can_be_done(deployment: Path
     assert "v2 cannot be promoted. Nothing was changed." in strict.stdout
 
 
-def test_readers_are_moved_told_and_moved_back(deployment: Path) -> None:
+def test_readers_are_moved_notified_and_moved_back(deployment: Path) -> None:
     done = command(deployment, "promote", "total", "2", *WHO, "--threshold", "total=20%", "--output", "notes.md")
     assert done.returncode == 0, done.stderr
     assert "gold/total shows v2, in place of v1: 1 period." in done.stdout
@@ -76,7 +76,7 @@ def test_readers_are_moved_told_and_moved_back(deployment: Path) -> None:
     )
 
 
-def test_what_is_refused_is_said_in_sentences(deployment: Path) -> None:
+def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
     done = command(deployment, "promote", "total", "v2", *WHO, "--threshold", "total=5")
     assert done.returncode == 1
     assert done.stderr.startswith("gold/total still shows v1; nothing has changed:\n    total of 2024-02-02: 20 -> 22")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         (["revenue", "2024-W45", "--revision", "1"], "revenue_weekly has no revision 1 of 2024-W45"),
     ],
 )
-def test_what_cannot_be_made_again_is_said_in_a_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_numbers_that_cannot_be_reproduced_are_reported_in_a_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = lakehouse_command(tmp_path, "reproduce", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

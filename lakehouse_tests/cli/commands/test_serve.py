@@ -92,6 +92,6 @@ def test_elsewhere_reading_needs_a_token(tmp_path: Path) -> None:
         (("token", "revoke", "12345678"), 1, "There is no token 12345678"),
     ],
 )
-def test_what_makes_no_token(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_invalid_requests_for_a_token_are_refused(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
     done = lakehouse_command(tmp_path, *arguments)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr

@@ -83,7 +83,7 @@ def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factor
     assert all(row[0] is None or row[0] >= day(10) for row in columns_of_day(numbers, 1, "booked_on"))
 
 
-def test_what_an_adjustment_tells(settings) -> None:
+def test_contents_of_an_adjustment(settings) -> None:
     numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
     numbers.at(9)
     numbers.set(1, {"north": "1.50", "south": "2.00", "west": "3.00"})

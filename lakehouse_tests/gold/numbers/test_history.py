@@ -128,7 +128,7 @@ def test_versions_by_name(settings) -> None:
         (2, "2024-01-02", "has no version 2024-01-02 of 2024-01-02: it was first published 2024-01-03 06:00 UTC"),
     ],
 )
-def test_what_there_is_not_is_told(settings, number: int, text: str, told: str) -> None:
+def test_missing_versions_are_reported(settings, number: int, text: str, told: str) -> None:
     numbers = storied(settings)
     with pytest.raises(UnknownVersionError, match=told):
         answer(numbers, number, text)

@@ -62,7 +62,7 @@ def test_a_time_means_itself(moment: datetime) -> None:
     "text",
     ["", "newest", "Latest", "r", "r-1", "r3.a", "a3", "v", "2024-13-01", "2024-11-08T25:00", "2024-11", "2024-W45", "r1 r2"],
 )
-def test_what_names_no_version_is_told_what_does(text: str) -> None:
+def test_a_text_that_names_no_version_is_answered_with_the_known_forms(text: str) -> None:
     with pytest.raises(UnknownVersionError) as told:
         parse(text)
     assert f"{told.value}" == f"{text!r} names no version; ask for {KNOWN}"

@@ -45,7 +45,7 @@ def follow(lake: Lake, one: Series) -> set[int]:
     return {start.day for start in waiting.starts}
 
 
-def test_days_that_changed_meanwhile_are_made_again(settings: Settings, spark: SparkSession) -> None:
+def test_days_that_changed_meanwhile_are_recomputed(settings: Settings, spark: SparkSession) -> None:
     lake = Lake(settings, contract(), spark)
 
     def readers() -> Series:

@@ -136,7 +136,7 @@ class Readers:
 
 @given(steps=st.lists(actions, min_size=4, max_size=14))
 @settings(max_examples=15)
-def test_readers_see_one_version_whole_and_every_moment_can_be_asked_for(
+def test_readers_see_one_complete_version_and_every_moment_can_be_queried(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]
 ) -> None:
     readers = Readers(lake_settings(tmp_path_factory.mktemp("lake")))

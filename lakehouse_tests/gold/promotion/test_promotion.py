@@ -103,7 +103,7 @@ def test_a_version_in_between_is_found_again(filled: Settings) -> None:
     assert latest_totals(filled) == {1: 10, 2: 20, 3: 30}
 
 
-def test_asking_before_and_behind_the_move(filled: Settings) -> None:
+def test_reading_as_of_times_before_and_after_the_promotion(filled: Settings) -> None:
     promote(filled, catalog())
     promoted_at = filled.clock()
     at(filled, 7)
@@ -172,7 +172,7 @@ def test_roll_ups_follow_the_move(settings: Settings) -> None:
     assert sorted(found["total"].to_pylist()) == [10, 22]
 
 
-def test_a_version_goes_on_following_silver_where_it_stood() -> None:
+def test_a_version_goes_on_following_silver_where_it_stopped() -> None:
     assert served_version.follower(V1) == "total"
     assert served_version.follower(V2) == "total_v2"
     assert served_version.follower(SHOWN_AS_V2) == "total@v2"

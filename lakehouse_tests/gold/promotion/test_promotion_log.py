@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GOLD = Series(metric())
 
 
-def test_a_move_tells_all_that_one_has_to_know(settings: Settings) -> None:
+def test_a_promotion_reports_all_that_readers_have_to_know(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog(), notes=lambda plan: f"{plan.to.name}: {len(plan.drafts)}")
     (move,) = promotion_log.of(settings, "total")
@@ -31,7 +31,7 @@ def test_a_move_tells_all_that_one_has_to_know(settings: Settings) -> None:
     assert move.accepted == []
 
 
-def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
+def test_lost_promotions_are_restored_from_the_commits(settings: Settings) -> None:
     three_days(settings)
     promote(settings, catalog(), notes=lambda _: "notes")
     at(settings, 6)
@@ -46,6 +46,6 @@ def test_lost_moves_are_made_again_from_the_commits(settings: Settings) -> None:
     assert promotion_log.of(settings, "total") == known
 
 
-def test_without_a_table_nothing_has_moved(settings: Settings) -> None:
+def test_without_a_table_nothing_was_promoted(settings: Settings) -> None:
     assert promotion_log.follow(settings, "total", locations.gold(settings, GOLD)) == 0
     assert promotion_log.of(settings, "total") == []

@@ -54,7 +54,7 @@ def test_an_emptied_day_needs_no_number(filled: Settings) -> None:
     assert latest_totals(filled) == {1: 10, 2: 22, 3: 30, 4: None}
 
 
-def test_nothing_beside(settings: Settings) -> None:
+def test_an_empty_version_is_refused(settings: Settings) -> None:
     at(settings, 3)
     publish_totals(settings, V1, {1: 10})
     assert "gold/total_v2 holds no number; fill it first" in refusal(lambda: promote(settings, catalog()))

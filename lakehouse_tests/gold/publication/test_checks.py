@@ -41,7 +41,7 @@ def test_one_outcome_a_check_by_its_name() -> None:
     assert all(outcome.passed for outcome in audit(GoldChecks.model_validate(ALL), sound))
 
 
-def test_what_a_person_is_told() -> None:
+def test_explanations_of_failed_checks() -> None:
     rules: dict[str, Any] = {"row_count": {"min": 3}}
     assert outcome_of(candidate(table([1, 2])), "row_count", **rules).explanation == (
         "expected at least 3 rows, found 2. The number is held: 'lakehouse gold held' shows it. Mend the data, or sign it "
@@ -94,7 +94,7 @@ def test_another_engine_reads_the_same(made: pa.Table) -> None:
     assert not is_held(candidate(made, read_back=read), "read_back_matches")
 
 
-def test_what_another_engine_lost_and_found_is_counted() -> None:
+def test_rows_that_another_engine_lost_or_added_are_counted() -> None:
     outcome = outcome_of(candidate(table([1, 2, 3]), read_back=table([1, 2, 4, 5])), "read_back_matches")
     assert outcome.numbers == {"rows": 3, "rows_read_back": 4, "rows_lost": 1, "rows_unexpected": 2}
 
@@ -122,7 +122,7 @@ STRICT = GoldChecks.model_validate(
 
 
 @given(VALUES)
-def test_what_is_published_again_moves_nothing_and_does_not_drift(sample: tuple[pa.DataType, list[Any]]) -> None:
+def test_an_equal_number_published_again_moves_nothing_and_does_not_drift(sample: tuple[pa.DataType, list[Any]]) -> None:
     rows = table(sample[1], sample[0])
     assert [outcome for outcome in audit(STRICT, candidate(rows, published=rows)) if not outcome.passed] == []
 

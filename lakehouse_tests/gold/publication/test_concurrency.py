@@ -137,7 +137,7 @@ def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
     complete(settings, month)
 
 
-def test_two_runs_that_tell_the_ledger_at_the_same_moment(settings) -> None:
+def test_two_runs_that_update_the_ledger_at_the_same_moment(settings) -> None:
     """The second one has read how far the ledger is before the first one writes, and knows of one commit more."""
     with without_spark(), pytest.MonkeyPatch.context() as patched:
         numbers = ScriptedNumbers(settings, METRIC)

@@ -64,7 +64,7 @@ def test_only_the_number_that_failed_is_held(settings) -> None:
     assert publications.of(settings, "total")[-1].validation == {"checks": 9, "failed": 1, "held": 1}
 
 
-def test_it_is_held_again_and_tells_since_when(settings) -> None:
+def test_it_is_held_again_and_shows_since_when(settings) -> None:
     numbers = holding(settings)
     [before] = candidates.held(settings, numbers.series)
     numbers.at(1, 9)
@@ -130,7 +130,7 @@ def test_signing_off_what_readers_see_already(settings) -> None:
     assert numbers.held() == []
 
 
-def test_a_held_number_that_silver_does_not_say_any_more_vanishes(settings) -> None:
+def test_a_held_number_that_silver_no_longer_gives_is_removed(settings) -> None:
     numbers = holding(settings)
     numbers.set(1, 10)
     assert numbers.publish() == PublishResult()
@@ -145,7 +145,7 @@ def test_a_held_number_that_silver_does_not_say_any_more_vanishes(settings) -> N
     assert numbers.latest_total(2) == 2
 
 
-def test_other_days_are_published_beside_a_held_one(settings) -> None:
+def test_other_days_are_published_while_one_is_held(settings) -> None:
     numbers = holding(settings)
     numbers.set(2, 3)
     numbers.publish(2)
@@ -183,7 +183,7 @@ def test_what_was_dropped_is_not_proposed_again_and_the_state_moves_on(settings)
     assert numbers.latest_total(1) == 12
 
 
-def test_what_stands_after_a_drop_keeps_what_it_was_made_from(settings) -> None:
+def test_the_number_after_a_drop_keeps_its_inputs(settings) -> None:
     """The number is the old one: its inputs are too, or it could not be made again (R10)."""
     numbers = holding(settings)
     names = ("inputs", "inputs_without", "silver_version", "known_through", "undecided_rows")
@@ -275,7 +275,7 @@ def test_each_roll_up_keeps_its_own(settings) -> None:
     assert numbers.history(1, week) == [("r1", 11, "live", False), ("r2", 101, "live", True)]
 
 
-def test_the_run_that_signs_is_told(settings) -> None:
+def test_the_run_that_signs_is_recorded(settings) -> None:
     numbers = holding(settings)
     numbers.sign_off(1, 2)
     assert columns_of_day(numbers, 1, "run_id")[-1] == (Run("signed").run_id,)

@@ -164,7 +164,7 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     ],
     ids=["restate", "close", "hold", "sign off", "drop", "adjust"],
 )
-def test_stopped_behind_any_commit(
+def test_stopped_after_any_commit(
     tmp_path_factory: pytest.TempPathFactory, said: Any, before: list[Any], action: Callable[[ScriptedNumbers], None], least: int
 ) -> None:
     folder = tmp_path_factory.mktemp("lake")
@@ -217,7 +217,7 @@ def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, actio
     assert numbers.held() == undisturbed.held()
 
 
-def test_a_run_that_was_stopped_behind_its_commit_is_told_of_by_the_next_one(settings) -> None:
+def test_a_run_that_was_stopped_after_its_commit_is_reported_by_the_next_one(settings) -> None:
     numbers = prepared(settings, metric())
     numbers.set(1, 11)
     with pytest.MonkeyPatch.context() as patched:

@@ -298,9 +298,7 @@ def test_the_reason_that_a_run_gives(settings) -> None:
 @pytest.mark.parametrize(
     ("run_reason", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
 )
-def test_a_rollup_says_of_a_late_day_what_the_day_says_also_in_a_backfill(
-    settings, run_reason: RevisionReason, reason: str
-) -> None:
+def test_a_rollup_gives_the_reason_of_its_late_day_also_in_a_backfill(settings, run_reason: RevisionReason, reason: str) -> None:
     numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
     numbers.at(1)
     for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):

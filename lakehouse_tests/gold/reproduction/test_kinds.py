@@ -68,7 +68,7 @@ def test_a_number_of_silver_that_was_not_built_since_its_contract_changed_is_mad
     assert [one.rows["total"].to_pylist() for one in made] == [[3], [3]], "preliminary now, and as it was"
 
 
-def test_adjustments_of_a_closed_number_add_up_to_what_is_made_again(settings, spark) -> None:
+def test_adjustments_of_a_closed_number_add_up_to_the_reproduced_number(settings, spark) -> None:
     closes = {"publication": {"after_close": "adjust", "final_after": 2}}
     reproducible = reproducible_lake(
         settings, spark, [metric("total", TOTAL, **closes), metric("coloured", TOTAL, grain=["colour"], **closes)]
@@ -115,7 +115,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(settings, spa
             assert (again.name, again.differences) == (again.name, [])
 
 
-def test_what_was_known_at_a_time_is_told_whether_or_not_it_was_published(settings, spark) -> None:
+def test_what_was_known_at_a_time_is_reproduced_whether_or_not_it_was_published(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1], **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,insert,,red")
     lines = [

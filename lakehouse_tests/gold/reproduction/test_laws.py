@@ -82,7 +82,7 @@ def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 @derandomized(2)
 @given(told=told_histories())
-def test_every_published_number_is_made_again(tmp_path_factory, spark, told: Any) -> None:
+def test_every_published_number_is_reproduced(tmp_path_factory, spark, told: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *told)
 
 
@@ -90,5 +90,5 @@ def test_every_published_number_is_made_again(tmp_path_factory, spark, told: Any
 @pytest.mark.timeout(5400)
 @derandomized(25, Phase.shrink)
 @given(told=told_histories())
-def test_every_published_number_is_made_again_at_length(tmp_path_factory, spark, told: Any) -> None:
+def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, told: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *told)

@@ -63,7 +63,7 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.publish()
 
 
-def test_every_revision_of_a_history_is_made_again(settings, spark) -> None:
+def test_every_revision_of_a_history_is_reproduced(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)
     reproducible.vacuum()
@@ -75,7 +75,7 @@ def test_every_revision_of_a_history_is_made_again(settings, spark) -> None:
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
-def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) -> None:
+def test_fields_redacted_since_are_reported_and_the_rest_compared(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
@@ -102,7 +102,7 @@ def test_what_was_redacted_since_is_told_and_the_rest_compared(settings, spark) 
     assert reproducible.reproduce(total, date(2024, 2, 1), last).compared == ["total", "biggest", "row_count"]
 
 
-def test_a_number_that_was_tampered_with_differs_and_is_told_cell_by_cell(settings, spark) -> None:
+def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
@@ -118,7 +118,7 @@ def test_a_number_that_was_tampered_with_differs_and_is_told_cell_by_cell(settin
     assert found.differences[1].column == "content as stored"
 
 
-def test_a_resent_day_is_made_again_from_the_file_that_it_was_made_of(settings, spark) -> None:
+def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark) -> None:
     policy = {"materialization": {"reprocess_policy": "overwrite_partition_safe"}, "changes": {}}
     reproducible = reproducible_lake(settings, spark, **policy, **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,,,red", "b,2,1,,,red", "c,3,1,,,red")
@@ -168,7 +168,7 @@ def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(settings
     assert 53 in {one.rows["total"].to_pylist()[0] for one in made}, "the late row counts in the end"
 
 
-def test_what_cannot_be_made_again_is_said(settings, spark) -> None:
+def test_numbers_that_cannot_be_reproduced_are_reported(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, METRICS[:1])
     reproducible.deliver(1, "a,1,1,insert,,red")
     reproducible.publish()

@@ -84,7 +84,7 @@ def test_one_file_of_the_day_and_one_of_each_roll_up(written) -> None:
             assert sum("commitInfo" in action for action in tables[name]) == 1, "one commit"
 
 
-def test_little_is_written_beside(written) -> None:
+def test_few_other_files_are_written(written) -> None:
     for tables in written.values():
         beside = {name: actions for name, actions in tables.items() if not name.startswith("total") or "_candidates" in name}
         assert {name for name in beside if "_candidates" not in name} <= OPERATIONAL

@@ -92,7 +92,7 @@ CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
         {"measures": [{"name": "total", "sql": "coalesce(sum(cast(amount as double)), 0)", "type": "double", "additive": True}]},
     ],
 )
-def test_what_would_not_be_exact_or_small_is_computed_anew(settings, spark, changes) -> None:
+def test_changes_that_are_inexact_or_large_are_recomputed(settings, spark, changes) -> None:
     lake = Lake(settings, contract(), spark)
     series = Series(metric(**changes))
     for number, records in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):

@@ -274,7 +274,7 @@ def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> La
 @derandomized(2)
 @example(history=CORNERS)
 @given(history=HISTORIES)
-def test_published_numbers_are_what_the_rules_say(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
+def test_published_numbers_follow_the_rules(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)
 
 
@@ -283,5 +283,5 @@ def test_published_numbers_are_what_the_rules_say(spark, tmp_path_factory, histo
 @BOTH
 @derandomized(40, Phase.shrink)
 @given(history=HISTORIES)
-def test_published_numbers_are_what_the_rules_say_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
+def test_published_numbers_follow_the_rules_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)

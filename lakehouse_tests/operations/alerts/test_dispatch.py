@@ -81,7 +81,7 @@ def subjects(receiver: Receiver) -> list[str]:
     return [message["subject"] for message in receiver.taken]
 
 
-def test_a_webhook_is_told_when_an_alert_opens_and_when_it_is_over(settings: Settings, receiver: Receiver) -> None:
+def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(settings: Settings, receiver: Receiver) -> None:
     settings.alert_targets = [receiver.url]
     daemon = Daemon(settings)
     assert daemon.tick() == "0 opened, 0 resolved, 0 open"
@@ -129,7 +129,7 @@ def test_numbers_address_the_owner_of_their_source_first(settings: Settings, rec
     assert {tuple(message["addressed_to"]) for message in receiver.taken} == {("anna", "ben")}
 
 
-def test_one_target_that_fails_keeps_no_other_from_being_told_and_is_told_later(
+def test_one_target_that_fails_holds_up_no_other_and_is_notified_later(
     settings: Settings, receiver: Receiver, tmp_path: Path
 ) -> None:
     file = tmp_path / "alerts.jsonl"
@@ -160,7 +160,7 @@ class Stopped(BaseException):
 
 @pytest.mark.parametrize("after_commit", [False, True])
 @pytest.mark.parametrize("number", range(4))
-def test_a_look_that_was_stopped_anywhere_is_made_up_for(
+def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
     settings: Settings, receiver: Receiver, monkeypatch, number: int, after_commit: bool
 ) -> None:
     """Before or behind each of its commits: the same end state, every message at least once, and no other."""

@@ -25,7 +25,7 @@ def look(
     return alert_log.record(settings, alert_log.all_of(settings), found, unread, to)
 
 
-def test_there_is_nothing_before_there_is_something(settings: Settings) -> None:
+def test_without_conditions_nothing_is_written(settings: Settings) -> None:
     assert alert_log.all_of(settings) == []
     assert look(settings) == []
     assert table_io.open_table(locations.alerts(settings)) is None, "nothing is written either"
@@ -68,7 +68,7 @@ def test_of_what_could_not_be_read_alerts_stay_open(settings: Settings) -> None:
     assert after["revenue"] is not None
 
 
-def test_each_target_is_waited_for_by_itself_and_per_message(settings: Settings) -> None:
+def test_deliveries_are_awaited_per_target_and_per_message(settings: Settings) -> None:
     [entry] = look(settings, LATE)
     assert (entry.waiting("opened"), entry.waiting("resolved")) == (["log", "hook"], [])
     alert_log.record_delivery(settings, entry, "opened", ["log"])
@@ -81,13 +81,13 @@ def test_each_target_is_waited_for_by_itself_and_per_message(settings: Settings)
     assert entry.message_id("opened") != entry.message_id("resolved")
 
 
-def test_a_target_that_comes_later_is_not_told_of_old_alerts(settings: Settings) -> None:
+def test_a_target_that_is_added_later_is_not_notified_of_old_alerts(settings: Settings) -> None:
     look(settings, LATE, to=("log",))
     both = look(settings, LATE, HELD, to=("log", "new"))
     assert {one.alert.contract: one.waiting("opened") for one in both} == {"sales": ["log"], "revenue": ["log", "new"]}
 
 
-def test_two_looks_at_one_time_open_one_alert(settings: Settings) -> None:
+def test_two_simultaneous_evaluations_open_one_alert(settings: Settings) -> None:
     """A tick that takes too long goes on beside the next one: both know of nothing, and both record."""
     for _ in range(2):
         alert_log.record(settings, [], [LATE], (), ["log"])

@@ -32,7 +32,7 @@ def arrivals(*parts: tuple[int, int, int, int]) -> list[ArrivalCount]:
     return [ArrivalCount(T0 + minute * MINUTE, rows, late) for a, b, rows, late in parts for minute in range(a, b + 1)][::-1]
 
 
-def test_addressees_are_told_once_and_the_first_one_first() -> None:
+def test_addressees_are_listed_once_and_in_their_order() -> None:
     assert addressees("source", "metric") == ["source", "metric"]
     assert addressees("team", "team") == ["team"]
     assert addressees(None, "metric") == ["metric"]
@@ -60,7 +60,7 @@ def test_a_share_on_the_bound_is_within_it() -> None:
     assert alert_rules.late_share(SALES, arrivals((0, 60, 100, 30)), SHARE, Decimal("0.29")) is not None
 
 
-def test_one_time_within_the_bound_starts_the_hour_anew() -> None:
+def test_one_arrival_within_the_bound_restarts_the_hour() -> None:
     burst = (30, 30, 10_000, 0)  # whose rows stay in the window for an hour
     assert alert_rules.late_share(SALES, arrivals((0, 29, 10, 2), burst, (31, 90, 10, 2)), SHARE, BOUND) is None
     later = alert_rules.late_share(SALES, arrivals((0, 29, 10, 2), burst, (31, 151, 10, 2)), SHARE, BOUND)
@@ -96,9 +96,7 @@ counts = st.tuples(st.integers(0, 40), st.integers(0, 6), st.integers(0, 6))
 @given(
     st.lists(counts, max_size=30), st.sampled_from([0, 1, 3, 10]), st.sampled_from(["0", "0.2", "0.5", "1"]), st.integers(1, 20)
 )
-def test_late_share_is_what_its_definition_says(
-    counted: list[tuple[int, int, int]], lasting: int, bound: str, needs: int
-) -> None:
+def test_late_share_follows_its_definition(counted: list[tuple[int, int, int]], lasting: int, bound: str, needs: int) -> None:
     by_time = {minute: ArrivalCount(T0 + minute * MINUTE, rows + late, late) for minute, rows, late in counted if rows + late}
     given_ = [by_time[minute] for minute in sorted(by_time, reverse=True)]
     alert = alert_rules.late_share(SALES, given_, LateShare(lasting=lasting * MINUTE, needs_rows=needs), Decimal(bound))
@@ -198,7 +196,7 @@ def test_a_young_metric_has_no_usual() -> None:
 
 
 @given(st.lists(st.integers(0, 12), min_size=5, max_size=5), st.sampled_from([0, 1, 2, 3]))
-def test_restatements_are_what_the_definition_says(weeks: list[int], sigma: int) -> None:
+def test_restatements_follow_the_definition(weeks: list[int], sigma: int) -> None:
     alert = alert_rules.restatements(REVENUE, restated(*weeks), OLD, T0, Restatements(sigma=Decimal(sigma), needs=1))
     bound = mean(weeks[1:]) + sigma * stdev(weeks[1:])
     if abs(weeks[0] - bound) > 1e-9:  # on the bound the float does not know
@@ -270,7 +268,7 @@ def test_bounds_above_and_negative_bounds() -> None:
     assert judged(number(-1, state=State.LIVE), below=0) is not None, "a tenth of nothing is nothing"
 
 
-def test_of_many_rows_the_furthest_is_told() -> None:
+def test_of_many_rows_the_furthest_is_reported() -> None:
     alert = judged(number(5, 3, 200, None, float("nan"), 50), below=10, above=100)
     assert "is 3 for store 1: below 10" in alert.text
     assert "2 more rows of its grain" in alert.text
@@ -278,7 +276,7 @@ def test_of_many_rows_the_furthest_is_told() -> None:
     assert "is 300 for store 1: above 100" in alert.text
 
 
-def test_what_is_no_number_is_not_judged_and_infinity_is() -> None:
+def test_nan_is_not_judged_and_infinity_is() -> None:
     assert judged(number(None), below=1) is None
     assert judged(number(float("nan")), below=1, above=2) is None
     assert judged(number(float("-inf")), below=1) is not None

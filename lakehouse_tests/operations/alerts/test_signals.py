@@ -220,7 +220,7 @@ def of_metric(numbers: ScriptedNumbers, kind: AlertKind) -> list[Alert]:
     return [alert for alert in found if alert.kind is kind]
 
 
-def test_nothing_is_published_and_nothing_is_wrong(settings: Settings) -> None:
+def test_nothing_published_is_no_failure(settings: Settings) -> None:
     numbers = ScriptedNumbers(settings, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
     assert list(signals.of_metric(settings, catalog(numbers.metric), numbers.metric)) == []
 

@@ -49,14 +49,14 @@ def test_new_files_are_followed_down_to_the_months(settings: Settings) -> None:
     assert not Path(settings.root).exists()
 
 
-def test_the_same_wish_at_another_time_is_another_plan(settings: Settings) -> None:
+def test_the_same_request_at_another_time_is_another_plan(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     wish = BackfillRequest(target="sales", first_day=FIRST_DAY, last_day=SECOND_DAY, reason="why", runner_id="anna")
     later = planner.plan(settings, CATALOG, wish, datetime(2024, 11, 21, tzinfo=timezone.utc))
     assert later.plan_id != plan(settings).plan_id
 
 
-def test_what_is_not_as_the_manifest_says_is_refused_with_file_and_field(settings: Settings) -> None:
+def test_files_that_break_their_manifest_are_refused_with_file_and_field(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     name = f"arrival_date={FIRST_DAY}.csv"
     assert plan(settings, promised=[ManifestEntry("m.csv", name, {"rows": 1})]).new_files[0].file == name
@@ -68,14 +68,14 @@ def test_what_is_not_as_the_manifest_says_is_refused_with_file_and_field(setting
         plan(settings, promised=[ManifestEntry("m.csv", name), ManifestEntry("m.csv", "gone.csv")])
 
 
-def test_a_broken_file_is_told_and_not_planned(settings: Settings) -> None:
+def test_a_broken_file_is_reported_and_not_planned(settings: Settings) -> None:
     Path(str(settings.landing), f"arrival_date={FIRST_DAY}.csv").write_bytes(b"\x1f\x8b\x08broken")
     made = plan(settings)
     assert not made.files
     assert "it would be held" in made.notes[0]
 
 
-def test_an_unknown_target_is_told_with_those_that_are_known(settings: Settings) -> None:
+def test_an_unknown_target_is_reported_with_the_known_ones(settings: Settings) -> None:
     with pytest.raises(PlanProblemError, match=r"known are .*revenue"):
         plan(settings, "nothing")
     with pytest.raises(PlanProblemError, match="a metric called revenue_v7"):
@@ -113,7 +113,7 @@ def test_the_same_content_under_two_names_is_expected_once(settings: Settings) -
     assert [file.rows for file in made.new_files] == [2]
 
 
-def test_files_that_wait_for_others_are_told_and_not_planned(settings: Settings) -> None:
+def test_files_that_wait_for_others_are_reported_and_not_planned(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
     sales = CATALOG.sources["sales"]
     source = type(sales.source).model_validate({**sales.source.model_dump(), "complete_when": {"marker": "{arrival_date}.done"}})

@@ -114,7 +114,7 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
     assert published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1)) == before
 
 
-def test_transactions_are_remembered_behind_checkpoint_and_clean_log(no_retention: Settings) -> None:
+def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(no_retention: Settings) -> None:
     path = no_retention.table("ops", "events_keys")
     for number in range(25):
         table_io.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")

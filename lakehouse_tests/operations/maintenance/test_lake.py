@@ -77,7 +77,7 @@ def waiting(reproducible: ReproducibleLake) -> list[Any]:
     ]
 
 
-def test_nothing_that_anybody_can_ask_for_is_lost(settings, spark) -> None:
+def test_nothing_that_can_be_queried_is_lost(settings, spark) -> None:
     reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)
     before, seen_by_spark = contents(reproducible), contents_in_spark(reproducible)

@@ -47,7 +47,7 @@ def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Set
     assert again == Upkeep("silver/events", 1, 1)
 
 
-def test_a_dry_run_says_what_would_be_done_and_touches_nothing(no_retention: Settings) -> None:
+def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     for _ in range(30):
@@ -144,7 +144,7 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
     assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
 
 
-def test_two_at_once_do_each_other_no_harm(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     delete = Storage.delete

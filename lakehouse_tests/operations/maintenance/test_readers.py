@@ -83,7 +83,7 @@ def test_a_metric_that_never_followed_needs_nothing(no_retention: Settings) -> N
     assert pending(no_retention) == ({}, days), "without the feed every day may be another one"
 
 
-def test_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Settings) -> None:
+def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Settings) -> None:
     changing_silver(no_retention)
     table = DeltaTable(locations.silver(no_retention, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
@@ -136,7 +136,7 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert lineage.of_silver(no_retention, "events") == replace(before, silver_version=13)
 
 
-def test_more_than_a_table_remembers_is_told_with_the_way_out(settings: Settings) -> None:
+def test_more_than_a_table_remembers_is_reported_with_the_way_out(settings: Settings) -> None:
     changing_silver(settings)
     record_followed(settings, 11)
     (why,) = maintain_table(settings, "silver/events", retention_hours=720).kept
@@ -170,7 +170,7 @@ def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) ->
     assert oldest == 14
 
 
-def test_a_compaction_behind_a_stopped_run_hides_nothing_of_it(no_retention: Settings) -> None:
+def test_a_compaction_after_a_stopped_run_hides_nothing_of_it(no_retention: Settings) -> None:
     changing_silver(no_retention)
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     ingestions.record(no_retention, _ingested("x", date(2024, 2, 2)))

@@ -45,7 +45,7 @@ def test_a_minimum_that_the_table_cannot_remember_is_refused_with_the_way_out() 
 
 
 @given(st.integers(0, 168), st.lists(st.floats(-5, 400), max_size=5))
-def test_whoever_is_behind_finds_what_was_there_the_minimum_before_its_commit(minimum: int, ages: list[float]) -> None:
+def test_a_reader_that_is_behind_finds_the_files_of_the_minimum_before_its_commit(minimum: int, ages: list[float]) -> None:
     retained = retention(NOW, minimum, [need(age) for age in ages], WEEK)
     oldest = max(ages, default=0)
     if retained.hours is None:
@@ -58,7 +58,7 @@ def test_whoever_is_behind_finds_what_was_there_the_minimum_before_its_commit(mi
 
 
 @given(st.floats(0, 2000), st.floats(0, 2000))
-def test_a_log_is_cleaned_only_behind_everybody(age: float, other_age: float) -> None:
+def test_a_log_is_cleaned_only_where_every_reader_is_past_it(age: float, other_age: float) -> None:
     kept = timedelta(days=30)
     why = why_log_stays(NOW, kept, [need(age, "gold/one"), need(other_age, "gold/other")])
     assert (why is None) == (max(age, other_age) < 720)

@@ -32,7 +32,7 @@ def _added_up() -> Iterator[None]:
         yield
 
 
-def test_who_was_given_up_is_never_said_to_have_been_told(settings) -> None:
+def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> None:
     """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was told a day later."""
     trailing = metric("trailing", "forecast", window=2)
     lake, channel = published_lake(settings, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
@@ -49,7 +49,7 @@ def test_who_was_given_up_is_never_said_to_have_been_told(settings) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [True, False])
-def test_a_held_number_is_told_when_it_is_signed_off(settings, meanwhile: bool) -> None:
+def test_a_held_number_is_notified_when_it_is_signed_off(settings, meanwhile: bool) -> None:
     limit = {"change": [{"measure": "total", "absolute": 5}]}
     lake, channel = published_lake(settings, metric("total", "board", checks=limit)), RecordingChannel()
     lake.add_rows(("late", 1, 100))
@@ -67,7 +67,7 @@ def test_a_held_number_is_told_when_it_is_signed_off(settings, meanwhile: bool) 
     assert set(map(tuple, lake.notified().values())) == {(True,)}
 
 
-def test_a_change_that_moves_no_number_was_told_to_nobody(settings) -> None:
+def test_a_change_that_moves_no_number_was_notified_to_nobody(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     lake.correct("a", source_system="'till'")
     assert lake.publish()[0].revisions == []

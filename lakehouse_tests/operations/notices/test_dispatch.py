@@ -76,7 +76,7 @@ def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: R
     assert not any("/hook" in entry.target for entry in ledger.of(settings))
 
 
-def test_a_target_that_fails_is_tried_again_and_keeps_no_other_from_being_told(settings, receiver: Receiver) -> None:
+def test_a_target_that_fails_is_retried_and_holds_up_no_other(settings, receiver: Receiver) -> None:
     receiver.answers = [400]
     hook, channel = Webhook(receiver.url), RecordingChannel()
     with numbers_from_silver():
@@ -116,7 +116,7 @@ def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(setti
     assert (len(receiver.taken), len(set(keys(receiver)))) == (3, 2)
 
 
-def test_a_stop_behind_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What a killed process leaves are the files, and what was sent: behind each commit and each message."""
     stops: list[tuple[Path, list[Message]]] = []
     channel = RecordingChannel()
@@ -169,7 +169,7 @@ def _and_then(do: Callable[..., Any], then: Callable[[], None]) -> Callable[...,
     return both
 
 
-def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> None:
+def test_the_sensor_notifies_and_reports_what_it_did(settings, receiver: Receiver) -> None:
     settings.alert_targets = [receiver.url]
     with numbers_from_silver():
         lake = restated(settings)
@@ -192,7 +192,7 @@ def test_the_sensor_tells_and_says_what_it_did(settings, receiver: Receiver) -> 
 
 
 @pytest.mark.spark
-def test_a_late_row_on_a_published_day_is_told_to_each_consumer(settings, spark, receiver: Receiver) -> None:
+def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, spark, receiver: Receiver) -> None:
     """From the file to the receiver: through bronze, silver, its audit, and gold."""
     metrics = [metric("total", "board", "forecast"), metric("unread")]
     catalog = Catalog({"events": contract()}, {one.name: one for one in metrics})

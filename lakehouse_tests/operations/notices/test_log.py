@@ -44,7 +44,7 @@ def test_what_is_added_is_read_as_it_was(settings) -> None:
     assert (notice_log.scanned_version(settings, "total"), notice_log.scanned_version(settings, "other")) == (5, None)
 
 
-def test_a_look_that_another_one_overtook_writes_nothing(settings) -> None:
+def test_a_scan_that_another_one_overtook_writes_nothing(settings) -> None:
     assert notice_log.add(settings, "total", [], 0, None), "beginning is remembered, too"
     assert notice_log.scanned_version(settings, "total") == 0
     assert not notice_log.add(settings, "total", [entry()], 4, None), "somebody else has begun"
@@ -84,7 +84,7 @@ def test_notices_are_found_by_series_and_time_across_months(settings) -> None:
 
 
 @pytest.mark.parametrize("redacted", ["before", "between"])
-def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, redacted: str) -> None:
+def test_the_audit_records_the_notification_and_keeps_the_rest(settings, redacted: str) -> None:
     for key in ("a", "b"):
         append_to_silver(settings, (key, 1, 4711))
     follow_audit(settings)
@@ -104,7 +104,7 @@ def test_the_audit_says_that_somebody_was_told_and_keeps_the_rest(settings, reda
     assert len(log.untold(settings, "events", [])) == 0
 
 
-def test_masking_a_row_does_not_undo_what_was_said_of_it_meanwhile(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masking_a_row_does_not_undo_what_was_recorded_of_it_meanwhile(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     append_to_silver(settings, ("a", 1, 4711))
     follow_audit(settings)
     masked = log.masked
@@ -119,7 +119,7 @@ def test_masking_a_row_does_not_undo_what_was_said_of_it_meanwhile(settings, mon
     assert (row["notification_sent"], row["new_value"]["amount"]) == (True, "[redacted]")
 
 
-def test_nothing_to_say_writes_nothing(settings) -> None:
+def test_nothing_to_report_writes_nothing(settings) -> None:
     assert len(log.untold(settings, "events", [1])) == 0
     append_to_silver(settings, ("a", 1, 1))
     follow_audit(settings)

@@ -86,7 +86,7 @@ def test_no_value_of_the_grain_leaves() -> None:
     assert not any(one in json.dumps(told.data) + told.text + told.subject for one in STORES)
 
 
-def test_what_moves_between_rows_of_the_grain_is_told_though_the_total_stands() -> None:
+def test_moves_between_rows_of_the_grain_are_reported_though_the_total_is_unchanged() -> None:
     told = notice(restated(change("sales", 1, 2, store="south"), change("sales", 2, 1, store="north")))
     assert "  sales 3 in all, as before: 2 of 2 rows changed\n" in told.text
 
@@ -107,7 +107,7 @@ def test_an_adjustment_says_where_it_is_booked_and_that_the_closed_number_stays(
     assert told.data["restated"][0]["booked_on"] == "2024-11-20"
 
 
-def test_a_person_s_words_stand_behind_the_reason() -> None:
+def test_a_persons_words_follow_the_reason() -> None:
     told = notice(
         restated(change("sales", 2, 3), reason=RevisionReason.MANUAL, explanation="promoted to v2 by ana: net"), rows=None
     )
@@ -116,7 +116,7 @@ def test_a_person_s_words_stand_behind_the_reason() -> None:
     assert notice(restated(change("sales", 2, 3), explanation=None)).text.count("late_data\n") == 1
 
 
-def test_many_periods_are_told_in_a_few_lines() -> None:
+def test_many_periods_are_summarized_in_a_few_lines() -> None:
     days = [f"2024-{month:02}-{number:02}" for month in range(1, 13) for number in range(1, 29)]
     told = notice(*(restated(change("sales", 1, 2, day), period=day) for day in days))
     assert told.text.count("r2 -> r3") == 5
@@ -131,7 +131,7 @@ def test_first_numbers_and_changes_of_state_are_no_news() -> None:
     }
 
 
-def test_a_message_is_known_by_whom_it_tells_of_what() -> None:
+def test_a_message_is_identified_by_its_consumer_and_publication() -> None:
     one, other = notice(restated(change("sales", 1, 2))), Notice("revenue", "revenue_weekly", "p1", 4, AT, [])
     assert one.message_id("board") == notice(restated(change("sales", 5, 9))).message_id("board")
     assert len({one.message_id("board"), one.message_id("shop"), other.message_id("board")}) == 3
@@ -141,7 +141,7 @@ numbers = st.none() | st.integers() | st.floats() | st.decimals(allow_nan=False,
 
 
 @given(numbers, numbers)
-def test_whatever_the_numbers_are_they_can_be_told(before: Any, after: Any) -> None:
+def test_any_numbers_can_be_written(before: Any, after: Any) -> None:
     told = notice(restated(change("sales", before, after)))
     json.dumps(told.data, allow_nan=False)
     assert len(told.text.splitlines()) == 6

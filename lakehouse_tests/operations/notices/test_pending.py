@@ -35,7 +35,7 @@ def _added_up() -> Iterator[None]:
         yield
 
 
-def test_each_consumer_is_told_once_what_the_number_was_and_is(settings) -> None:
+def test_each_consumer_is_notified_once_of_the_old_and_the_new_number(settings) -> None:
     lake, channel = published_lake(settings), RecordingChannel()
     lake.add_rows(("late", 1, 5))
     lake.publish()
@@ -53,7 +53,7 @@ def test_each_consumer_is_told_once_what_the_number_was_and_is(settings) -> None
     assert DeltaTable(locations.notices(settings)).version() == version, "a look that finds nothing writes nothing"
 
 
-def test_first_numbers_and_changes_of_state_are_not_told(settings) -> None:
+def test_first_numbers_and_changes_of_state_are_not_notified(settings) -> None:
     lake, channel = published_lake(settings), RecordingChannel()
     lake.add_rows(("d", 4, 40))
     lake.publish()
@@ -76,7 +76,7 @@ def test_one_publication_is_one_notice_of_all_its_periods(settings) -> None:
     assert channel.messages[0].data["changed_rows"] == 3
 
 
-def test_what_was_published_before_the_first_look_is_not_told(settings) -> None:
+def test_publications_before_the_first_scan_are_not_notified(settings) -> None:
     lake, channel = NotifiedLake(settings), RecordingChannel()
     lake.at(4)
     for number in range(3):
@@ -89,7 +89,7 @@ def test_what_was_published_before_the_first_look_is_not_told(settings) -> None:
     assert lake.notified() == {"0": [False], "1": [False], "2": [False], "late": [True]}
 
 
-def test_a_metric_that_is_new_is_told_of_from_its_first_restatement_on(settings) -> None:
+def test_a_new_metric_is_notified_from_its_first_restatement_on(settings) -> None:
     lake, channel = NotifiedLake(settings), RecordingChannel()
     lake.at(4)
     assert lake.dispatch(channel).delivered == 0, "there is no table yet"
@@ -109,7 +109,7 @@ def test_what_a_replay_publishes_is_no_news(settings) -> None:
     assert (lake.dispatch(channel).delivered, ledger.of(settings)) == (0, [])
 
 
-def test_what_could_not_be_delivered_for_seven_days_is_given_up(settings) -> None:
+def test_undelivered_messages_are_given_up_after_seven_days(settings) -> None:
     lake, channel = published_lake(settings), RecordingChannel(broken="restated")
     lake.add_rows(("late", 1, 5))
     lake.publish()
@@ -136,7 +136,7 @@ def test_a_longer_period_waits_for_its_target_too(settings) -> None:
     assert channel.sent[-1] == ("total_weekly restated for 2024-W05: late_data", "board")
 
 
-def test_a_metric_that_nobody_reads_is_told_to_nobody(settings) -> None:
+def test_a_metric_without_consumers_notifies_nobody(settings) -> None:
     lake, channel = published_lake(settings, metric("total"), metric("beside", "board", dataset_version=2)), RecordingChannel()
     lake.add_rows(("late", 1, 5))
     lake.publish()
@@ -152,7 +152,7 @@ def test_without_targets_nothing_waits_for_one(settings) -> None:
     assert (lake.dispatch(channel).delivered, ledger.of(settings), lake.notified()) == (0, [], {"late": [False]})
 
 
-def test_more_publications_than_fit_into_one_look_are_told_in_the_next(settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_publications_than_fit_into_one_scan_are_notified_by_the_next(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice_pending, "_AT_ONCE", 2)
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     for number in range(5):
@@ -165,7 +165,7 @@ def test_more_publications_than_fit_into_one_look_are_told_in_the_next(settings,
     assert set(map(tuple, lake.notified().values())) == {(True,)}
 
 
-def test_an_adjustment_is_told_with_what_the_books_say(settings) -> None:
+def test_an_adjustment_is_notified_as_it_is_booked(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board", publication={"after_close": "adjust"})), RecordingChannel()
     lake.at(12)
     lake.publish()
@@ -218,7 +218,7 @@ def test_longer_periods_have_notices_of_their_own_and_growing_is_no_restatement(
     assert {entry.status for entry in ledger.of(settings)} == {NoticeStatus.AUDITED}
 
 
-def test_a_promotion_is_told_with_its_reason_and_what_is_filled_beside_is_not(settings) -> None:
+def test_a_promotion_is_notified_with_its_reason_and_filling_another_version_is_not(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
     lake.metrics.append(metric("total", "board", dataset_version=2))
     lake.publish("total_v2")
@@ -231,7 +231,7 @@ def test_a_promotion_is_told_with_its_reason_and_what_is_filled_beside_is_not(se
     assert "manual: promoted to v2 by ana: net of refunds" in channel.messages[0].text
 
 
-def test_a_contract_of_a_promoted_version_that_is_gone_is_a_sentence_and_stops_no_other(settings) -> None:
+def test_a_missing_contract_of_a_promoted_version_is_reported_and_stops_no_other(settings) -> None:
     lake, channel = published_lake(settings, metric("total", "board"), metric("other", "board")), RecordingChannel()
     lake.metrics.append(metric("total", "board", dataset_version=2))
     lake.publish("total_v2")

@@ -150,12 +150,12 @@ def test_a_day_that_nothing_is_known_of_starts_no_jvm(house: House) -> None:
     assert told == {"2024-12-24": dict.fromkeys(restatement_checks.gold_check_names(Series(house.metric)), True)}
 
 
-def test_the_number_is_computed_anew_for_the_others(house: House) -> None:
+def test_the_number_is_recomputed_for_the_others(house: House) -> None:
     told = by_partition(house.check(GOLD, {"dagster/partition": DAYS[1]}))
     assert told == {DAYS[1]: dict.fromkeys(restatement_checks.gold_check_names(Series(house.metric)), True)}
 
 
-def test_the_layers_own_runs_tell_the_same_checks(house: House) -> None:
+def test_the_runs_of_the_layers_report_the_same_checks(house: House) -> None:
     for key, names in (
         (SILVER, silver_checks.silver_check_names(house.contract)),
         (GOLD, restatement_checks.gold_check_names(Series(house.metric))),

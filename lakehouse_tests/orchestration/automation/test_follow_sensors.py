@@ -56,7 +56,7 @@ def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.Dagst
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
 
-def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_found(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(lake: Settings, instance: dg.DagsterInstance) -> None:
     sensors = [SensorTicks(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
     ingest(lake)
     with backfill_lock(lake, "sales"):
@@ -64,7 +64,7 @@ def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_found(lake: Sett
     assert len(sensors[0].run_requests()) == 1
 
 
-def test_an_arrival_day_outside_the_partitions_is_told_of_beside_the_others(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake, date(2024, 10, 31), name="before")
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == (
@@ -106,7 +106,7 @@ def test_days_that_silver_has_taken_are_done(lake: Settings, instance: dg.Dagste
     assert SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
 
 
-def test_it_gives_up_after_three_times_and_says_so(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_it_gives_up_after_three_attempts_and_reports_it(lake: Settings, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     (request,) = sensor.run_requests()

@@ -72,7 +72,7 @@ def _landing(lake: Settings, instance: dg.DagsterInstance) -> Landing:
     return Landing(lake, instance)
 
 
-def test_a_file_is_taken_when_two_looks_have_seen_it_the_same(landing: Landing) -> None:
+def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landing) -> None:
     assert landing.skip_message() == "no new file"
     landing.put(NAME)
     assert landing.skip_message() == f"left until settled: {NAME}"
@@ -98,7 +98,7 @@ def test_a_file_from_the_future_is_taken_all_the_same(landing: Landing) -> None:
     assert len(landing.run_requests()) == 1
 
 
-def test_of_a_day_the_settled_files_are_taken_and_no_others(landing: Landing) -> None:
+def test_only_the_stable_files_of_a_day_are_ingested(landing: Landing) -> None:
     landing.put(NAME, "id\n")
     landing.settle()
     landing.put(f"arrival_date={DAY}.late.csv", "half a f")
@@ -111,7 +111,7 @@ def test_of_a_day_the_settled_files_are_taken_and_no_others(landing: Landing) ->
     assert list(late.run_config["ops"]["bronze__sales"]["config"]["files"]) == [f"arrival_date={DAY}.late.csv"]
 
 
-def test_a_file_that_changed_behind_the_tick_is_left_to_the_next_ones(landing: Landing) -> None:
+def test_a_file_that_changed_after_the_tick_is_left_to_later_ticks(landing: Landing) -> None:
     landing.put(NAME, "half")
     landing.settle()
     (request,) = landing.run_requests()
@@ -160,7 +160,7 @@ def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
     assert landing.skip_message() == "runs for 2024-11-05 are on their way"
 
 
-def test_a_thousand_old_files_wait_one_look_and_are_asked_for_by_and_by(landing: Landing) -> None:
+def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(landing: Landing) -> None:
     days = [f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(300)]
     for day in days:
         landing.put(f"arrival_date={day}.csv")
@@ -240,7 +240,7 @@ def test_nothing_of_a_day_is_taken_before_all_that_its_manifest_names_is_there(p
     assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A, B}
 
 
-def test_what_is_not_as_promised_is_held_with_file_and_field_and_asked_for_again_when_either_is_sent_anew(
+def test_files_that_break_their_manifest_are_held_with_file_and_field_and_requested_again_when_either_is_resent(
     promised: Landing,
 ) -> None:
     promised.put(A)
@@ -284,7 +284,7 @@ def test_a_file_that_no_manifest_names_waits_beside_those_that_go_on(promised: L
     assert request.run_config["ops"]["bronze__sales"]["config"]["files"].keys() == {A}
 
 
-def test_a_manifest_that_cannot_be_read_is_told_of(promised: Landing) -> None:
+def test_a_manifest_that_cannot_be_read_is_reported(promised: Landing) -> None:
     promised.put(A)
     promised.put(MANIFEST, manifest(a=HEADER)[:-5])
     promised.settle()

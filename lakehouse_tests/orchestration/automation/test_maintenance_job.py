@@ -41,7 +41,7 @@ def run(settings: Settings, instance: dg.DagsterInstance) -> dg.ExecuteInProcess
     return maintenance_job.job(settings, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
 
 
-def test_a_run_says_what_it_did(settings: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     result = run(settings, instance)
     assert result.success
@@ -52,7 +52,7 @@ def test_a_run_says_what_it_did(settings: Settings, instance: dg.DagsterInstance
     assert len(table_io.read(path)) == 12
 
 
-def test_a_table_that_is_broken_fails_the_run_behind_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_broken_table_fails_the_run_after_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     broken = settings.table("ops", "applications")
     table_io.append(broken, pa.table({"source": ["sales"]}))
@@ -66,7 +66,7 @@ def test_a_table_that_is_broken_fails_the_run_behind_all_others(settings: Settin
     assert len(opened.file_uris()) == 1
 
 
-def test_nothing_is_started_beside_a_run_that_is_on_its_way(settings: Settings, instance: dg.DagsterInstance) -> None:
+def test_nothing_is_started_while_a_run_is_on_its_way(settings: Settings, instance: dg.DagsterInstance) -> None:
     schedule = maintenance_job.schedule(settings, CATALOG)
     asked = schedule(dg.build_schedule_context(instance))
     assert isinstance(asked, dg.RunRequest)
@@ -78,7 +78,7 @@ def test_nothing_is_started_beside_a_run_that_is_on_its_way(settings: Settings, 
     assert isinstance(schedule(dg.build_schedule_context(instance)), dg.RunRequest)
 
 
-def test_the_deployment_has_it_at_the_time_that_the_settings_say(settings: Settings) -> None:
+def test_the_deployment_has_it_at_the_configured_time(settings: Settings) -> None:
     settings.maintenance_cron = "5 4 * * *"
     definitions = build_definitions(settings, CATALOG)
     schedule = definitions.resolve_schedule_def(maintenance_job.NAME)

@@ -49,7 +49,7 @@ def test_exactly_the_announced_days_however_old_and_once(policy: Policy) -> None
     assert [policy.tick() for _ in range(3)] == [set()] * 3
 
 
-def test_an_arrival_right_behind_a_request_is_not_lost(policy: Policy) -> None:
+def test_an_arrival_right_after_a_request_is_not_lost(policy: Policy) -> None:
     """The run that was asked for may have read the ledger before it."""
     policy.announced("2024-11-04")
     assert policy.tick() == {"2024-11-04"}

@@ -81,7 +81,7 @@ def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Set
     assert (asked.cron_schedule, asked.execution_timezone) == ("15 4 * * *", "UTC")
 
 
-def test_one_run_makes_the_last_days_again_up_to_the_delay(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Settings, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4, 8)
     request = rolling(lake, instance, days=7, delay=2)
     assert window(request) == ("2024-11-02", "2024-11-08")
@@ -90,9 +90,7 @@ def test_one_run_makes_the_last_days_again_up_to_the_delay(lake: Settings, insta
     assert window(rolling(lake, instance, days=200, delay=0)) == ("2024-11-01", "2024-11-10"), "no day before the first"
 
 
-def test_today_is_told_by_the_calendar_of_the_source_and_the_clock_of_a_replay(
-    lake: Settings, instance: dg.DagsterInstance
-) -> None:
+def test_today_follows_the_calendar_of_the_source_and_the_clock_of_a_replay(lake: Settings, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4, 8)
     before_midnight = datetime(2024, 11, 9, 23, 30, tzinfo=timezone.utc)  # the 10th in Berlin
     assert window(rolling(lake, instance, before_midnight, days=7, delay=2))[1] == "2024-11-08"
@@ -115,7 +113,7 @@ def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Settings, instan
     assert (request.asset_selection, request.asset_check_keys) == ([], [FRESH])
 
 
-def test_the_run_that_is_asked_for_tells_how_old_the_newest_arrival_is(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_the_requested_run_records_how_old_the_newest_arrival_is(lake: Settings, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4)
     lake.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
     definitions = build_definitions(lake, Catalog({"sales": source_with(freshness={"max_age": "PT26H", "severity": "error"})}))

@@ -77,7 +77,7 @@ def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Settin
         assert len(found) == rows
 
 
-def test_an_asset_of_ones_own_finds_each_table_under_its_name(lake: Settings) -> None:
+def test_a_custom_asset_finds_each_table_under_its_name(lake: Settings) -> None:
     deliver(lake, 2)
     resources = readers(lake, [("bronze", "sales")])
     assert len(resources["bronze_sales"].load().to_pyarrow_table()) == 2

@@ -63,6 +63,6 @@ def test_the_first_are_asked_for_and_given_up_ones_take_nobodys_place(instance: 
     assert list(plan_run_requests(instance, TAG, causes).run_keys) == wanted[10:AT_ONCE], "they are among those at once"
 
 
-def test_nothing_wished_for_is_nothing(instance: dg.DagsterInstance) -> None:
+def test_without_requests_nothing_is_planned(instance: dg.DagsterInstance) -> None:
     made = plan_run_requests(instance, TAG, [])
     assert (made.run_keys, made.on_their_way, made.later) == ({}, [], 0)

@@ -109,7 +109,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
 
 
-def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
+def test_stopped_after_every_event_it_continues_to_the_same_end(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(at, wave_size=1)
@@ -148,7 +148,7 @@ def test_stopped_behind_every_event_it_goes_on_to_the_same_end(
     ]
 
 
-def test_overwriting_makes_days_again_under_the_name_of_the_backfill(
+def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     run(at, instance, spark, planned(at))
@@ -167,7 +167,7 @@ def test_overwriting_makes_days_again_under_the_name_of_the_backfill(
     ]
 
 
-def test_a_metric_alone_is_computed_again_and_says_nothing_new(
+def test_a_metric_alone_is_recomputed_and_nothing_new_is_published(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     run(at, instance, spark, planned(at))
@@ -194,7 +194,7 @@ class _Fails:
         return self._layers.run(key, days, tags)
 
 
-def test_a_run_that_fails_is_tried_again_and_then_told(
+def test_a_run_that_fails_is_retried_and_then_reported(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
@@ -207,7 +207,7 @@ def test_a_run_that_fails_is_tried_again_and_then_told(
     assert backfill_log.status(backfill_log.events(at, plan.plan_id)) is BackfillStatus.FINISHED
 
 
-def test_a_cancelled_one_stops_before_its_next_wave_and_never_starts_again(
+def test_a_cancelled_backfill_stops_before_its_next_wave_and_never_starts_again(
     at: Settings, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     plan = planned(at, wave_size=1)

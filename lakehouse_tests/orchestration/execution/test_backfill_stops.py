@@ -131,7 +131,7 @@ def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> No
     ]
 
 
-def test_numbers_left_behind_are_planned_and_told_of_after_a_stop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_left_behind_are_planned_and_reported_after_a_stop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     append_to_silver(settings, ("s1", 5, 1), source=CATALOG.sources["sales"])  # and somebody stopped here
     plan = planned(settings)
     assert (plan.waves[0].layer, plan.waves[0].partitions) == (Layer.GOLD, (date(2024, 2, 5),))
@@ -208,7 +208,7 @@ def test_a_webserver_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.
         server.run(BRONZE, [FIRST_DAY])
 
 
-def test_a_webserver_that_stays_away_is_told_of(settings: Settings) -> None:
+def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:
     deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
 
     class Away(Layers):

@@ -32,7 +32,7 @@ def test_its_runs_are_in_the_deployments_storage(home: Path) -> None:
         assert theirs.has_run(run.run_id)
 
 
-def test_a_home_that_is_not_there_is_told_of(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_home_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(home / "nowhere"))
     with pytest.raises(dg.DagsterInvariantViolationError, match="nowhere"):
         local_instance()

@@ -114,7 +114,7 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
         assert nothing["seconds"] is None
 
 
-def test_the_newest_arrival_is_told_by_the_log(tmp_path: Path) -> None:
+def test_the_newest_arrival_is_read_from_the_log(tmp_path: Path) -> None:
     settings = lake_settings(tmp_path)
     assert newest_arrival(settings, "events") is None
     write_source_rows(settings, contract(), hundred(1))
@@ -155,7 +155,7 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
         assert arrived == "2024-01-30T13:00:00Z"
 
 
-def test_days_that_are_kept_in_mind_no_more_are_no_part_of_a_period(tmp_path: Path) -> None:
+def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Path) -> None:
     """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
     settings, source = lake_settings(tmp_path), contract()
     rows: list[SourceRow] = []

@@ -93,7 +93,7 @@ def test_a_week(client: TestClient) -> None:
     assert get_json(client, "/lineage/total/2024-W01")["made_from"] == {on(1): "r3", on(2): "r1"}
 
 
-def test_history_says_what_moved(client: TestClient) -> None:
+def test_history_shows_what_changed(client: TestClient) -> None:
     answer = get_json(client, "/metrics/total/history", window=on(1))
     assert answer["versions"] == number(client, on(1), include_history="true")["history"]
     assert [(version["version"], version["reason"], version["moved"]["total"]) for version in answer["versions"]] == [
@@ -174,7 +174,7 @@ def test_the_catalogue(client: TestClient) -> None:
         ("/nothing", 404, "no-such-path"),
     ],
 )
-def test_what_cannot_be_told(client: TestClient, path: str, status: int, kind: str) -> None:
+def test_unknown_numbers_are_refused(client: TestClient, path: str, status: int, kind: str) -> None:
     assert get_json(client, path, status)["type"] == f"urn:lakehouse:{kind}"
 
 
@@ -328,7 +328,7 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
         assert len(number(client, on(2), include_history="true")["history"]) == 2
 
 
-def test_pages_of_a_history_say_what_moved_as_the_whole_does(tmp_path: Any) -> None:
+def test_pages_of_a_history_show_the_same_changes_as_the_whole(tmp_path: Any) -> None:
     numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
     for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
         numbers.at(number_)
@@ -368,7 +368,7 @@ def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path
         assert not number(client, "2024-W01")["staleness"]["behind"]
 
 
-def test_a_lake_that_cannot_be_read_is_said_so(tmp_path: Any) -> None:
+def test_a_lake_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1e9)) as client:
         broken = tmp_path / "lake" / "gold" / "total" / "_delta_log" / f"{4:020}.json"
@@ -380,7 +380,7 @@ def test_a_lake_that_cannot_be_read_is_said_so(tmp_path: Any) -> None:
         assert get_json(client, "/health")["status"] == "ok"
 
 
-def test_a_table_that_is_made_again_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_recreated_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
     with api_client(numbers.settings, catalog(numbers.metric)) as client:

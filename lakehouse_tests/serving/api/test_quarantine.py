@@ -160,13 +160,15 @@ def test_pages_of_other_sites_write_nothing(client: TestClient, settings: Settin
         ("events:file1:1", ACCEPT | {"reason": "x" * 20_000}, 413, "too-large"),
     ],
 )
-def test_what_cannot_be_decided(client: TestClient, settings: Settings, row: str, body: Any, status: int, kind: str) -> None:
+def test_impossible_decisions_are_refused(
+    client: TestClient, settings: Settings, row: str, body: Any, status: int, kind: str
+) -> None:
     _, token = tokens.add(settings, "anna", Role.STEWARD)
     assert refused(decide(client, row, token, body), status) == kind
     assert decisions.all_of(settings, "events") == []
 
 
-def test_a_body_whose_length_is_not_said_is_not_read_for_ever(client: TestClient, settings: Settings) -> None:
+def test_a_body_of_unknown_length_is_not_read_without_end(client: TestClient, settings: Settings) -> None:
     _, token = tokens.add(settings, "anna", Role.STEWARD)
     pieces = (b" " * 1000 for _ in range(1000))
     answer = client.post(

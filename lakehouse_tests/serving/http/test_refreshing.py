@@ -41,7 +41,7 @@ def test_it_is_read_again_when_it_is_due(clock: Clock) -> None:
     assert reads == [None, 1, 2], "what was read before is handed on"
 
 
-def test_many_who_ask_at_once_are_told_the_same_by_one_look(clock: Clock) -> None:
+def test_simultaneous_requests_get_the_same_value_from_one_read(clock: Clock) -> None:
     looks, go = [], threading.Event()
 
     def read(_: Any) -> object:
@@ -62,7 +62,7 @@ def test_many_who_ask_at_once_are_told_the_same_by_one_look(clock: Clock) -> Non
     assert (len(looks), len(set(found))) == (1, 1), "one who goes away takes nobody's answer with him"
 
 
-def test_a_failure_is_told_to_those_who_wait_and_tried_again(clock: Clock) -> None:
+def test_a_failure_is_reported_to_those_who_wait_and_retried(clock: Clock) -> None:
     said = iter([1, OSError("gone"), OSError("gone"), 2])
 
     def read(_: int | None) -> int:

@@ -69,7 +69,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
         ("", 421),
     ],
 )
-def test_under_which_names_it_is_asked(tmp_path: Path, host: str, status: int) -> None:
+def test_only_known_host_names_are_answered(tmp_path: Path, host: str, status: int) -> None:
     terms = AccessPolicy(hosts={"localhost", "127.0.0.1", "[::1]", "metrics.example"}, rate=1e9)
     with api_client(lake_settings(tmp_path), catalog(metric()), terms) as client:
         answer = client.get("/health", headers={"Host": host})

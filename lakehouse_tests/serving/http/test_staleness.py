@@ -74,7 +74,7 @@ def week_of(numbers: ScriptedNumbers) -> str:
     return Calendar().containing(FIRST + timedelta(days=THEN - 1), Kind.WEEK).name
 
 
-def test_a_commit_of_silver_that_changes_no_row_puts_nobody_behind(tmp_path: Path) -> None:
+def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     append_to_silver(numbers.settings, ("c", 1, 1))
     record_followed(numbers.settings, 1)
@@ -127,7 +127,7 @@ def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
         assert not is_behind(client, week_of(numbers))
 
 
-def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
+def test_a_superseded_number_is_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, publication={"rollups": ["week"], "after_close": "adjust"})
     correct_in_silver(numbers.settings, "a", 2)
     numbers.set(THEN, 2)
@@ -143,7 +143,7 @@ def test_what_was_superseded_is_behind(tmp_path: Path) -> None:
         assert not is_behind(client, on(THEN), "r3.a1"), "an adjustment is never the newest revision"
 
 
-def test_what_silver_has_said_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_silver_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = two_followed_days(tmp_path)
     looks = []
 
@@ -191,7 +191,7 @@ def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) 
         assert HELD not in client.get(f"/page/metrics/total/{on(THEN)}").text
 
 
-def test_the_overview_says_that_a_number_is_held(tmp_path: Path) -> None:
+def test_the_overview_shows_that_a_number_is_held(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, checks={"change": [{"measure": "total", "absolute": 5}]})
     correct_in_silver(numbers.settings, "b", 100)
     numbers.set(THEN + 1, 100)

@@ -82,7 +82,7 @@ def printed(shown: Comparison, **console: Any) -> str:
     return file.getvalue()
 
 
-def test_the_summary_says_how_much_and_from_where_to_where():
+def test_the_summary_names_how_much_and_from_where_to_where():
     days = [change(D("600.00"), D("600.00"), "2024-01-01"), change(D("604.50"), D("711.20"), "2024-01-02")]
     found = comparison(*days)
     assert formatting.summary(found) == "1 of 2 days differs; revenue 1,204.50 -> 1,311.20 (+8.86 %)."
@@ -122,7 +122,7 @@ def test_json_has_all_and_rounds_nothing():
     assert json.loads(as_json(EVIL))["metric"] == HOSTILE_TEXT
 
 
-def test_json_says_what_is_beyond_and_what_is_missing():
+def test_json_names_what_is_beyond_and_what_is_missing():
     found = json.loads(as_json(MONTH))
     assert [one["broken_by"] for one in found["thresholds"]] == [11, 1, 0]
     assert sum(one["beyond"] for one in found["changes"]) == 12
@@ -219,7 +219,7 @@ def notes(**other: Any) -> str:
     return release_notes(MONTH, **{**told, "deprecated_on": None, "description_changes": ["refunds are deducted"], **other})
 
 
-def test_release_notes_say_what_moved_why_and_how_to_go_back():
+def test_release_notes_name_what_changed_why_and_how_to_roll_back():
     text = notes(deprecated_on=date(2024, 5, 1))
     for line in (
         "# sales: v1 → v2",
@@ -243,14 +243,14 @@ def test_the_way_back_is_a_command_that_can_be_pasted():
 
 
 @pytest.mark.parametrize("report", [simulation_html, simulation_markdown])
-def test_a_simulation_says_what_came_of_it(report):
+def test_a_simulation_reports_its_results(report):
     text = report(SIMULATION).replace("\N{NO-BREAK SPACE}", " ")
     summary = "1 of 2 days ended on another number; revenue 140.00 → 150.00 (+7.14 %); 5 of 100 rows came late (5.00 %)."
     for said in (summary, "late share", "10 %", "90.00", "+11.11 %", "late data", "bronze/sales@7", "gold/sales@12", "r2", "45"):
         assert said in text
 
 
-def test_many_revisions_are_named_rightly():
+def test_many_revisions_are_named_correctly():
     day = SimulatedDay("2024-01-01", "revenue", 1, 30, tuple(range(1, 31)), 1, 29)
     drawn = re.findall(r"<svg.*?</svg>", simulation_html(replace(SIMULATION, days=(day,))), re.DOTALL)[2]
     assert re.findall(r">(r\d+)</text>", drawn) == [f"r{at}" for at in range(1, 31, 3)]

@@ -30,7 +30,7 @@ def test_two_numbers_that_differ_never_look_the_same(before, after, shown):
     assert (*formatting.both(sides), formatting.difference(sides)) == shown
 
 
-def test_days_in_a_row_are_said_as_a_span():
+def test_consecutive_days_are_written_as_a_range():
     assert formatting.spans(["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-03"]) == "2024-02-28 to 2024-03-01, 2024-03-03"
     assert formatting.spans(["2024-01", "2024-02"]) == "2024-01, 2024-02"
     assert formatting.spans(["2024-01-01", "2024-01-03", "2024-01-04"], most=1) == "2024-01-01 and 2 more"

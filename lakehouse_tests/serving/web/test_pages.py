@@ -120,7 +120,7 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         assert "insert 10 1 30 min 2 d 2 d 2 d 1 d 1" in shown
 
 
-def test_what_rows_say_is_for_stewards(client: TestClient, numbers: ScriptedNumbers) -> None:
+def test_only_stewards_see_the_contents_of_rows(client: TestClient, numbers: ScriptedNumbers) -> None:
     assert "What a row says is shown to stewards" in client.get(ROW).text
     sign_in(client, numbers.settings, Role.READER, "ben")
     shown = client.get(ROW).text
@@ -148,7 +148,7 @@ def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None
 
 
 @pytest.mark.parametrize("said", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
-def test_what_is_no_decision_is_asked_for_again(client: TestClient, numbers: ScriptedNumbers, said: dict[str, str]) -> None:
+def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, said: dict[str, str]) -> None:
     sign_in(client, numbers.settings)
     answer = decide(client, secret=form_secret(client), **said)
     assert "Choose a decision and say why" in page(answer, 422).text
@@ -191,7 +191,7 @@ def test_the_ends_of_the_calendar(client: TestClient) -> None:
             page(client.get(f"{path}?through={day}"))
 
 
-def test_what_breaks_is_told_by_an_incident_alone(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_only_its_incident(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("the secret of the house")
 
@@ -227,7 +227,7 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
         assert "adjustment" in closed
 
 
-def test_a_grain_is_told_row_by_row(tmp_path: Path) -> None:
+def test_a_grain_is_reported_row_by_row(tmp_path: Path) -> None:
     with without_spark():
         numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"])
         numbers.at(1, 6)
@@ -244,7 +244,7 @@ def test_a_grain_is_told_row_by_row(tmp_path: Path) -> None:
         page(client.get(f"/page/metrics/total/{on(1)}"))
 
 
-def test_an_empty_lake_says_so(tmp_path: Path) -> None:
+def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
     with api_client(lake_settings(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
         assert "Nothing of total has been published" in page(client.get("/page/metrics/total")).text

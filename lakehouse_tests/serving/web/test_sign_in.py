@@ -64,7 +64,7 @@ def test_a_session_ends(client: TestClient, numbers: ScriptedNumbers, monkeypatc
     assert "anna, steward" not in client.get("/").text
 
 
-def test_a_wrong_token_is_told_and_a_guesser_slowed_down(client: TestClient) -> None:
+def test_a_wrong_token_is_reported_and_a_guesser_slowed_down(client: TestClient) -> None:
     answers = [client.post("/page/sign-in", data={"token": "lh_00000000_guess"}) for _ in range(12)]
     assert [one.status_code for one in answers] == [401] * 10 + [429] * 2
     assert "The token is unknown, expired or revoked." in answers[0].text
@@ -107,7 +107,7 @@ def test_sessions_are_told_apart() -> None:
     assert not Session(tokens.Token("b", "ben", Role.READER, "", at(1)), "s", 0).decides
 
 
-def test_who_asks_too_often_or_under_another_name_is_told_on_a_page(numbers: ScriptedNumbers) -> None:
+def test_rate_limits_and_wrong_hosts_are_reported_on_a_page(numbers: ScriptedNumbers) -> None:
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)
         client.get("/health")
