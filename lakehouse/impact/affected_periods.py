@@ -1,7 +1,7 @@
-"""The published periods that changed Silver days affect: their numbers, what a change makes of them, and what it published.
+"""The published periods that changed Silver days affect: their numbers, the outcome of the change, and what it published.
 
-This module only reads. Which days a subject changes belongs to ``analysis``; the outcomes follow the rules by which
-``gold.restatement`` publishes.
+This module only reads. ``analysis`` finds the days that a file or a key changes; the outcomes follow the publishing rules of
+``gold.restatement``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS = ("version_name", "period", "state", "is_latest", "published_at", "rea
 
 
 class ImpactOutcome(str, Enum):
-    """What a change of its days makes of a period's number, in its present state."""
+    """The outcome for a period's number when its days change, given its present state."""
 
     PUBLISHED = "published"
     RESTATED = "restated"
@@ -40,7 +40,7 @@ class ImpactOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Affected:
-    """A period of a series: its newest number, and what a change makes of it; ``held`` where a candidate waits for a person."""
+    """A period of a series: its newest number and the outcome of a change; ``held`` if a candidate waits for a person."""
 
     series: str
     period: str
@@ -74,11 +74,11 @@ class PublishedPeriod(NamedTuple):
 
 @dataclass(frozen=True)
 class PublicationCause:
-    """Which publications of the days belong to the subject of an analysis; by default none.
+    """Which publications of some days the subject of an analysis caused; by default none.
 
-    :param any_cause: whether all do.
-    :param ingestions: the ingestions that a publication's trigger names.
-    :param silver_changes: versions of Silver, each with an event day that it changed.
+    :param any_cause: include all publications.
+    :param ingestions: include publications whose trigger names one of these ingestions.
+    :param silver_changes: include publications that followed these versions of Silver, each with an event day that it changed.
     """
 
     any_cause: bool = False
@@ -86,7 +86,7 @@ class PublicationCause:
     silver_changes: Sequence[tuple[int, date]] = ()
 
     def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
-        """What was published of some days because of the subject."""
+        """The published versions of some days that the subject caused."""
         entries = publications.of(settings, daily.name) if self.any_cause or self.ingestions else []
         if not self.any_cause:
             entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
@@ -103,7 +103,7 @@ def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[
     if not starts:
         return []
     periods = _PublishedPeriods(settings, daily, starts).affected()
-    # An adjustment changes the longer periods that hold the open day it is booked to, not those of the closed day.
+    # An adjustment changes the longer periods that contain the open day it is booked to, not those of the closed day.
     changing = {period.booked_to or period.start for period in periods}
     for rollup in daily.rollups:
         changed = _starts(rollup, changing)
@@ -114,7 +114,7 @@ def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[
 def published_because(
     settings: Settings, daily: Series, days: Collection[date], cause: PublicationCause
 ) -> list[PublishedRevision]:
-    """What was published of a metric, days and longer periods, because of a change of some Silver days."""
+    """The revisions of a metric, of days and longer periods, that a change of some Silver days caused."""
     starts = reach_ahead(days, daily.metric.window)
     published = cause.published(settings, daily, starts) if starts else set()
     if not published:
@@ -135,10 +135,10 @@ def published_because(
 
 
 def published_through(settings: Settings, series: Series, version: int, starts: Collection[date]) -> set[PublishedPeriod]:
-    """What was published of some periods by the first run through which the series followed a version of its upstream table.
+    """The versions of some periods published by the first run that followed a given version of the series' upstream table.
 
-    A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. So all
-    commits after the run before count.
+    A run may publish in several commits, and a run that was stopped after its commit is recorded by the next one. Therefore all
+    commits since the previous run are included.
     """
     entries = restatements.of(settings, served_version.follower(series))
     runs = sorted({(entry.gold_version, entry.followed_version) for entry in entries})
@@ -152,12 +152,12 @@ def published_through(settings: Settings, series: Series, version: int, starts: 
 
 
 def _periods_in(entries: Iterable[Publication], starts: Collection[date]) -> set[PublishedPeriod]:
-    """What some publications published of some periods."""
+    """The published versions of some periods in some publications."""
     return {PublishedPeriod(entry.gold_version, start) for entry in entries for start in starts if f"{start}" in entry.published}
 
 
 class _PublishedPeriods:
-    """What is published of some periods of a series."""
+    """The published rows and held candidates of some periods of a series."""
 
     def __init__(self, settings: Settings, series: Series, starts: Collection[date]) -> None:
         self._series, self._starts = series, sorted(starts)
@@ -171,9 +171,9 @@ class _PublishedPeriods:
         self._publications = {entry.gold_version: entry for entry in publications.of(settings, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:
-        """Every period.
+        """Every period with its outcome.
 
-        :param changed: those whose number changes; None where all do.
+        :param changed: the first days of the periods whose number changes; None if all change.
         """
         return [self._affected(start, changes=changed is None or start in changed) for start in self._starts]
 

@@ -1,7 +1,7 @@
 """The impact of a correction: from a file, a key or days to Silver days, published periods, roll-ups and their readers.
 
-This module only reads. A file that is not in Bronze yet is parsed like a delivery, and nothing of it is stored; what would be
-published of it follows the rules of ``gold.restatement``.
+This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted
+publications follow the rules of ``gold.restatement``.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 class UnknownSubjectError(LakehouseError):
-    """A file or key of which there is no record. The message says where it was looked for."""
+    """No record of the file or key exists. The message lists the places that were searched."""
 
 
 @dataclass(frozen=True)
 class Impact:
-    """What something touched or, where it is not ``applied``, would touch.
+    """What a file, a key or a range of days affects; ``applied`` is false if it has not had this effect yet.
 
-    ``rows`` counts the rows of a file by event day, ``out`` those of its rows that change nothing, by the reason. ``waiting``
-    are the days on which silver has not taken it in yet; ``lives_on`` is where a key is now; ``readers`` are those of each
-    metric, ``models`` the metrics that are made from one of these.
+    ``rows`` counts the rows of a file by event day; ``out`` counts the rows that change nothing, by reason. ``waiting`` lists
+    the days on which silver does not contain the file yet, ``lives_on`` the days on which a key is now. ``readers`` lists the
+    consumers of each metric, ``models`` the metrics that are computed from one of these.
     """
 
     source: str
@@ -61,14 +61,14 @@ class Impact:
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """With days as text where they name something."""
+        """A dictionary for JSON; days that are keys are written as text."""
         return asdict(self) | {"rows": {f"{day}": count for day, count in sorted(self.rows.items())}}
 
 
 def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Impact:
-    """The impact of a file: a local one, one in the landing folder, or one that was taken in, by its name or path.
+    """The impact of a local file, a file in the landing folder, or an ingested file, by its name or path.
 
-    :raises UnknownSubjectError: where there is none.
+    :raises UnknownSubjectError: if there is no such file.
     """
     contract = catalog.sources[source]
     known = ingestions.all_of(settings, source)
@@ -90,9 +90,9 @@ def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Imp
 
 
 def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impact:
-    """The impact of a key: the days that it lives or lived on, and what was published when it changed.
+    """The impact of a key: its present and earlier days, and what was published when it changed.
 
-    :raises UnknownSubjectError: for a key of which no record speaks.
+    :raises UnknownSubjectError: if no record contains the key.
     """
     contract = catalog.sources[source]
     days = key_log.days_by_key(settings, source, [key])[key]
@@ -110,7 +110,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
 
 
 def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
-    """The impact of a correction of any row of some event days, and all that was published of them."""
+    """The impact of correcting any row of some event days, and everything that was published for them."""
     about = f"event day {first}" if first == last else f"event days {first} to {last}"
     result = Impact(source, about, applied=False, days=list(span(first, last)))
     return _through_gold(settings, catalog, result, PublicationCause(any_cause=True))
@@ -124,9 +124,9 @@ def _of_content(
     where: Settings,
     entries: list[Ingestion],
 ) -> Impact:
-    """The impact of a readable file; it is identified by its content, whatever its name (R1).
+    """The impact of a readable file; it is identified by its content and not by its name (R1).
 
-    :param where: settings under which the file is found.
+    :param where: the settings with which the file is found.
     """
     fingerprint = bronze_landing.fingerprint(where, contract, file)
     if done := ingestions.ingested(entries).get(fingerprint.ingestion_id):
@@ -184,12 +184,12 @@ def _through_gold(settings: Settings, catalog: Catalog, result: Impact, cause: P
 
 
 def _local(settings: Settings, path: Path) -> LandingFile:
-    """A file that lies anywhere, as one that arrives today."""
+    """Any local file, as if it arrived today."""
     about = path.stat()
     changed = datetime.fromtimestamp(about.st_mtime, timezone.utc)
     return LandingFile(f"{path}", path.name, settings.clock().date(), about.st_size, changed)
 
 
 def _is_named(name: str, text: str) -> bool:
-    """Whether a text is a file's name below landing, the end of it, or a path that leads to it."""
+    """Whether a text is a file's name below landing, the last parts of this name, or a path that ends with it."""
     return name == text or name.endswith(f"/{text}") or text.endswith(f"/{name}")

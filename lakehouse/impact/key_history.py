@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SilverChange:
-    """What one commit did to the row of a key; ``published`` are the gold days written when gold followed it."""
+    """One commit's change of a key's row; ``published`` lists the gold days written when gold followed the commit."""
 
     version: int
     when: datetime
@@ -41,7 +41,7 @@ class SilverChange:
 def silver_life(
     settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
 ) -> tuple[list[SilverChange], int]:
-    """What happened to a key's row in Silver, commit by commit, and which published days were written with it.
+    """The changes of a key's row in Silver, commit by commit, with the published days that were written for each.
 
     :returns: the changes of content, and the oldest version that the table's log and files still contain.
     """
@@ -65,7 +65,7 @@ def silver_life(
     for (version, day), state in sorted(states.items()):
         before, after = state.get("before"), state.get("after")
         if before == after:
-            continue  # the feed of a replaced day names the rows that stayed, too
+            continue  # the feed of a replaced day also contains the rows that stayed
         change = "inserted" if before is None else "removed" if after is None else "corrected"
         published = [
             (metric, start, entry.as_of)

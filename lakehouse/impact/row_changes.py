@@ -1,6 +1,6 @@
-"""The changes of Silver rows behind a published revision: what two versions of Silver differ in on some event days.
+"""The changes of Silver rows that a published revision contains: the differences of two Silver versions on some event days.
 
-This module only reads Silver's change feed; who changed a row, and why, is read from the audit log.
+This module only reads: the changes from Silver's change feed, their author and reason from the audit log.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from lakehouse.delta.change_feed import KeyChange
     from lakehouse.settings import Settings
 
-    #: A table: which one, where, and how it is reached.
+    #: A table: its id, its address, and its storage options.
     _Place = tuple[str, str, tuple[tuple[str, str], ...]]
 
-#: So many answers of feeds are remembered, each with the rows that are shown.
+#: How many reads of change feeds are cached, each with the rows that are shown.
 _KEPT = 64
 
 
@@ -38,8 +38,8 @@ _KEPT = 64
 class RowMove:
     """What happened to a key on an event day: inserted, corrected, moved_in, moved_out, deleted.
 
-    ``fields`` names what differs, with the value before and after where the row exists on both sides, otherwise all its values;
-    ``because`` and ``by`` are the reason and actor in the audit log, where it has them.
+    ``fields`` has the values before and after of the fields that differ; of all fields if the row exists on one side only.
+    ``because`` and ``by`` are the reason and actor in the audit log, if it has them.
     """
 
     key: str
@@ -55,9 +55,9 @@ class RowMove:
 
 @dataclass(frozen=True)
 class Behind:
-    """The first rows by event day, and how many there are; ``known`` is false where the feed does not reach back so far.
+    """The first changed rows by event day, and how many there are; ``known`` is false if the feed does not reach back so far.
 
-    No rows and ``known``: no row has changed.
+    If ``known`` is true and there are no rows, no row has changed.
     """
 
     rows: list[RowMove] = field(default_factory=list)
@@ -66,9 +66,9 @@ class Behind:
 
 
 def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
-    """What versions ``first`` through ``last`` of Silver changed in the rows of some event days; none if ``last`` is earlier.
+    """The rows of some event days that versions ``first`` through ``last`` of Silver changed; none if ``last`` is earlier.
 
-    :param most: how many rows are returned at most; all are counted.
+    :param most: the maximum number of rows returned; all are counted.
     """
     if first > last:
         return Behind()
@@ -103,7 +103,7 @@ def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int
 def _sides(
     feed: list[dict[str, Any]], wanted: set[tuple[str, date]]
 ) -> dict[tuple[str, date], tuple[dict[str, Any] | None, dict[str, Any] | None]]:
-    """Per key and day the row as it was first, and as it is at last."""
+    """Per key and day the row before the first and after the last change; None on a side without a row."""
     rows_by_place: dict[tuple[str, date], list[dict[str, Any]]] = defaultdict(list)
     for row in feed:
         if (place := (row["record_key"], row["event_date"])) in wanted:
