@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class StewardError(LakehouseError):
-    """A decision that cannot be taken. Its text tells why, and what to do."""
+    """A decision that cannot be made. The message gives the reason and what to do."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class DecisionResult:
 def decide(
     settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: StewardVerdict, *, by: str, reason: str
 ) -> DecisionResult:
-    """Decide on rows of Bronze; the newest decision on a row holds.
+    """Decide about rows of Bronze; the newest decision about a row applies.
 
-    :raises StewardError: for a row that Bronze does not hold, and for a decision without a name or a reason.
+    :raises StewardError: for a row that Bronze does not contain, and for a decision without a name or a reason.
     """
     require_signature(by, reason)
     source = contract.dataset
@@ -96,7 +96,7 @@ def decide(
 
 
 def require_signature(by: str, reason: str) -> None:
-    """:raises StewardError: where a decision or a redaction lacks a name or a reason."""
+    """:raises StewardError: if a decision or a redaction lacks a name or a reason."""
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise StewardError(msg)

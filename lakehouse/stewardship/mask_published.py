@@ -1,7 +1,7 @@
-"""Redacted values in published numbers: a grain that shows a value of the key's field shows none any more, in any revision.
+"""Masking of redacted values in published numbers: a grain column that shows such a value is set to NULL, in every revision.
 
-Numbers themselves are made again under the redaction by the normal way; here only stored rows are masked, whose grain would
-go on naming what must not be shown. A value that another key still has in the period is its own, and stays.
+The numbers themselves are computed again in the normal way. This module only masks stored rows, whose grain would otherwise
+still show the value. A value that another key still has in the period stays.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def mask(
     fields: Collection[str],
     days: Collection[date],
 ) -> int:
-    """Empty the grain where it shows a redacted value of a key; doing it again changes nothing.
+    """Set the grain columns that show a redacted value of a key to NULL; repeating it changes nothing.
 
-    :param days: the event days on which the key may live.
-    :returns: how many rows were masked.
+    :param days: the event days on which the key may exist.
+    :returns: the number of masked rows.
     """
     masked = 0
     for metric in metrics:
@@ -79,7 +79,7 @@ def _mask_series(
 
 
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
-    """The rows without the values, with new digests: no hash of the original is kept."""
+    """The rows without the values, and with new digests, so that no hash of the original is kept."""
     content_of_rows = rows.to_pylist()
     hit = set()
     for position, row in enumerate(content_of_rows):
@@ -111,7 +111,7 @@ def _values_of(settings: Settings, contract: SourceContract, key: str, names: li
 
 
 def _values_of_others(settings: Settings, contract: SourceContract, key: str, names: list[str], days: list[date]) -> _Values:
-    """What other keys say in silver on some days."""
+    """The values of other keys in Silver on some days."""
     where = {"event_date": days}
     found = table_io.read(locations.silver(settings, contract.dataset), ["record_key", *names], where, settings.storage_options)
     values: _Values = {name: set() for name in names}

@@ -1,6 +1,6 @@
-"""The rows in the quarantine, filtered as commands, API and pages ask for them.
+"""The rows in the quarantine, filtered as commands, API and pages request them.
 
-The table itself is written by ``dispositions.account_tables``; decisions are taken by ``decide``.
+The table itself is written by ``dispositions.account_tables``; decisions are made in ``decide``.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class StatusFilter(Word):
 
     @property
     def status(self) -> QuarantineStatus | None:
-        """The status that rows have to have; None for any."""
+        """The required status; None for any."""
         return None if self is StatusFilter.ANY else QuarantineStatus(self.value)
 
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """Which rows are selected; a field that is None selects rows of any value."""
+    """The conditions for selecting rows; a field that is None selects rows of any value."""
 
     status: QuarantineStatus | None = QuarantineStatus.OPEN
     cause: QuarantineReason | None = None
@@ -64,7 +64,7 @@ class QuarantineFilter:
 
     @property
     def narrows(self) -> bool:
-        """Whether it names anything but the status."""
+        """Whether it has a condition other than the status."""
         return any((self.cause, self.arrival_date, self.event_date, self.key, self.rows, self.overdue))
 
 
@@ -73,7 +73,7 @@ def entries(
 ) -> list[dict[str, Any]]:
     """The selected rows of the quarantine, by arrival day, file and line.
 
-    :param columns: :data:`KEY_COLUMNS` and others; by default all, which takes time where many rows are quarantined.
+    :param columns: :data:`KEY_COLUMNS` and others; by default all, which is slow if many rows are quarantined.
     """
     values = {
         "quarantine_status": None if selected.status is None else str(selected.status),

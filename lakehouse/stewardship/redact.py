@@ -1,7 +1,7 @@
 """Redaction (right to erasure): hiding fields of one key in silver and in everything that is computed from it.
 
-Bronze keeps the files as they came; a redaction is one append to its own log. How stored rows of published numbers are
-masked is in ``mask_published``; decisions about rows are in ``decide``.
+Bronze keeps the files as delivered; a redaction is one append to its own log. Masking stored rows of published numbers belongs
+to ``mask_published``, decisions about rows belong to ``decide``.
 """
 
 from __future__ import annotations
