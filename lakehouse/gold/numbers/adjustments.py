@@ -1,7 +1,7 @@
-"""Adjustments: what a closed period's number lacks, as exact differences (rule R9).
+"""Adjustments: the exact differences between a closed period's number and what it would be now (rule R9).
 
 A closed number and its adjustments add up to what a restatement would have published, row by row of the grain; NULL counts as
-zero. This module has only the arithmetic; adjustments are published like revisions (see ``publication.revisions``).
+zero. This module contains only the arithmetic; adjustments are published like revisions (see ``publication.revisions``).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
 
-#: Python's own context would round what has more than 28 digits.
+#: Python's default context rounds numbers with more than 28 digits.
 EXACT = Context(prec=100, traps=[Inexact])
 
 
 def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
-    """The rows that bring a closed period and what is booked to it to ``restated``.
+    """The rows that, added to a closed period and its adjustments, give ``restated``.
 
     :param published: all rows of the period: its newest revision and its adjustments.
-    :returns: rows like ``restated``, of the grain that differ; one of zeros where none does.
+    :returns: rows with the columns of ``restated`` for the grain values that differ; a single row of zeros if none differs.
     """
     names = series.numbers
     with localcontext(EXACT):
@@ -44,7 +44,7 @@ def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], 
     """Per row of the grain the newest number with its adjustments, in the order of measures and row_count."""
     if published is None:
         return defaultdict(lambda: [0 for _ in series.numbers])
-    newest = pc.max(published["revision"])  # of earlier ones the adjustments are in a later number
+    newest = pc.max(published["revision"])  # a later number contains the adjustments of earlier revisions
     return _sums(series, published.filter(pc.equal(published["revision"], newest)))
 
 

@@ -29,7 +29,7 @@ def exact(number: Number) -> Decimal:
 
 
 def added(numbers: Iterable[Number | None]) -> Number | None:
-    """The exact sum of the numbers there are, in the widest of their types; None where there is none."""
+    """The exact sum of the numbers that are not None, in the widest of their types; None if all are None."""
     present = [number for number in numbers if number is not None]
     if not present:
         return None
@@ -40,7 +40,7 @@ def added(numbers: Iterable[Number | None]) -> Number | None:
 
 
 class Sides(NamedTuple):
-    """One number before and after; None on a side that has none."""
+    """One number before and after; None on a side without a number."""
 
     before: Number | None
     after: Number | None
@@ -54,7 +54,7 @@ class Sides(NamedTuple):
 
     @property
     def difference(self) -> Number | None:
-        """After minus before: of integers an integer, of decimals exact."""
+        """After minus before: an integer for integers, exact for decimals."""
         if self.before is None or self.after is None:
             return None
         if isinstance(self.before, Decimal) or isinstance(self.after, Decimal):
@@ -73,12 +73,12 @@ class Sides(NamedTuple):
 
     @property
     def percent(self) -> Decimal | None:
-        """The ratio, rounded to two places for people; a verdict uses the ratio."""
+        """The ratio, rounded to two places for people; thresholds use the unrounded ratio."""
         return None if self.ratio is None else self.ratio.quantize(_HUNDREDTH, context=_EXACT)
 
     @property
     def size(self) -> Decimal:
-        """How far apart the sides are, a missing one counted as 0; what is no number is furthest."""
+        """The absolute difference, with a missing side counted as 0; infinite if it is NaN."""
         apart = _EXACT.abs(_EXACT.subtract(exact(self.after or 0), exact(self.before or 0)))
         return Decimal("Infinity") if apart.is_nan() else apart
 
@@ -94,10 +94,10 @@ class MeasureDelta:
 
     :param period: a day, week, month or quarter: 2024-01-15, 2024-W03, 2024-01, 2024-Q1.
     :param grain: columns and their values; empty for a metric without grain.
-    :param before_version: the revision of ``before``; None where that side has none.
+    :param before_version: the revision of ``before``; None if that side has none.
     :param before_state: live, preliminary or final.
     :param reason: why ``after`` was published.
-    :param rows: how many silver rows brought the change about, where that is known.
+    :param rows: how many silver rows caused the change, if known.
     """
 
     period: str
@@ -124,24 +124,24 @@ class MeasureDelta:
 
     @property
     def difference(self) -> Number | None:
-        """After minus before; None where a side is missing."""
+        """After minus before; None if a side is missing."""
         return self.sides.difference
 
     @property
     def percent(self) -> Decimal | None:
-        """The difference in percent of before, to two places; None where before is 0 or a side is missing."""
+        """The difference in percent of before, to two places; None if before is 0 or a side is missing."""
         return self.sides.percent
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """How far, in percent, a measure may change before somebody has to look."""
+    """How far, in percent, a measure may change before a person has to review it."""
 
     measure: str
     percent: Decimal
 
     def broken_by(self, change: MeasureDelta) -> bool:
-        """Whether the change is beyond; one from or to nothing, or from 0, always is."""
+        """Whether the change exceeds the threshold; a change from or to a missing number, or from 0, always does."""
         if change.measure != self.measure or not change.changed:
             return False
         ratio = change.sides.ratio
@@ -149,7 +149,7 @@ class Threshold:
 
 
 class Missing(NamedTuple):
-    """The periods that one side has not."""
+    """The periods that each side lacks."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -160,7 +160,7 @@ class Comparison:
     """Two versions of one metric, number by number.
 
     :param from_version: a label such as "v1" or "first publication".
-    :param changes: every number that was compared, also those that came out equal.
+    :param changes: every number that was compared, including equal ones.
     :param additive: the measures whose values over periods and grain may be added up.
     """
 
@@ -176,12 +176,12 @@ class Comparison:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures, in the order in which they come."""
+        """The measures, in order of appearance."""
         return tuple(dict.fromkeys(change.measure for change in self.changes))
 
     @property
     def grain(self) -> tuple[str, ...]:
-        """The grain's columns, in the order in which they come."""
+        """The grain's columns, in order of appearance."""
         return tuple(dict.fromkeys(column for change in self.changes for column, _ in change.grain))
 
     @property
@@ -190,7 +190,7 @@ class Comparison:
         return tuple(sorted({change.period for change in self.changes}))
 
     def changed(self) -> tuple[MeasureDelta, ...]:
-        """Those that differ."""
+        """The compared numbers that differ."""
         return tuple(change for change in self.changes if change.changed)
 
     def largest(self, measure: str, n: int | None = None) -> tuple[MeasureDelta, ...]:
@@ -199,7 +199,7 @@ class Comparison:
         return tuple(sorted(found, key=lambda change: (-change.sides.size, change.period, change.grain))[:n])
 
     def totals(self) -> dict[str, Sides]:
-        """The sums over everything compared, of the measures that add up."""
+        """The sums of the additive measures over all compared numbers."""
         totals: dict[str, Sides] = {}
         for measure in self.measures:
             if measure in self.additive:
@@ -208,11 +208,11 @@ class Comparison:
         return totals
 
     def beyond(self) -> tuple[MeasureDelta, ...]:
-        """The changes that break a threshold."""
+        """The changes that exceed a threshold."""
         return tuple(change for change in self.changes if any(one.broken_by(change) for one in self.thresholds))
 
     def missing(self) -> Missing:
-        """The periods of which one side has neither a number nor a version."""
+        """The periods for which one side has neither a number nor a version."""
         before = {one.period for one in self.changes if one.before is not None or one.before_version is not None}
         after = {one.period for one in self.changes if one.after is not None or one.after_version is not None}
         return Missing(

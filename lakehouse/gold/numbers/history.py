@@ -70,13 +70,13 @@ class PublishedVersion:
 
     @property
     def made_from(self) -> RollupInputs:
-        """What a longer period was computed from."""
+        """The published numbers that a longer period was computed from."""
         return RollupInputs.parse(self.row.get("made_from"))
 
 
 @dataclass(frozen=True)
 class SelectedVersion:
-    """The selected version; ``note`` has what else a reader has to know."""
+    """The selected version; ``note`` contains what a reader must know in addition."""
 
     version: PublishedVersion
     note: str | None = None
@@ -98,7 +98,7 @@ def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
 def version(settings: Settings, series: Series, period: Period, selector: VersionSelector) -> SelectedVersion:
     """Select a version of a period.
 
-    :raises UnknownVersionError: where it does not exist; the message lists those that do.
+    :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
     versions = history(settings, series, [period.start]).get(period.start, [])
     try:
@@ -122,7 +122,7 @@ def versions(known: Mapping[date, Sequence[PublishedVersion]], selector: Version
 
 
 def pick(known: Sequence[PublishedVersion], selector: VersionSelector) -> SelectedVersion | None:
-    """Select a version among those of one period, oldest first; None where it does not exist."""
+    """Select a version among those of one period, oldest first; None if it does not exist."""
     selected = choose(known, selector)
     return None if selected is None else SelectedVersion(*selected)
 
@@ -132,8 +132,8 @@ def changes(
 ) -> list[MeasureDelta]:
     """Every measure of one period in two versions, by grain.
 
-    :param known: the history of the period: reasons and counts of rows then cover all revisions between the two versions, and
-        an adjustment is shown as what the closed number comes to with it.
+    :param known: the history of the period: with it, reasons and counts of rows cover all revisions between the two versions,
+        and an adjustment is shown as the closed number plus the adjustment.
     """
     version = after or before
     if version is None:
@@ -172,7 +172,7 @@ def comparison(
 ) -> Comparison:
     """Compare two versions of many periods.
 
-    :param known: the history of the periods, where both versions are of it.
+    :param known: the history of the periods, if both versions belong to it.
     """
     starts = sorted({*before, *after})
     histories = known or {}
@@ -196,7 +196,7 @@ def comparison(
 def _behind(
     before: PublishedVersion | None, after: PublishedVersion | None, known: Sequence[PublishedVersion]
 ) -> tuple[str | None, int | None]:
-    """Why a number is another one than an older one, and how many changed rows that was."""
+    """The reason why a number differs from an older one, and how many changed rows caused it."""
     if after is None or (before is not None and after.name == before.name):
         return None, None
     first = before.revision if before else 0
@@ -209,7 +209,7 @@ def _behind(
 
 
 def in_whole(series: Series, version_: PublishedVersion, known: Sequence[PublishedVersion]) -> PublishedVersion:
-    """A version; for an adjustment what the closed number comes to with it and the earlier ones in ``known``."""
+    """A version; for an adjustment, the closed number plus it and the earlier adjustments in ``known``."""
     last = version_.adjustment or 0
     parts = [part for part in known if part.revision == version_.revision and (part.adjustment or 0) <= last]
     if len(parts) < 2:  # noqa: PLR2004 (nothing to add up)
@@ -236,7 +236,7 @@ def moved(series: Series, known: Sequence[PublishedVersion]) -> list[dict[str, S
 
 
 def _totals(series: Series, version_: PublishedVersion) -> dict[str, Number | None]:
-    """Totals of additive measures over the grain; of other measures the value where there is only one row."""
+    """Totals of additive measures over the grain; of other measures the value if there is only one row."""
     totals: dict[str, Number | None] = {}
     for measure in series.metric.measures:
         values = [row.get(measure.name) for row in version_.rows]

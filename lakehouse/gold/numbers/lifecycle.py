@@ -1,7 +1,7 @@
 """The lifecycle of a published number: live, preliminary, final, and what a new number becomes in each state (rules R7 and R9).
 
-Pure decisions: a number is known only by the digest of its content. The clock is an argument, so that a historical replay
-publishes as it would have on that day.
+The functions here are pure: a number is represented by the digest of its content, and the clock is an argument, so that a
+historical replay publishes as it would have on that day.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class State(str, Enum):
-    """How sure a published number is."""
+    """How final a published number is."""
 
     LIVE = "live"
     PRELIMINARY = "preliminary"
@@ -31,7 +31,7 @@ class State(str, Enum):
 
     @property
     def rank(self) -> int:
-        """Later states are greater; a number never goes back."""
+        """The order of the states; a number never returns to an earlier one."""
         return list(State).index(self)
 
 
@@ -48,7 +48,7 @@ class RevisionReason(str, Enum):
     MANUAL = "manual"
 
 
-#: Where several reasons apply, the first of these is published.
+#: If several reasons apply, the first of these is published.
 REASONS_BY_PRECEDENCE = (
     RevisionReason.ROLLBACK,
     RevisionReason.BUG_REPLAY,
@@ -73,7 +73,7 @@ class PublishedState:
     """The newest published number of a period.
 
     :param content: the digest of its content.
-    :param restated: the digest of what a closed period comes to with its adjustments; None without adjustments.
+    :param restated: the digest of a closed number plus its adjustments; None without adjustments.
     """
 
     revision: int
@@ -83,7 +83,7 @@ class PublishedState:
 
 
 def today(now: datetime, terms: PublicationRules) -> date:
-    """The business day that it is in the metric's time zone."""
+    """The current business day in the metric's time zone."""
     return business_day_of(now, ZoneInfo(terms.timezone or "UTC"))
 
 
@@ -96,7 +96,7 @@ def state_on(last_day: date, on: date, terms: PublicationRules) -> State:
 
 
 def state_of(published: PublishedState | None, last_day: date, on: date, terms: PublicationRules) -> State:
-    """The state in which a number of a period is published: that of the day, and never an earlier one than the published."""
+    """The state in which a period's number is published: the state on that day, but never earlier than the published state."""
     state = state_on(last_day, on, terms)
     return max(state, published.state, key=lambda one: one.rank) if published else state
 
@@ -110,14 +110,14 @@ def next_change(last_day: date, state: State, terms: PublicationRules) -> date |
 
 
 def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:
-    """Whether the contract's start delay is over; roll-ups of a running period are live as its days are."""
+    """Whether the contract's start delay has passed; without a delay, a running period is published like its days."""
     return (on - last_day).days >= terms.start_delay or terms.start_delay == 0
 
 
 def publish_action(published: PublishedState | None, content: str, state: State, terms: PublicationRules) -> PublishAction:
-    """What a number with a digest and a state becomes, given the published one.
+    """What a number with a digest and a state becomes, given the published number.
 
-    Equal content makes no revision, except for a change of state (R7). A closed period takes revisions only where its contract
+    Equal content makes no revision, except for a change of state (R7). A closed period gets revisions only if its contract
     allows it (R9).
     """
     if published is None:
@@ -134,7 +134,7 @@ def reason_for(
 ) -> RevisionReason:
     """The reason of a revision.
 
-    :param requested: the reason that the run gives, such as a backfill; None where it follows the data.
+    :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
     :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     """
     if published is None:

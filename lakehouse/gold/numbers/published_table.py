@@ -1,4 +1,4 @@
-"""The table of a series' published numbers: its schema, the digest of a number, and what is published of each period.
+"""The table of a series' published numbers: its schema, the digest of a number, and the published state of each period.
 
 Any engine finds the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
 (superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads; ``publication.revisions`` writes
@@ -45,19 +45,19 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
 
 
-#: The columns of a published row that hold neither grain nor measures.
+#: The columns of a published row other than grain and measures.
 PUBLISHED_SCHEMA = arrow_schema(PUBLISHED)
 
 
 def digest(rows: pa.Table) -> str:
-    """A digest of rows that is equal for equal rows, whatever engine made them; of doubles 12 digits count."""
+    """A digest of rows that is equal for equal rows from any engine; doubles count with 12 digits."""
     names = rows.column_names
     lines = [json.dumps([_plain(value) for value in row]) for row in zip(*(rows[name].to_pylist() for name in names))]
     return hashlib.sha256("\n".join([json.dumps(names), *sorted(lines)]).encode()).hexdigest()[:32]
 
 
 def published_states(existing: pa.Table | None, by: str) -> dict[date, PublishedState]:
-    """What is published of each period, from its rows."""
+    """The published state of each period, from its rows."""
     if existing is None or not len(existing):
         return {}
     columns = existing.select([by, "revision", "is_latest", "state", "content", "adjustment"])
@@ -80,7 +80,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 
 def due(settings: Settings, series: Series, today: date) -> list[date]:
-    """The periods whose newest number is to change its state by now, from the table's log alone."""
+    """The periods whose newest number is due for its next state, from the table's log alone."""
     files = _files(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return []
@@ -89,7 +89,7 @@ def due(settings: Settings, series: Series, today: date) -> list[date]:
 
 
 def partitions(settings: Settings, path: str, by: str) -> set[date]:
-    """The days that a table has files of, from its log alone."""
+    """The days for which a table has files, from its log alone."""
     files = _files(settings, path)
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
 
@@ -101,10 +101,10 @@ def _files(settings: Settings, path: str) -> pa.Table | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON, different for different values."""
+    """A value as JSON; different values have different forms."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    # The last digits of a double depend on the order in which rows were added up: they make no other number.
+    # The last digits of a double depend on the order in which rows were added up: they do not make a different number.
     return f"{value:.12g}" if isinstance(value, float) else json_value(value)

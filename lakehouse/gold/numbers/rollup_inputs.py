@@ -1,4 +1,4 @@
-"""What a longer period was computed from: the column ``made_from`` of a roll-up's published rows, written and read only here."""
+"""The inputs of a longer period: the column ``made_from`` of a roll-up's published rows, written and read only here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RollupInputs:
         return cls({date.fromisoformat(day): label for day, label in stored.items()}, tuple(adjustments))
 
     def as_json(self) -> dict[str, Any]:
-        """The value as it is stored and served: labels by day and, where there are any, the adjustments."""
+        """The value as it is stored and served: labels by day and, if there are any, the adjustments."""
         revisions: dict[str, Any] = {f"{day}": label for day, label in self.revisions.items()}
         return revisions | ({_ADJUSTMENTS: list(self.adjustments)} if self.adjustments else {})
 
@@ -41,6 +41,6 @@ class RollupInputs:
         return json.dumps(self.as_json(), sort_keys=True)
 
     def changed_since(self, earlier: RollupInputs) -> dict[date, tuple[str | None, str]]:
-        """The days with another revision than in ``earlier``: the label there, None for a new day, and the label here."""
+        """The days whose revision differs from ``earlier``: the label there (None for a new day), and the label here."""
         before = earlier.revisions
         return {day: (before.get(day), label) for day, label in sorted(self.revisions.items()) if before.get(day) != label}

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-#: The Delta transaction whose number is the dataset version that readers see: it moves in the commit that shows it.
+#: The Delta transaction whose number is the dataset version that readers see; it changes in the commit that publishes it.
 SERVED = "lakehouse:dataset_version"
 
 
 class UnservedVersionError(LakehouseError):
-    """A dataset version that no contract describes. The message says which one is missing, and the way out."""
+    """A dataset version that no contract describes. The message names the missing version and what to do."""
 
 
 class MovedError(LakehouseError):
@@ -40,9 +40,9 @@ def number(settings: Settings, series: Series) -> int:
 
 
 def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
-    """The days of a metric as readers see them, with the logic that makes them now.
+    """The days of a metric as readers see them, with the contract that they are computed under now.
 
-    :raises UnservedVersionError: where the contract of the version that was promoted is gone.
+    :raises UnservedVersionError: if the contract of the promoted version no longer exists.
     """
     own = Series(metric)
     seen = number(settings, own)
@@ -52,7 +52,7 @@ def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Serie
 def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
     """A dataset version of a metric, under the name that readers know.
 
-    :raises UnservedVersionError: where no contract describes it.
+    :raises UnservedVersionError: if no contract describes it.
     """
     for other in catalog.metrics.values():
         if other.metric == metric.metric and other.dataset_version == wanted:
@@ -66,19 +66,19 @@ def version(catalog: Catalog, metric: MetricContract, wanted: int) -> Series:
 
 
 def follower(series: Series) -> str:
-    """The name under which is recorded how far a series has followed its upstream table.
+    """The name under which the ledger records how far a series has followed its upstream table.
 
-    Each version that readers see has a record of its own: a version that is served again continues from its own record.
+    Each version that readers see has its own record: a version that is served again continues from there.
     """
     later = series.kind is Kind.DAY and series.name == series.metric.metric and series.metric.dataset_version > 1
     return f"{series.name}@v{series.metric.dataset_version}" if later else series.name
 
 
 def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | None:
-    """The Delta transaction that each commit of days that readers see carries, so that it conflicts with a promotion.
+    """The Delta transaction in each commit of days that readers see; it makes the commit conflict with a promotion.
 
     :param table: the table before the numbers were computed.
-    :raises MovedError: when another version than the one that computed the numbers has been promoted.
+    :raises MovedError: if the promoted version is not the one that computed the numbers.
     """
     if series.kind is not Kind.DAY or series.name != series.metric.metric:
         return None

@@ -1,7 +1,7 @@
-"""What people and programs name: a metric, a kind of period, and a version of a number.
+"""Names of metrics, kinds of period and versions, as people and programs write them.
 
-Names are resolved here against contracts and against versions that the caller has read; each error says what there is. Command
-line and API turn these errors into their own. Reading versions belongs to ``history``.
+Names are resolved against contracts and against versions that the caller has read; each error lists what exists. Command line
+and API convert these errors into their own. Reading versions belongs to ``history``.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class UnpublishedKindError(LakehouseError):
 
 
 class UnknownVersionError(LakehouseError):
-    """A text that names no version, or a version that does not exist. The message says which do."""
+    """A text that names no version, or a version that does not exist. The message lists what may be named."""
 
 
 class MissingVersionError(UnknownVersionError):
-    """A version that a period does not have. The message ends where the caller lists those that it has."""
+    """A version that a period does not have. The caller appends the existing versions to the message."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ _Version = TypeVar("_Version", bound=SelectableVersion)
 def find_metric(catalog: Catalog, name: str) -> MetricContract:
     """The metric with a table of that name: ``revenue``, or ``revenue_v2`` for a later dataset version.
 
-    :raises UnknownMetricError: where there is none.
+    :raises UnknownMetricError: if there is none.
     """
     if name not in catalog.metrics:
         raise _unknown_metric(name, catalog.metrics)
@@ -105,7 +105,7 @@ def find_metric(catalog: Catalog, name: str) -> MetricContract:
 def find_first_version(catalog: Catalog, name: str) -> MetricContract:
     """The first dataset version of the metric that readers know under a name.
 
-    :raises UnknownMetricError: where there is none.
+    :raises UnknownMetricError: if there is none.
     """
     versions = [metric for metric in catalog.metrics.values() if metric.metric == name]
     if not versions:
@@ -117,7 +117,7 @@ def series_for(metric: MetricContract, kind: Kind, daily: Series) -> Series:
     """The series of a metric for a kind of period.
 
     :param daily: the days of the metric as readers see them.
-    :raises UnpublishedKindError: where the metric is not published for it.
+    :raises UnpublishedKindError: if the metric is not published for it.
     """
     if kind is Kind.DAY:
         return daily
@@ -128,7 +128,7 @@ def series_for(metric: MetricContract, kind: Kind, daily: Series) -> Series:
 def check_published(metric: MetricContract, kind: Kind) -> None:
     """Check that a metric is published for a kind of period.
 
-    :raises UnpublishedKindError: where it is not.
+    :raises UnpublishedKindError: if it is not.
     """
     if kind is not Kind.DAY and kind.value not in metric.publication.rollups:
         published = ", ".join(["day", *metric.publication.rollups])
@@ -137,9 +137,9 @@ def check_published(metric: MetricContract, kind: Kind) -> None:
 
 
 def parse(text: str) -> VersionSelector:
-    """Parse the name of a version. A day stands for its end (UTC).
+    """Parse the name of a version. A day means its end (UTC).
 
-    :raises UnknownVersionError: for a text that names none.
+    :raises UnknownVersionError: for a text that names no version.
     """
     word = text.strip()
     if word in (SelectBy.LATEST.value, SelectBy.FINAL.value, SelectBy.FIRST.value):
@@ -158,9 +158,9 @@ def parse(text: str) -> VersionSelector:
 
 
 def parse_moment(text: str) -> datetime:
-    """Parse a time; a day stands for its end (UTC).
+    """Parse a time; a day means its end (UTC).
 
-    :raises UnknownVersionError: for what is no time.
+    :raises UnknownVersionError: for a text that is not a time.
     """
     selector = parse(text)
     if selector.at is None:
@@ -196,9 +196,10 @@ def parse_dataset_version(text: str) -> int:
 def select(
     versions: Sequence[_Version], selector: VersionSelector, series: Series, period: Period
 ) -> tuple[_Version, str | None]:
-    """Select a version among those of one period, oldest first; with it what else a reader has to know.
+    """Select a version among those of one period, oldest first.
 
-    :raises UnknownVersionError: where the period has no such version, or the name is one of another series or period.
+    :returns: the version, and a note with what a reader must know in addition.
+    :raises UnknownVersionError: if the period has no such version, or the name belongs to another series or period.
     """
     if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
         text, theirs = selector.text, f"{selector.series} for {selector.period}"
@@ -218,9 +219,9 @@ def select(
 
 
 def choose(known: Sequence[_Version], selector: VersionSelector) -> tuple[_Version, str | None] | None:
-    """Select a version among those of one period, oldest first; with it what else a reader has to know.
+    """Select a version among those of one period, oldest first.
 
-    :returns: None where the period has no such version.
+    :returns: the version with such a note as from :func:`select`; None if the period has no such version.
     """
     revisions = [version for version in known if version.adjustment is None]
     if selector.by is SelectBy.FIRST:
@@ -242,7 +243,7 @@ def choose(known: Sequence[_Version], selector: VersionSelector) -> tuple[_Versi
 
 
 def _moment(word: str) -> datetime:
-    """:raises ValueError: for what is no time."""
+    """:raises ValueError: for a text that is not a time."""
     if not _MOMENT.fullmatch(word):
         raise ValueError(word)
     try:

@@ -1,4 +1,4 @@
-"""Whether a dataset version may replace the one that readers see: what forbids it, each reason as a sentence.
+"""Whether a dataset version may replace the one that readers see: the reasons that forbid it, as sentences.
 
 How far numbers may differ is limited by thresholds (``numbers.comparison``). Nothing is published here (see ``promotion``).
 """
@@ -77,7 +77,7 @@ def of_coverage(
     later: Series,
     pending: PendingRestatement,
 ) -> Iterator[str]:
-    """Periods that the version has no number for, or none that contains the present state of Silver."""
+    """Periods for which the version has no number, or none that contains the present state of Silver."""
     if not numbers:
         yield f"gold/{later.name} holds no number; {_fill(later, shown)}"
         return
@@ -102,14 +102,14 @@ def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: S
         try:
             changed = change_feed.describe(table, version + 1, pending.upstream_version)
         except change_feed.ForgottenFeedError:
-            stale |= starts  # nobody can tell
+            stale |= starts  # whether they changed is no longer known
             continue
         stale |= starts & calendar_days.reach_ahead(changed, later.metric.window)
     return sorted(stale)
 
 
 def of_held(settings: Settings, *series: Series) -> Iterator[str]:
-    """Numbers that wait for a person: they have to be decided with the logic that computed them."""
+    """Held numbers: they must be decided under the logic that computed them."""
     for one in series:
         held = [candidate.start for candidate in candidates.held(settings, one)]
         if held:
@@ -119,10 +119,10 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
 def of_checks(
     settings: Settings, later: Series, numbers: Mapping[date, PublishedNumber], drafts: Collection[Draft]
 ) -> Iterator[str]:
-    """What the blocking checks find on the numbers that readers would see.
+    """The failures of the blocking checks on the numbers that readers would see.
 
-    Limits on how far a restatement may go are not applied: the thresholds of a promotion replace them. A number that a person
-    signed off stays signed off.
+    The limits of a restatement do not apply: the thresholds of a promotion replace them. A number that a person signed off
+    stays signed off.
     """
     broken = [draft.start for draft in drafts if not numbers[draft.start].intact]
     if broken:
@@ -145,12 +145,12 @@ def of_checks(
             silver_rows=None if signed_off else expected.get(draft.start),
         )
         for outcome in publication_checks.blocking(publication_checks.audit(GoldChecks() if signed_off else checks, candidate)):
-            # The check's advice is about a number that is held, and nothing is held here.
+            # The check's advice applies to a held number, and no number is held here.
             yield f"{outcome.check} of {draft.start}: {(outcome.explanation or 'failed').partition(' The number is held')[0]}"
 
 
 def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:
-    """How two contracts of a metric differ in what the numbers mean, for readers."""
+    """The differences between two contracts of a metric that change the meaning of its numbers, as sentences for readers."""
     old, new = ({measure.name: measure for measure in one.measures} for one in (shown, to))
     sentences = [to.description] if to.description and to.description != shown.description else []
     sentences += [f"{name} is new: {new[name].sql}" for name in new if name not in old]

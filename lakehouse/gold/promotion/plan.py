@@ -1,6 +1,6 @@
 """The plan of a promotion or rollback: what it would publish, without doing it.
 
-What forbids a promotion is checked in ``compatibility``; it is carried out in ``promotion``.
+``compatibility`` checks what forbids a promotion; ``promotion`` carries it out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class PromotionRefusedError(LakehouseError):
-    """A promotion that cannot be made; nothing has changed. The message has a line per reason, with the way out."""
+    """A promotion that cannot be made; nothing has changed. The message has one line per reason, with what to do."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PromotionPlan:
 
     :param problems: reasons that forbid it.
     :param objections: differences that a person may accept.
-    :param left: the first days of periods that the version has no number of: they stay as they are until they are computed again.
+    :param left: the first days of periods for which the version has no number: they stay unchanged until they are computed again.
     :param follows: the Silver version that the promoted numbers contain.
     """
 
@@ -67,7 +67,7 @@ class PromotionPlan:
 
 @dataclass(frozen=True)
 class _Both:
-    """The version that readers see, and the one to be promoted in a table of its own."""
+    """The version that readers see, and the version to be promoted, which has its own table."""
 
     shown: Series
     to: Series
@@ -101,7 +101,7 @@ def plan_promotion(
 ) -> PromotionPlan:
     """Plan the promotion of a version, for all periods: readers never see two versions side by side.
 
-    :raises UnservedVersionError: where no contract describes one of the two versions.
+    :raises UnservedVersionError: if no contract describes one of the two versions.
     :raises PromotionRefusedError: for the version that the table itself is named after.
     """
     number = shown_version(settings, metric)
@@ -109,7 +109,7 @@ def plan_promotion(
     if later.name == metric.metric:
         msg = f"v{to_version} is in gold/{later.name} itself: 'lakehouse rollback {later.name} --to v{to_version}' shows it again"
         raise PromotionRefusedError(msg)
-    pending = find_pending(settings, Series(later))  # before anything is read that is to follow from there on
+    pending = find_pending(settings, Series(later))  # read first, so that later changes stay pending
     both = _both(settings, catalog, metric, to_version)
     drafts = _drafts(settings, both.before, both.new, later.publication, RevisionReason.MANUAL)
     comparison = _compared(settings, both, thresholds)
@@ -143,8 +143,8 @@ def plan_promotion(
 def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
     """Plan the rollback to an earlier version: to its last numbers, from the history of the table.
 
-    :raises UnservedVersionError: where no contract describes the version.
-    :raises PromotionRefusedError: where readers never saw it.
+    :raises UnservedVersionError: if no contract describes the version.
+    :raises PromotionRefusedError: if readers never saw it.
     """
     number = shown_version(settings, metric)
     to = served_version.version(catalog, metric, to_version)
@@ -156,7 +156,7 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
     terms = to.metric.publication
     promised = [one for one in catalog.metrics.values() if one.metric == metric.metric and one.dataset_version == number]
     if any(one.publication.after_close == "adjust" for one in promised):
-        terms = terms.model_copy(update={"after_close": "adjust"})  # what readers were promised meanwhile holds
+        terms = terms.model_copy(update={"after_close": "adjust"})  # the promise that readers have now remains valid
     return PromotionPlan(
         kind=PromotionKind.ROLLBACK,
         shown=number,

@@ -34,7 +34,7 @@ __all__ = ["PromotionRefusedError", "PromotionResult", "compare", "promote", "ro
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """A promotion or rollback that is done: by this call, with its plan, or by an earlier one, without."""
+    """A completed promotion or rollback; ``plan`` is None if an earlier call completed it."""
 
     move: PromotionEntry
     plan: PromotionPlan | None = None
@@ -55,8 +55,8 @@ def promote(
     """Show readers another dataset version; ``run.by`` names the person who requests it.
 
     :param notes: writes the release notes for readers.
-    :param accepted: whether differences beyond the thresholds, and measures that end, are accepted.
-    :raises PromotionRefusedError: where something forbids it.
+    :param accepted: whether differences beyond the thresholds, and removed measures, are accepted.
+    :raises PromotionRefusedError: if something forbids it.
     """
     if shown_version(settings, metric) == to_version:
         return _already(settings, metric, to_version)
@@ -72,7 +72,7 @@ def rollback(
     Days that Silver has changed since then are pending afterwards and are restated with that version's logic: how far it had
     followed Silver is recorded per version (see ``served_version.follower``).
 
-    :raises PromotionRefusedError: where there is no version to go back to.
+    :raises PromotionRefusedError: if there is no version to go back to.
     """
     if to_version is None:
         to_version = _one_back(settings, metric)
@@ -83,9 +83,9 @@ def rollback(
 
 
 def settle(settings: Settings, series: Series) -> PromotionEntry:
-    """Copy promotions from the commits into the logs, and record from where the numbers follow Silver; repeating it is harmless.
+    """Copy promotions from the commits into the logs, and record from where the numbers follow Silver; it may be repeated.
 
-    :raises PromotionRefusedError: where readers were never promoted.
+    :raises PromotionRefusedError: if no version was ever promoted.
     """
     publications.follow(settings, series.name, locations.gold(settings, series))
     promotion_log.follow(settings, series.name, locations.gold(settings, series))
@@ -104,7 +104,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
 
 
 def _one_back(settings: Settings, metric: MetricContract) -> int:
-    """The version before the newest promotion; after a rollback that is done already, the present one."""
+    """The version before the newest promotion; after a completed rollback, the present version."""
     settle(settings, Series(metric, called=metric.metric))
     log, number = promotion_log.of(settings, metric.metric), shown_version(settings, metric)
     if log[-1].kind is PromotionKind.ROLLBACK:
@@ -168,7 +168,7 @@ def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, expl
 
 
 def _already(settings: Settings, metric: MetricContract, to_version: int) -> PromotionResult:
-    """The record of a promotion that an earlier call committed, also when that call was stopped afterwards."""
+    """The record of a promotion that an earlier call committed, even if that call was stopped afterwards."""
     move = settle(settings, Series(metric, called=metric.metric))
     if move.to_version != to_version:
         raise PromotionRefusedError(f"readers of gold/{metric.metric} see v{to_version} already")

@@ -1,7 +1,7 @@
-"""``ops/moves``: the log of promotions and rollbacks: from and to which dataset version, by whom, why, from which inputs.
+"""``ops/moves``: the log of promotions and rollbacks, with both dataset versions, the person, the reason and the inputs.
 
-A copy of the metadata of the commits that promoted, so that nothing is lost when a run is stopped after its commit:
-:func:`follow` adds what is missing. The promotion itself belongs to ``promotion``.
+The log is a copy of the metadata of the promoting commits: if a run is stopped after its commit, :func:`follow` adds the
+missing row. The promotion itself belongs to ``promotion``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORDED = {"kind", "from_version", "to_version", "by", "reason", "inputs", "ac
 
 
 class PromotionKind(str, Enum):
-    """Forward to a version that was filled in a table of its own, or back to one that readers saw before."""
+    """Forward to a version that was filled in its own table, or back to one that readers saw before."""
 
     PROMOTE = "promote"
     ROLLBACK = "rollback"
@@ -36,11 +36,11 @@ class PromotionKind(str, Enum):
 
 @dataclass(frozen=True)
 class PromotionEntry:
-    """One move. ``gold_version`` is the version of the gold table that it made.
+    """A promotion or rollback; ``gold_version`` is the version of the gold table that it created.
 
-    ``periods`` counts what got another number; ``inputs`` names the version of the table that was promoted and the contract
-    of either side; ``accepted`` the differences that somebody put up with; ``follows`` is the silver version from which on
-    the promoted numbers have to follow it, None after a rollback.
+    ``periods`` counts the periods whose number changed; ``inputs`` names the version of the promoted table and the contracts
+    of both sides; ``accepted`` lists the differences that a person accepted; ``follows`` is the silver version after which
+    the promoted numbers have to follow silver, None after a rollback.
     """
 
     metric: str
@@ -65,7 +65,7 @@ def log(settings: Settings) -> LogTable[PromotionEntry]:
 
 
 def follow(settings: Settings, metric: str, gold: str) -> int:
-    """Write a row for each commit of a gold table that moved its readers and has none yet.
+    """Write a row for each commit of a gold table that changed the served version and has no row yet.
 
     :param gold: the table's address.
     :returns: how many rows were written.

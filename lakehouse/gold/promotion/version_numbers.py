@@ -1,6 +1,6 @@
 """The last number that a dataset version published for a period, including its adjustments if the period is closed.
 
-The functions work on rows that the caller has read; ``plan`` decides what a promotion publishes of them.
+The functions work on rows that the caller has read; ``plan`` decides which of them a promotion publishes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def current_numbers(existing: pa.Table | None, series: Series) -> dict[date, Pub
 def numbers_of_version(existing: pa.Table | None, series: Series, number: int) -> dict[date, PublishedNumber]:
     """The last number that a dataset version published for each period.
 
-    A number that is equal to the one of an earlier version is not published again: then the nearest earlier version's counts.
+    A number that is equal to the one of an earlier version is not published again: the nearest earlier version's number is used.
     """
     if existing is None:
         return {}

@@ -35,7 +35,7 @@ _SCHEMA = arrow_schema(CANDIDATE)
 class HeldCandidate:
     """A candidate that is not published: the revision that it would be, and per failed check what the check found.
 
-    Without a failed check its run was stopped before all checks had ended; running the period again settles it.
+    If no check failed, its run was stopped before all checks had ended; computing the period again resolves it.
     """
 
     start: date
@@ -47,14 +47,14 @@ class HeldCandidate:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values by which two candidates of a period are equal."""
+        """The values that two equal candidates of a period share."""
         return _identity(self.draft, self.revision)
 
 
 def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
     """Write drafts, each with the revision that it would be; they replace older candidates of their periods.
 
-    A draft that is a candidate already is not written again, so that ``proposed_at`` is the time since when it waits.
+    A draft that is a candidate already is not written again, so that ``proposed_at`` stays the time of its first proposal.
 
     :raises CommitFailedError: when another run proposes a number for one of the periods at the same time.
     """
@@ -105,7 +105,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
 
 
 def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
-    """Remove a candidate that a person decided on; one that was proposed for the period since then stays.
+    """Remove a candidate that a person decided on; a candidate that was proposed for the period since then stays.
 
     :raises CommitFailedError: when another run writes to the table at the same time.
     """
@@ -125,7 +125,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
         row = rows.select(_SCHEMA.names).slice(0, 1).to_pylist()[0]
         draft = Draft(
             start=start,
-            rows=rows.select([name for name in series.content if name in rows.column_names]),  # the contract may know more now
+            rows=rows.select([name for name in series.content if name in rows.column_names]),  # it may have more now
             state=State(row["state"]),
             action=PublishAction(row["step"]),
             reason=RevisionReason(row["reason"]),
@@ -140,7 +140,7 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
 
 
 def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
-    """Per period the checks that hold its candidate back, without candidates that are still being checked."""
+    """Per period the checks that its candidate failed, without candidates that are still being checked."""
     table = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}

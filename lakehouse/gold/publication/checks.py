@@ -1,4 +1,4 @@
-"""The checks between a metric's new number and its readers (rule R8): pure functions of a candidate.
+"""The checks that a metric's new number must pass before readers see it (rule R8): pure functions of a candidate.
 
 This module has the checks of every metric, the explanation of a failure, and whether a failure holds the number. The rules that a
 contract adds belong to ``quality.check_rules``; checks of published tables belong to ``restatement.checks``.
@@ -36,12 +36,12 @@ NAMES = ALWAYS | {
     "change": "The restatement moves no measure further from the published revision than the contract tolerates.",
 }
 
-#: The earlier name of a check, and of one of its numbers. For one release Dagster evaluates the check under both names; results
-#: that were stored under the earlier one are shown as they were stored.
+#: The earlier names of a check and of one of its numbers. For one release Dagster evaluates the check under both names; stored
+#: results keep the name under which they were stored.
 _DEPRECATED_CHECKS = {"second_engine_reads_the_same": "read_back_matches"}
 _DEPRECATED_NUMBERS = {"rows_unexpected": "rows_alien"}
 
-#: Engines differ in how they hold text in memory, not in its content.
+#: Engines represent text differently in memory, with the same content.
 _PLAIN = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 _NAN = object()
 _AGAIN = "materialize the period again"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class NumberLineage:
     """What a number was computed from; it stays the same when the number is published again.
 
-    The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set where an earlier
+    The fields are the published columns of :data:`LINEAGE`. ``code_version`` and ``contract_version`` are set if an earlier
     run computed the number; otherwise they are those of the publishing run.
     """
 
@@ -45,7 +45,7 @@ class NumberLineage:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> NumberLineage:
-        """The lineage that a published row or a candidate holds."""
+        """The lineage in a published row or a candidate."""
         return cls(**{name: row[name] for name in LINEAGE})
 
 
@@ -54,10 +54,10 @@ class Draft:
     """A number that may become a revision or an adjustment of a period.
 
     :param start: the first day of the period.
-    :param rows: the content columns of the series, in the order of the grain; of an adjustment what a restatement would publish.
+    :param rows: the content columns of the series, in the order of the grain; of an adjustment, what a restatement would publish.
     :param explanation: why the number differs from the published one, for people.
-    :param changed_rows: how many changes of Silver rows led to it, where that is known.
-    :param booked_on: of an adjustment: the open day that it is booked to.
+    :param changed_rows: how many changes of Silver rows led to it, if known.
+    :param booked_on: the open day that an adjustment is booked to.
     """
 
     start: date
@@ -72,7 +72,7 @@ class Draft:
 
     @property
     def content(self) -> str:
-        """The digest of the rows; of an adjustment the digest of what the closed number comes to with it."""
+        """The digest of the rows; for an adjustment, that of the closed number plus the adjustment."""
         return digest(self.rows)
 
 
@@ -88,14 +88,14 @@ def draft_period(
     content: str | None = None,
     terms: PublicationRules | None = None,
 ) -> Draft | None:
-    """Draft what a period's number becomes; None where nothing is to be published.
+    """Draft what a period's number becomes; None if nothing is to be published.
 
     :param published: what is published of the period.
     :param today: the day in the metric's calendar.
-    :param requested: the reason that the run gives; None where it follows the data.
+    :param requested: the reason that the run gives; None if it follows the data.
     :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     :param content: the digest to compare with the published content; default: that of ``rows``.
-    :param terms: when a number is final and what changes it then; default: those of the series' contract.
+    :param terms: when a number is final and what may change it afterwards; default: the rules of the series' contract.
     """
     terms = terms or series.metric.publication
     state = lifecycle.state_of(published, series.period(start).last, today, terms)

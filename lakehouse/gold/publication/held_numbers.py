@@ -1,4 +1,4 @@
-"""What a person does with a held number: sign it off, so that it is published, or drop it (rule R8)."""
+"""A person's decision about a held number: sign it off, so that it is published, or drop it (rule R8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HoldError(LakehouseError):
-    """A held number that does not exist, or has another revision than the given one. The message says what is held."""
+    """A held number that does not exist, or has another revision than the given one. The message names what is held."""
 
 
 @again_on_conflict
@@ -32,8 +32,8 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
     """Publish a held number on a person's responsibility; calling it again changes nothing.
 
     :param run: names the person.
-    :returns: what was published; None where readers see the number already.
-    :raises HoldError: where another revision, or none, is held.
+    :returns: what was published; None if readers already see the number.
+    :raises HoldError: if another revision, or none, is held.
     """
     settings = with_table_cache(settings)
     before = write_audit_publish.read(settings, series, [period.start])
@@ -68,7 +68,7 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
 def drop(settings: Settings, series: Series, period: Period, revision: int, by: str, reason: str) -> None:
     """Refuse a held number: the published one stays, and the same number is not proposed again.
 
-    :raises HoldError: where another revision, or none, is held.
+    :raises HoldError: if another revision, or none, is held.
     """
     held = _held(settings, series, period, revision)
     entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, settings.clock())

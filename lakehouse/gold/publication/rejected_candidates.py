@@ -1,4 +1,4 @@
-"""``ops/dropped``: numbers that somebody looked at and refused to publish. The same number is not proposed again."""
+"""``ops/dropped``: numbers that a person refused to publish. The same number is not proposed again."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def record(settings: Settings, entry: RejectedCandidate) -> None:
 
 
 def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
-    """What was dropped of a series, oldest first."""
+    """The rejected candidates of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
     return sorted(log(settings).read(where), key=lambda entry: (entry.dropped_at, entry.period_start))

@@ -1,6 +1,6 @@
 """The commit that publishes: new revisions or adjustments of some periods, in one transaction (rule R7).
 
-Everything that writes a published table does it here, except for masking. What to publish is decided where drafts are made; the
+All writes to published tables happen here, except for masking. The modules that make drafts decide what is published; the
 schema belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the
 same period, the later one fails instead of overwriting the first.
 """
@@ -68,17 +68,17 @@ def publish(
 ) -> list[Revision]:
     """Publish drafts as the newest revisions of their periods, in one commit; without drafts only change the served version.
 
-    :param table: the table before the inputs of the drafts were read; None where there was none.
+    :param table: the table before the inputs of the drafts were read; None if there was none.
     :param existing: its rows, at least those of these periods.
     :param serves: the dataset version that readers see from this commit on.
     :raises CommitFailedError: when another run has published one of the periods since ``table`` was opened; for days that
         readers see, when it has published any day.
-    :raises MovedError: when readers see another dataset version by now.
+    :raises MovedError: when readers now see another dataset version.
     """
     transaction = served_version.transaction(series, table) if serves is None else (served_version.SERVED, serves)
     if existing is not None:
         existing = existing.filter(pc.is_in(existing[series.by], pa.array([draft.start for draft in drafts], pa.date32())))
-        # A later revision has a later time of publication, also where the clock of a historical replay goes back.
+        # A later revision has a later time of publication, even if the clock of a historical replay goes back.
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = published_states(existing, series.by)
     rows_by_period = {} if existing is None else table_io.split(existing, series.by)
@@ -179,7 +179,7 @@ def _superseded(existing: pa.Table, by: str, starts: Sequence[date], now: dateti
 def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTable:
     """Create the empty table.
 
-    :raises CommitFailedError: where another writer has created it meanwhile, and may have published the same periods.
+    :raises CommitFailedError: if another writer has created it meanwhile, and may have published the same periods.
     """
     table = partition_writer.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
     if table.version() > 0:

@@ -51,7 +51,7 @@ again_on_conflict = retry(
 class Run:
     """The run that publishes.
 
-    :param reason: why it changes numbers, where that does not follow from the data.
+    :param reason: why it changes numbers, unless that follows from the data.
     :param by: the person who started it.
     :param explanation: the reason in words, for people.
     :param backfill: the id of the backfill plan that it belongs to.
@@ -72,12 +72,12 @@ class Run:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What a run did.
+    """The result of a publishing run.
 
     :param revisions: the revisions and adjustments that it published.
     :param held: the first days of the periods whose new number is held.
     :param outcomes: what the checks found on every new number.
-    :param lineage: the metadata of the commit; empty where nothing was committed.
+    :param lineage: the metadata of the commit; empty if nothing was committed.
     """
 
     revisions: list[Revision] = field(default_factory=list)
@@ -112,7 +112,7 @@ class SeriesSnapshot:
 
 
 def read(settings: Settings, series: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
-    """Open a series for publishing: a publication of one of the periods by another run from now on makes the commit fail.
+    """Open a series for publishing: if another run publishes one of the periods from now on, the commit fails.
 
     :param starts: the first days of the periods; by default all that the table has.
     """
@@ -203,7 +203,7 @@ def judge(
 
 @again_on_conflict
 def remove_published_candidates(settings: Settings, series: Series) -> None:
-    """Remove the candidates that a run published before it was stopped: no later run would request these periods."""
+    """Remove the candidates that a run published before it was stopped, because no later run requests these periods."""
     unfinished = [held for held in candidates.held(settings, series) if not held.failed]
     if not unfinished:
         return
@@ -225,7 +225,7 @@ def next_revision(draft: Draft, before: PublishedState | None) -> int:
 def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
     """The run, code and contract by which something is published now.
 
-    :param reason: why a person signs it off; None where nobody does.
+    :param reason: why a person signs it off; None without a sign-off.
     """
     code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
@@ -235,7 +235,7 @@ def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, An
 
 
 def trailing(settings: Settings, series: Series, starts: Collection[date]) -> pa.Table | None:
-    """The newest numbers of the days before some periods, as far back as the contract's checks look; None where they do not."""
+    """The newest numbers of the days before some periods, as far back as the contract's checks need; None if they need none."""
     look_back = series.checks.trailing_days
     if not look_back:
         return None

@@ -1,8 +1,8 @@
-"""``ops/contracts``: the contracts that numbers were published under, whole, so that they can be made again (rule R10).
+"""``ops/contracts``: the full contracts under which numbers were published, so that these can be reproduced (rule R10).
 
-A contract is known by the hash that revisions and commits carry. A metric's row names the contract of its source beside it,
-and is written again when that is another one: which of the two were in force is a question of time. Which contract counts
-for a revision belongs to ``contract_history``.
+A contract is identified by the hash in revisions and commits. A metric's row also names the contract of its source, and is
+written again when the source's contract changes: the time of a revision determines which pair was in force.
+``contract_history`` selects the contract of a revision.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def log(settings: Settings) -> LogTable[ArchivedContract]:
 def record(
     settings: Settings, kind: Kind, name: str, version: str, contract: str, now: datetime, source_version: str | None = None
 ) -> bool:
-    """Keep a contract (as JSON), where it is not the newest that is kept of its name already.
+    """Store a contract (as JSON), unless it is already the newest stored contract of its name.
 
     :returns: whether it was written.
     """
@@ -60,12 +60,12 @@ def record(
 
 
 def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
-    """The contract of a hash; None where it was never kept."""
+    """The contract with a hash; None if it was never stored."""
     return next((json.loads(entry.contract) for entry in _archived(settings, kind, name) if entry.version == version), None)
 
 
 def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:
-    """The hash of the source's contract that was in force with a metric's contract at a time; None where it is not recorded."""
+    """The hash of the source's contract that was in force with a metric's contract at a time; None if it is not recorded."""
     archived = [entry for entry in _archived(settings, "metric", metric) if entry.version == version]
     before = [entry for entry in archived if entry.recorded_at <= when]
     return next((entry.source_version for entry in reversed(before or archived[:1])), None)

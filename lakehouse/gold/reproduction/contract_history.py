@@ -1,7 +1,7 @@
-"""The contracts that a number was made under: kept when it is published, found when it is made again (rule R10).
+"""The contracts under which a number was computed: stored when it is published, found when it is reproduced (rule R10).
 
-A revision names its metric's contract by hash. That of the source is the one silver was kept under then, which is noted
-beside it. The rows themselves are in ``ops/contracts`` (``gold.reproduction.contract_archive``).
+A revision names its metric's contract by hash. The contract of the source is the one under which silver was built at that
+time; it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``gold.reproduction.contract_archive``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from lakehouse.settings import Settings
 
-#: What this process has kept last, by table and metric: a publishing run asks for it with every commit.
+#: What this process stored last, by table and metric, so that the next commits of a run do not store it again.
 _kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
 
 
 class ForgottenContractError(LakehouseError):
-    """A contract of which only the hash is stored, or that this code cannot read. The message says which, and the way out."""
+    """A contract of which only the hash is stored, or that this code cannot read. The message names it and what to do."""
 
 
 @dataclass(frozen=True)
 class HistoricalContracts:
-    """The contracts of a metric and its source; ``certain``: the source's contract is known to be the one of that time."""
+    """The contracts of a metric and its source; ``certain`` if the source's contract is known to be the one of that time."""
 
     metric: MetricContract
     source: SourceContract
@@ -43,8 +43,8 @@ class HistoricalContracts:
 def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
     """Store both contracts before a number is published under them, once per process and change.
 
-    With the metric's contract the one of Silver's newest commit is stored: where a source's contract has changed and Silver was
-    not built since, that is not ``contract``.
+    The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
+    if the source's contract has changed and Silver was not built since.
     """
     table, source = locations.contract_archive(settings), provenance.of_contract(contract)
     metric_version, in_silver = (
@@ -64,9 +64,9 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
 def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any]) -> HistoricalContracts:
     """The contracts that a revision was computed under.
 
-    :param now: the present contracts; they are used where they are the same.
+    :param now: the present contracts; they are used if they have not changed.
     :param revision: the published columns of a row of the revision.
-    :raises ForgottenContractError: where the metric's contract was another one and is not stored.
+    :raises ForgottenContractError: if the metric's contract was another one and is not stored.
     """
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name

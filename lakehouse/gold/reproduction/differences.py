@@ -47,9 +47,9 @@ class Compared:
 
 
 def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool = False) -> Compared:
-    """What can be compared of a metric's rows where some fields of Silver were redacted since.
+    """What can be compared of a metric's rows if some fields of Silver were redacted since.
 
-    A measure that mentions such a field cannot be compared; without a column of the grain only sums can.
+    A measure that mentions such a field cannot be compared; if a column of the grain is redacted, only sums are compared.
     """
     grain = [name for name in metric.grain if name not in hidden]
     summed = summed or len(grain) < len(metric.grain)

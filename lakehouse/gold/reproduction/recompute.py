@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ReproduceError(LakehouseError):
-    """A number that cannot be reproduced. The message says why, and what exists."""
+    """A number that cannot be reproduced. The message gives the reason and lists what exists."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def computed(
 ) -> Recomputed:
     """Recompute a revision of a period from its published columns.
 
-    :raises ReproduceError: where it names no inputs, or one that no longer exists.
+    :raises ReproduceError: if it names no inputs, or one that no longer exists.
     """
     if series.kind is not Kind.DAY:
         return _period(settings, contract, series, start, revision, session)
@@ -72,7 +72,7 @@ def _named_inputs(
 ) -> dict[date, set[str]]:
     """The inputs of some Silver days, as a revision names them.
 
-    :raises ReproduceError: where it names none.
+    :raises ReproduceError: if it names none.
     """
     if revision["inputs"] is None:
         msg = f"{revision['version_name']} names no inputs, and cannot be made again; materialize the period for a newer revision"

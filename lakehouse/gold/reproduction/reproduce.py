@@ -74,10 +74,10 @@ def reproduce(
 ) -> Reproduced:
     """Recompute one revision of a period and compare it with what was published.
 
-    :param adjustment: an adjustment of the closed revision: compare what the number comes to with it.
+    :param adjustment: an adjustment of the closed revision: compare the closed number plus the adjustment.
     :raises ReproduceError: for a revision that was never published, or that names no inputs.
-    :raises UnknownInputsError: where its inputs are not recorded.
-    :raises ForgottenContractError: where its contract is not stored.
+    :raises UnknownInputsError: if its inputs are not recorded.
+    :raises ForgottenContractError: if its contract is not stored.
     """
     published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
     row = _told(series, start, published, revision, adjustment)
@@ -116,9 +116,9 @@ def known_at(
     when: datetime,
     session: Callable[[], SparkSession],
 ) -> dict[date, pa.Table]:
-    """The metric's numbers as of what had arrived and had been decided by a time, published or not; a day without rows has none.
+    """The metric's numbers from what had arrived and been decided by a time, published or not; a day without rows has none.
 
-    Rows count by their own arrival time, also where their file was read later. Redactions always count.
+    The arrival time of each row counts, even if its file was read later. Redactions always apply.
     """
     contract = catalog.sources[metric.source]
     ids = set(ingestions.ingested(ingestions.all_of(settings, contract.dataset)))
@@ -133,7 +133,7 @@ def known_at(
 def _told(series: Series, start: date, published: pa.Table | None, revision: int, adjustment: int | None) -> dict[str, Any]:
     """The published columns of a revision or an adjustment.
 
-    :raises ReproduceError: where there is none.
+    :raises ReproduceError: if there is none.
     """
     rows = [] if published is None else published.select(["revision", "adjustment", "version_name"]).to_pylist()
     for position, row in enumerate(rows):

@@ -81,7 +81,7 @@ def _publish_days(
     drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
     from_silver = [
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
-    ]  # others stand as they were
+    ]  # the numbers of other days are unchanged
     expected = count_silver_rows(settings, series.metric, from_silver)
     if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
         msg = f"silver/{source} moved on while {series.name} was computed from it, again and again; run it again later"
@@ -148,7 +148,7 @@ def _drafts(
         if content in refused.get(day, ()):
             if published is None:
                 continue
-            # Somebody refused the new number: the published one stays, with its adjustments, and only its state changes.
+            # A person refused the new number: the published one stays, with its adjustments, and only its state changes.
             rows, content = before.latest[day], published.restated or published.content  # noqa: PLW2901
             refused_days.add(day)
         covered, causes = source_days(metric, [day]), Counter[str]()
@@ -179,7 +179,7 @@ def _drafts(
 def _lineages(
     settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], refused_days: Collection[date]
 ) -> dict[date, NumberLineage]:
-    """What the number of each day was computed from; for a day whose new number was refused, that of the published one."""
+    """The lineage of each day's number; for a day whose new number was refused, that of the published number."""
     metric, by = before.series.metric, before.series.by
     covered = {day: source_days(metric, [day]) for day in days}
     undecided = restatement_lineage.undecided(settings, metric.source, set().union(*covered.values()))

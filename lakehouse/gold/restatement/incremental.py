@@ -1,6 +1,6 @@
 """A day's number computed from its published number and the Silver rows changed since, without reading the other rows.
 
-This is exact where every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all
+This is exact if every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all
 rows. The contract limits how many changed rows a patch may have (``publication.patch_up_to``).
 """
 
@@ -87,7 +87,7 @@ def _versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, i
 
 
 def _added(metric: MetricContract, published: pa.Table, plus: pa.Table | None, minus: pa.Table | None) -> _Numbers:
-    """Published plus new minus old values by grain, without the grain values that no row is left of."""
+    """Published plus new minus old values by grain, without the grain values that have no rows left."""
     names = [*(measure.name for measure in metric.measures), "row_count"]
     sums: _Numbers = defaultdict(lambda: [0 for _ in names])
     for rows, sign in ((published, 1), (plus, 1), (minus, -1)):

@@ -1,4 +1,4 @@
-"""``ops/inputs``: from which ingestions, decisions and redactions a revision was made (rule R10).
+"""``ops/inputs``: the ingestions, decisions and redactions that revisions were computed from (rule R10).
 
 A set is named by a digest of its members and stored as what it adds to an older set, so that a revision only needs its name.
 Sets only grow, because Bronze, decisions and redactions are append-only.
@@ -47,7 +47,7 @@ def name_of(ids: Collection[str]) -> str:
 
 
 def record(settings: Settings, source: str, ids: Collection[str], now: datetime) -> str:
-    """Keep a set, once.
+    """Store a set, once.
 
     :returns: its name.
     """
@@ -65,9 +65,9 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
 
 
 def ids_of(settings: Settings, source: str, name: str) -> set[str]:
-    """What is in a set.
+    """The ids in a set.
 
-    :raises UnknownInputsError: where it was never recorded.
+    :raises UnknownInputsError: if it was never recorded.
     """
     sets = _recorded(settings, source)
     if name not in sets:

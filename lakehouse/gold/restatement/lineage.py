@@ -38,7 +38,7 @@ class SilverInputs:
     silver_version: int
 
     def without(self, days: Collection[date]) -> dict[str, list[str]]:
-        """The inputs that some Silver days lack, as they are stored."""
+        """The inputs that some Silver days lack, in the stored form."""
         return {f"{day}": sorted(self.lacking[day]) for day in sorted(days) if self.lacking.get(day)}
 
     def known_through(self, days: Collection[date]) -> date | None:
@@ -51,7 +51,7 @@ class SilverInputs:
 class Trigger:
     """What caused some commits of Silver: files, decisions, redactions, rebuild requests.
 
-    :param remade: the Silver days that a rebuild request made again, with the reason that it gives to their numbers.
+    :param remade: the Silver days that a rebuild request computed again, with the reason for their numbers.
     """
 
     files: list[str] = field(default_factory=list)
@@ -81,9 +81,9 @@ def of_silver(settings: Settings, source: str) -> SilverInputs:
     }
     lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
     if lacking and table is not None:
-        # A run that was stopped after its commit has not recorded which inputs Silver contains with it.
+        # A run that was stopped after its commit has not recorded the inputs that Silver contains since.
         metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
-        why = next((one for one in metadata if "days" in one), {})  # a later compaction names none
+        why = next((one for one in metadata if "days" in one), {})  # a later compaction has none
         for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return SilverInputs(
@@ -99,7 +99,7 @@ def record(settings: Settings, source: str, basis: SilverInputs) -> str:
 def ids_by_day(settings: Settings, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
     """The inputs of each of some Silver days, as a revision names them.
 
-    :raises UnknownInputsError: where they were never recorded.
+    :raises UnknownInputsError: if they were never recorded.
     """
     ids = input_sets.ids_of(settings, source, name)
     lacking = json.loads(without or "{}")
@@ -117,7 +117,7 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     files = ids - set(by_hand)
     known = ingestions.ingested(ingestions.all_of(settings, source)) if files else {}
     requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
-    requests.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the graver reason holds
+    requests.sort(key=lambda entry: entry.operation == rebuild_requests.BUG_REPLAY)  # the more serious reason applies
     return Trigger(
         sorted(known[input_id].source_file for input_id in files if input_id in known),
         sorted(files),

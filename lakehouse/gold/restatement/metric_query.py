@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
-    """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the silver rows behind them).
+    """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
     :param rows: silver rows, at least of the days that the window covers.
     :param grain: another grain than the contract's.
@@ -46,7 +46,7 @@ def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], gra
 def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table]:
     """The number of each day that Silver has rows for: grain, measures and row_count, in the order of the grain.
 
-    The rows are collected in this process: a day of gold is small enough for people to look at.
+    The rows are collected in this process, because a day of gold is small.
     """
     with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
         found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
@@ -68,7 +68,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
 
 
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
-    """The number of a day without rows: one row without a grain, which tells an emptied day from a missing one."""
+    """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
     rows = silver_rows(spark, settings, metric, []).where("false")
     measures = [F.expr(f"cast(({measure.sql}) as {measure.type})").alias(measure.name) for measure in metric.measures]
     empty = rows.agg(*measures, F.count(F.lit(1)).alias("row_count")).toArrow()

@@ -41,9 +41,9 @@ class PendingRestatement:
 
     :param starts: the first days of these periods.
     :param upstream_version: the version of the upstream table through which changes were read: of Silver for days, of the daily
-        table for longer periods; -1 where there is no such table yet.
+        table for longer periods; -1 if there is no such table yet.
     :param since: the first version whose changes were read.
-    :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty where the change
+    :param causes: of days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
         feed no longer reaches back.
     :param keys: of days only: a sample of the changed keys per Silver day.
     """
@@ -58,7 +58,7 @@ class PendingRestatement:
 def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     """Read what the upstream table has changed since the series last followed it.
 
-    Where the log no longer reaches back, all periods are pending: a period that comes out equal gets no revision.
+    If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision.
     """
     table = table_io.open_table(_upstream(settings, series), settings.storage_options)
     if table is None:
@@ -72,7 +72,7 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
 
 
 def find_due(settings: Settings, series: Series, at: datetime | None = None) -> list[date]:
-    """The first days of the periods whose number is to change its state by now, and of days whose start delay is over.
+    """The first days of the periods whose number is due for its next state, and of days whose start delay has passed.
 
     :param at: another time than now.
     """
@@ -97,11 +97,11 @@ def record_restatement(
     requested: Collection[date],
     pending: PendingRestatement | None,
 ) -> None:
-    """Record a run: what it restated and, where it covered all that was pending, how far the series now follows.
+    """Record a run: what it restated and, if it covered everything pending, how far the series now follows.
 
     :param restated: the first days of the periods that got a revision or an adjustment.
     :param requested: the first days of the periods that the run computed.
-    :param pending: what the run responds to; None where it was asked for some periods only.
+    :param pending: what the run responds to; None if only some periods were requested.
     """
     complete = pending is not None and pending.starts <= set(requested)
     if not (restated or complete):

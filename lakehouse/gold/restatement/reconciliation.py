@@ -1,7 +1,7 @@
-"""Compares a metric's days with what their inputs give now: a candidate's checks again, and published numbers against Silver.
+"""Compares a metric's numbers with their present inputs: the checks of candidates, and published numbers against Silver.
 
-What a candidate must pass before it is published belongs to ``publication.checks``. A difference between published numbers
-and Silver that a pending change explains is reported, but is no failure.
+The checks that a candidate must pass belong to ``publication.checks``. A difference between published numbers and Silver that
+a pending change explains is reported, but is not a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def gold_check_names(series: Series) -> dict[str, str]:
 def check_gold(
     settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]
 ) -> list[CheckResult]:
-    """Every check of a candidate, of the number that silver gives now for each event day that has rows."""
+    """Run the checks of candidates on the number that silver gives now for each event day that has rows."""
     counted = count_silver_rows(settings, series.metric, days)
     with_rows = [day for day in sorted(days) if counted.get(day)]
     numbers = metric_query.numbers(session(), settings, series.metric, with_rows) if with_rows else {}
@@ -57,7 +57,7 @@ def check_rollup(
     session: Callable[[], SparkSession],
     starts: Collection[date],
 ) -> list[CheckResult]:
-    """Every check of a candidate, of the number that the published days give now for each period.
+    """Run the checks of candidates on the number that the published days give now for each period.
 
     :param starts: the first days of the periods.
     """
@@ -67,7 +67,7 @@ def check_rollup(
 
 
 def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
-    """The rows behind the published number of each day, adjustments included, against those that silver holds now.
+    """Compare the number of rows in each day's published number, adjustments included, with silver's rows now.
 
     :param series: the days of a metric as readers see them.
     """
@@ -96,7 +96,7 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 def _check_candidates(
     settings: Settings, series: Series, numbers: Mapping[date, pa.Table], silver_rows: Mapping[date, int]
 ) -> list[CheckResult]:
-    """The checks of a candidate, of numbers that were computed but are not published."""
+    """Run the checks of candidates on numbers that were computed but are not published."""
     before = write_audit_publish.read(settings, series, sorted(numbers))
     trailing = write_audit_publish.trailing(settings, series, numbers)
     outcomes = []
@@ -109,7 +109,7 @@ def _check_candidates(
 
 
 def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
-    """How many rows are behind the newest number of each day that has one, its adjustments included."""
+    """How many rows the newest number of each day contains, its adjustments included."""
     if before.existing is None:
         return {}
     by = before.series.by
@@ -118,7 +118,7 @@ def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
 
 
 def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> Mapping[date, str]:
-    """Why the published number of a day differs from silver's, where something pending explains it."""
+    """Why the published number of a day differs from silver, if something pending explains it."""
     series, terms = before.series, before.series.metric.publication
     today = lifecycle.today(settings.clock(), terms)
     pending = find_pending(settings, series).starts

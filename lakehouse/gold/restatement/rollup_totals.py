@@ -76,7 +76,7 @@ def of_periods(
 
 
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
-    """The sums of days and booked adjustments by grain: of row_count and the additive measures; other measures are empty.
+    """The sums of days and booked adjustments by grain: of row_count and the additive measures; other measures are NULL.
 
     NULL counts as nothing, as in SQL.
     """
@@ -160,7 +160,7 @@ def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequen
         columns = [*rollup.content, "booked_on", "version_name", series.by]
         adjustments = table_io.read(locations.gold(settings, series), columns, days, settings.storage_options)
         if adjustments is not None:
-            # Of a day no roll-up period is the same; a period that is closed on its last day books nothing in itself.
+            # A period that is closed on its last day books nothing in itself; for days this cannot happen.
             of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())
             tables.append(adjustments.drop_columns([series.by]).append_column("of", of))
     rows = pa.concat_tables(tables, promote_options="default")

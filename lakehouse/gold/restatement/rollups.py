@@ -53,14 +53,14 @@ def restate(
     """Compute periods again from the published days and publish those with new content or a new state.
 
     :param starts: the first days of the periods.
-    :param session: called only where a measure is not additive.
+    :param session: called only if a measure is not additive.
     :param follows: what the run responds to; if it is covered, the roll-up is recorded as following the days up to there.
     """
     settings = with_table_cache(settings)
     periods = {rollup.period(start) for start in starts}
     done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
     wanted = _booked(settings, rollup, periods)
-    while wanted:  # of a closed period that is adjusted the one follows that this is booked in
+    while wanted:  # an adjusted closed period also changes the period that the adjustment is booked in
         now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
         both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
         done = PublishResult(*both, done.lineage or now.lineage)
@@ -84,7 +84,7 @@ def _publish_periods(
 ) -> PublishResult:
     before = write_audit_publish.read(settings, rollup, [period.start for period in periods])
     table = table_io.open_table(locations.gold(settings, daily), settings.storage_options)
-    served_version.transaction(daily, table)  # raises where these days are made with another version's logic by now
+    served_version.transaction(daily, table)  # raises if readers now see days of another dataset version
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
