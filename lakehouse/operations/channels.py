@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FILE = "file:"
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 4.0
-#: Answers after which the same request may succeed a moment later; any other refusal is final for this tick.
+#: Answers after which the same request may succeed shortly afterwards; any other refusal is final for this tick.
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -188,7 +188,7 @@ class AppriseService:
 
     @property
     def name(self) -> str:
-        """The service, and a hash of the whole address: the address holds credentials."""
+        """The service, and a hash of the whole address: the address contains credentials."""
         return f"{urlsplit(self.url).scheme}:{_digest(self.url)}"
 
     def send(self, message: Message) -> None:
@@ -229,7 +229,7 @@ def _digest(address: str) -> str:
 
 
 class _TransientError(Exception):
-    """A failure that may be over a moment later."""
+    """A failure that may be temporary."""
 
 
 class _SystemTrust(HTTPAdapter):
@@ -248,7 +248,7 @@ def _no_netrc(request: PreparedRequest) -> PreparedRequest:
 
 
 def _root_cause(problem: BaseException) -> str:
-    """What happened below requests, whose own messages repeat the address."""
+    """The cause below requests, whose own messages repeat the address."""
     while (cause := problem.__cause__ or problem.__context__) is not None:
         problem = cause
     return type(problem).__name__ if isinstance(problem, RequestException) else str(problem)

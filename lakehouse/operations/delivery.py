@@ -1,7 +1,6 @@
-"""Sending messages to targets in order, within an allowance of time, each recorded before the next is sent.
+"""Sending messages to targets in order, within a time limit, each recorded before the next is sent.
 
-Alerts and notices share this loop. Which messages wait, and what their words are, is up to them; how one target takes a
-message is in ``channels``.
+Alerts and notices share this loop and provide its messages. ``channels`` delivers a message to one target.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class AfterFailure(Enum):
-    """Which messages a target still receives in this run after it has failed to take one."""
+    """Which messages a target still receives in this run after a failed delivery."""
 
-    #: Each message stands for itself: one that is refused holds up no other.
+    #: Messages are independent: a refused one does not delay the others.
     CONTINUE = "continue"
     #: Messages depend on their order, such as the opening of an alert and its resolution: the target waits for the next run.
     STOP = "stop"
@@ -37,7 +36,7 @@ class PendingMessage:
 
 @dataclass(frozen=True)
 class DeliveryFailure:
-    """A message that a target did not take; ``reason`` is None where the time was up before the message was sent."""
+    """A message that a target did not take; ``reason`` is None if the time was up before the message was sent."""
 
     target: str
     reason: str | None
@@ -52,12 +51,12 @@ class DeliveryReport:
 
 
 def deliver(messages: Iterable[PendingMessage], after_failure: AfterFailure, seconds: float) -> DeliveryReport:
-    """Send messages in order; a target that fails keeps no other from its messages.
+    """Send messages in order; a failure of one target does not affect the others.
 
     A process that dies between sending a message and recording it sends the message again, with the same ``message_id``
     (at-least-once delivery).
 
-    :param seconds: after so long no message is sent any more.
+    :param seconds: the time limit, after which no further message is sent.
     """
     report, started = DeliveryReport(), monotonic()
     stopped: set[str] = set()
@@ -72,7 +71,7 @@ def deliver(messages: Iterable[PendingMessage], after_failure: AfterFailure, sec
                 continue
             try:
                 target.send(pending.message)
-            except Exception as problem:  # noqa: BLE001 (whatever happens to one target, the others receive their messages)
+            except Exception as problem:  # noqa: BLE001 (any failure of one target must not stop the others)
                 report.failures.append(DeliveryFailure(target.name, f"{problem}"))
                 if after_failure is AfterFailure.STOP:
                     stopped.add(target.name)

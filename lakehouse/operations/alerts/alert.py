@@ -1,4 +1,4 @@
-"""What an alert is. When one opens is decided in ``rules``."""
+"""The data of an alert. ``rules`` decides when an alert opens."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Alert:
-    """Something that people should know of.
+    """A condition that people should know about.
 
     :param contract: the source or metric whose contract it comes from.
     :param subject: the source, or the series of published numbers.
-    :param since: since when it is so, by the clock that the rule goes by.
+    :param since: since when the condition holds, by the clock of the rule.
     :param text: what happened, where, and what to do.
     :param addressed_to: the source's owner first.
-    :param numbers: the same in figures.
-    :param period: the period of a number by name.
-    :param detail: tells apart alerts of one kind about one subject and period.
+    :param numbers: the figures of ``text``.
+    :param period: the name of the number's period.
+    :param detail: distinguishes alerts of one kind about one subject and period.
     """
 
     kind: AlertKind
@@ -58,19 +58,19 @@ class Alert:
 
     @property
     def title(self) -> str:
-        """The alert in a few words; of a number that is not final it tells so."""
+        """The alert in a few words, for a value including the state of its number."""
         words = _TITLES[self.kind].format(self.numbers.get("state"))
         return f"{words}: {self.subject}{f' {self.period}' if self.period else ''}"
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two alerts the same one, seen again."""
+        """The identity of an alert: an alert with an equal key is the same one, found again."""
         return (self.kind.value, self.contract, self.subject, self.period or "", self.detail or "")
 
 
 @dataclass(frozen=True)
 class AlertSubject:
-    """Whom an alert is about, and whom it concerns."""
+    """The subject of an alert, and the people or teams concerned."""
 
     contract: str
     subject: str

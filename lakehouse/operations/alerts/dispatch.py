@@ -1,8 +1,8 @@
-"""One run of alerting: open and resolve alerts by the tables as they are, and send what targets have not received.
+"""One run of alerting: opens and resolves alerts from the present tables, and sends what targets have not received.
 
-An alert is recorded before it is sent, and each delivery after it: the next run makes up for one that was stopped in
-between, and may send a message again under the same id. The rules are in ``rules``, the facts that they judge in
-``signals``, the record in ``log``. When this runs is up to the sensor ``alerts``.
+An alert is recorded before it is sent, and each delivery afterwards. If a run is stopped in between, the next one continues
+and may send a message again with the same id. ``rules`` has the rules, ``signals`` reads their facts, and ``log`` has the
+record. The sensor ``alerts`` starts each run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.channels import Target
     from lakehouse.settings import Settings
 
-#: Dagster ends a tick after 60 seconds; the next ticks send what was not sent by then.
+#: Dagster ends a tick after 60 seconds; the next ticks send the remaining messages.
 _SENDING_SECONDS = 30.0
 
 
@@ -48,7 +48,7 @@ class AlertDispatch:
 
 
 def dispatch_alerts(settings: Settings, catalog: Catalog, targets: Sequence[Target]) -> AlertDispatch:
-    """Open and resolve alerts as the tables are now, and send every target what it has not received."""
+    """Open and resolve alerts from the present tables, and send every target what it has not received."""
     sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
     metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
     unread: dict[str, str] = {}
@@ -76,10 +76,10 @@ def message(record: AlertRecord, transition: Transition) -> Message:
 
 
 def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Alert]:
-    """The alerts of a source or metric; where its tables cannot be read, the reason goes into ``unread``."""
+    """The alerts of a source or metric; if its tables cannot be read, the reason is added to ``unread``."""
     try:
         return list(alerts)
-    except Exception as problem:  # noqa: BLE001 (one contract's trouble does not silence the others; the tick fails after them)
+    except Exception as problem:  # noqa: BLE001 (one contract's problem does not stop the others; the tick fails afterwards)
         unread[name] = f"the alerts of {name} could not be looked at: {problem}"
         return []
 

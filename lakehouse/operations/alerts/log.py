@@ -1,9 +1,9 @@
-"""``ops/alerts``: the log of alerts. A row is an event of an alert: it opened, it was resolved, or targets received one of these.
+"""``ops/alerts``: the log of alerts. A row is an event of an alert: it opened, it was resolved, or targets received a message.
 
-An alert is open from its first row until its condition is gone; when the same condition comes again, that is another alert.
-Its opening and its resolution are one message each to every target that was configured when it opened. A delivery is
-recorded after it: what was delivered and not recorded is sent again under the same id. When there is an alert is decided in
-``rules``; messages are sent by ``dispatch``.
+An alert is open from its first row until its condition is gone; if the condition occurs again, another alert opens. Every
+target that was configured when the alert opened receives one message for the opening and one for the resolution. A delivery
+is recorded after it happened: a message that was delivered but not recorded is sent again with the same id. ``rules``
+decides when an alert opens; ``dispatch`` sends the messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DELIVERED = "told"
 
 @dataclass(frozen=True)
 class AlertEvent:
-    """A row of the table: an alert opened, with all that is known of it; it was resolved; or ``targets`` received a message.
+    """A row of the table: an alert opened, with all its fields; it was resolved; or ``targets`` received a message.
 
     :param about: the transition whose message was delivered.
     """
@@ -55,7 +55,7 @@ class AlertEvent:
 class AlertRecord:
     """An alert that was opened.
 
-    :param targets: the names of those that are notified of it.
+    :param targets: the names of the targets that are notified of it.
     :param delivered: the targets that have received the message of a transition.
     """
 
@@ -67,7 +67,7 @@ class AlertRecord:
     delivered: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def waiting(self, transition: Transition) -> list[str]:
-        """The targets that have not received the message of a transition; none where there was no such transition."""
+        """The targets that have not received the message of a transition; none if there was no such transition."""
         if transition == "resolved" and self.resolved_at is None:
             return []
         return [name for name in self.targets if name not in self.delivered.get(transition, ())]
@@ -108,7 +108,7 @@ def record(
     :param earlier: every alert so far.
     :param current: the alerts whose condition holds now.
     :param unread: the sources and metrics whose conditions are unknown: their alerts stay as they are.
-    :param targets: the names of those to notify of the new alerts.
+    :param targets: the names of the targets to notify of the new alerts.
     :returns: every alert.
     """
     now = settings.clock()
@@ -134,7 +134,7 @@ def record_delivery(settings: Settings, entry: AlertRecord, transition: Transiti
 
 
 def _id(alert: Alert, occurrences: int) -> str:
-    """The same for the same alert, also where two ticks find it at one time, or where the table was lost in between."""
+    """The same id for the same alert, even if two ticks find it at one time, or the table was lost in between."""
     name = "\n".join([*alert.key, alert.since.isoformat(), f"{occurrences}"])
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 

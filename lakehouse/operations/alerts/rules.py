@@ -1,8 +1,8 @@
 """The rules of alerting: each takes facts and returns an alert or None. They are described in docs/alerts.md.
 
-Lateness is measured by the data's own clocks (rule R5), and so is "for an hour": it is an hour of arrivals. Times of numbers
-are those of their publication. No rule reads the clock; where the time matters it is a parameter. Facts are read in
-``signals``.
+Lateness is measured by the data's own clocks (rule R5), and so are durations: "for an hour" is an hour of arrivals. The time
+of a number is that of its publication. No rule reads the clock: the time is a parameter if a rule needs it. ``signals`` reads
+the facts.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.alert import Alert, AlertSubject
 
 _WEEK = timedelta(days=7)
-#: For so long a candidate without a failed check is assumed to be in the middle of its checks.
+#: How long the checks of a candidate without a failed check are assumed to be still running.
 BEING_CHECKED = timedelta(hours=1)
-#: For so long a final number is judged.
+#: How long a final number is judged after its publication.
 JUDGED_FOR = timedelta(days=7)
 _SHOWN = 5
 #: Holds a bound and its share without rounding.
@@ -51,7 +51,7 @@ class PeriodRestatement:
 
 @dataclass(frozen=True)
 class PublishedValues:
-    """The newest number of a period: its values of one measure, each with the grain it belongs to (empty where there is none)."""
+    """The newest number of a period: its values of one measure, each with its grain (empty for a metric without grain)."""
 
     period: str
     revision: int
@@ -72,13 +72,13 @@ class CrossedLimit:
 
 
 def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: LateShare, bound: Decimal) -> Alert | None:
-    """Whether too large a share of the rows came beyond the watermark, for long enough.
+    """Alert if too large a share of the rows has arrived beyond the watermark for long enough.
 
-    The share at a time of arrival is that of the rows of the span ``lasting`` that ends with it, both ends included. It must
-    have been above the bound at every time of arrival from some time on through the newest; this is as long as ``lasting``
-    at least, and ``needs_rows`` rows arrived in it. Times without arrivals say nothing.
+    The share at a time of arrival covers the rows of the span ``lasting`` that ends with it, both ends included. The alert
+    opens if the share was above the bound at every time of arrival in a span through the newest arrival that is at least as
+    long as ``lasting`` and in which ``needs_rows`` rows arrived. Times without arrivals do not count.
 
-    :param arrivals: the newest first, each time once; taken only as far back as they are needed.
+    :param arrivals: the newest first, each time once; read only as far back as needed.
     """
     coming = iter(arrivals)
     ahead = next(coming, None)
@@ -108,10 +108,10 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
 
 
 def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, through: datetime, terms: Lag) -> Alert | None:
-    """Whether rows take longer to arrive than they usually do.
+    """Alert if rows take longer to arrive than usual.
 
-    :param newest: of the 24 hours of arrivals through ``through``.
-    :param baseline: of the days of arrivals before these.
+    :param newest: the percentile of the 24 hours of arrivals through ``through``.
+    :param baseline: the percentile of the days of arrivals before these.
     """
     if min(newest.rows, baseline.rows) < terms.needs_rows or newest.lag is None or baseline.lag is None:
         return None
@@ -129,10 +129,10 @@ def lag(about: AlertSubject, newest: LagPercentile, baseline: LagPercentile, thr
 def restatements(
     about: AlertSubject, restated: Sequence[PeriodRestatement], first: datetime | None, now: datetime, terms: Restatements
 ) -> Alert | None:
-    """Whether more was restated in the week before ``now`` than mean and sample deviation of the weeks before that let expect.
+    """Alert if more was restated in the week before ``now`` than mean and sample deviation of the earlier weeks suggest.
 
-    :param restated: since the first of these weeks began, in any order.
-    :param first: when the first number was published at all; what was not published for all of the weeks is not judged.
+    :param restated: the restatements since the first of these weeks began, in any order.
+    :param first: when the first number was published; a series that was not published for all of the weeks is not judged.
     """
     if first is None or first > now - _WEEK * (terms.weeks + 1):
         return None
@@ -162,9 +162,9 @@ def restatements(
 def held(
     about: AlertSubject, period: str, revision: int, since: datetime, failed: Mapping[str, str], now: datetime
 ) -> Alert | None:
-    """A number that failed a check, and waits for a person; or one whose run was stopped within its checks.
+    """Alert if a number failed a check and waits for a person, or if its run was stopped during its checks.
 
-    :param failed: per check what it found.
+    :param failed: per failed check what it found.
     """
     name = f"{about.subject} {period} r{revision}"
     if failed:
@@ -181,10 +181,10 @@ def held(
 
 
 def overdue(about: AlertSubject, period: str, due_on: date, due_at: datetime, state: State | None) -> Alert:
-    """A number that was to be published in its next state, and was not.
+    """The alert about a number that was not published in its next state when it was due.
 
-    :param due_at: the beginning of that day by the metric's calendar.
-    :param state: what it should be by now; None where it was not published at all.
+    :param due_at: the beginning of ``due_on`` in the metric's calendar.
+    :param state: the state that it should have by now; None if it was not published at all.
     """
     lacks = "has not been published at all" if state is None else f"is not {state.value} yet"
     text = (
@@ -198,9 +198,9 @@ def overdue(about: AlertSubject, period: str, due_on: date, due_at: datetime, st
 def value(
     about: AlertSubject, number: PublishedValues, bound: ValueBound, live_tolerance: Decimal, now: datetime
 ) -> Alert | None:
-    """A value beyond its bound: of a final number as it is, of any other one only where it is clearly beyond.
+    """Alert if a value is beyond its bound; for a number that is not final, only if by more than ``live_tolerance``.
 
-    A final number is looked at for a week from its publication on.
+    A final number is judged for a week after its publication.
     """
     final = number.state is State.FINAL
     if final and now - number.published_at > JUDGED_FOR:
@@ -230,14 +230,14 @@ def value(
 
 
 def named(bound: ValueBound) -> str:
-    """A bound in a word: what tells it from others of its metric."""
+    """The name of a bound, which distinguishes it from other bounds of its metric."""
     limits = [f"{word} {limit}" for word, limit in (("below", bound.below), ("above", bound.above)) if limit is not None]
     where = [f"{name}={wanted}" for name, wanted in sorted(bound.where.items())]
     return " ".join([bound.measure, *limits, *where])
 
 
 def _crossed(measured: Decimal, bound: ValueBound, tolerance: Decimal) -> CrossedLimit | None:
-    """The limit that a value lies beyond by more than a share of the limit; None for a value within, and for NaN."""
+    """The limit that a value is beyond by more than a share of the limit; None for a value within its limits, and for NaN."""
     if measured.is_nan():
         return None
     if bound.below is not None and measured < _EXACT.subtract(bound.below, _margin(bound.below, tolerance)):

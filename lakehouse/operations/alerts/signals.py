@@ -1,7 +1,7 @@
 """The facts that alerts are about, read from tables; ``rules`` judges them.
 
-Only the columns that a rule needs are read, of the files that the statistics in the log do not rule out. What is done with
-an alert is in ``dispatch``.
+Only the columns that a rule needs are read, and only of files that the statistics in the log do not rule out. ``dispatch``
+records and sends the alerts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _WEEK = timedelta(days=7)
 
 
 def state_of(settings: Settings, catalog: Catalog) -> str:
-    """A fingerprint of all that alerts depend on: the tables as they are, the contracts, and the hour.
+    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, and the hour.
 
-    As long as it is the same, so are the alerts; what the clock alone brings about is found within the hour.
+    While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
     paths = [locations.bronze(settings, source) for source in catalog.sources]
     for metric in catalog.metrics.values():
@@ -81,7 +81,7 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
 def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
     """The alerts about the published numbers of a metric, as its readers see them.
 
-    :raises UnservedVersionError: where the contract of the version that readers see is gone.
+    :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
     daily = served_version.daily(settings, catalog, metric)
     for series in (daily, *daily.rollups):
@@ -92,7 +92,7 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
 
 
 def _late_bound(contract: SourceContract) -> Decimal | None:
-    """The tolerated share of rows beyond the watermark; None where there is none, or no watermark."""
+    """The tolerated share of rows beyond the watermark; None if there is none, or no watermark."""
     share, lateness = contract.alerts.late_share, contract.lateness
     if share is None or (lateness.watermark is None and lateness.by is None):
         return None
@@ -113,7 +113,7 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
 
 
 def _overdue(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
-    """The periods that were due some days ago already, by the tables as they are now."""
+    """Alerts about the periods that have been due for longer than the contract tolerates."""
     terms, now = series.metric.publication, settings.clock()
     starts = find_due(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
     if not starts:
@@ -157,7 +157,7 @@ def _newest(settings: Settings, daily: Series, days: set[date]) -> Iterator[list
 
 
 def _number(rows: list[dict[str, Any]], grain: list[str], bound: ValueBound) -> PublishedValues:
-    """A number's values of one measure, of the rows of the grain that the contract asks for."""
+    """A number's values of one measure, of the rows of the grain that the bound selects."""
     selected = [row for row in rows if all(f"{row[name]}" == text for name, text in bound.where.items())]
     values = [(", ".join(f"{name} {row[name]}" for name in grain), row[bound.measure]) for row in selected]
     head = rows[0]

@@ -1,7 +1,7 @@
 """``ops/backfills``: the plans as they were made; ``ops/backfill_events``: the steps of each plan.
 
 An event has a name within its plan and is written once, however often a resumed run repeats it, so that a plan has one
-trail. The status of a backfill is derived from its events. What a plan is, is in ``plan``.
+history. The status of a backfill is derived from its events. The plan itself is defined in ``plan``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _BECOMES = {
     "finished": BackfillStatus.FINISHED,
 }
 
-#: The name for the plan that was made last.
+#: The name for the newest plan.
 NEWEST = "newest"
 
 
 class UnknownPlanError(LakehouseError):
-    """A plan that nobody has stored. The message lists plans that are."""
+    """A plan that is not stored. The message lists stored plans."""
 
 
 @dataclass(frozen=True)
 class BackfillEvent:
-    """Something that happened to a plan.
+    """An event in the execution of a plan.
 
     ``kind`` is started, asked (some partitions were found waiting), wave (some partitions of a table are done), failed,
-    cancelled or finished; ``event`` its name within the plan; ``said`` what there is to say of it.
+    cancelled or finished; ``event`` is its name within the plan, and ``said`` contains the details.
     """
 
     plan_id: str
@@ -52,7 +52,7 @@ class BackfillEvent:
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan as JSON, with what it is found by."""
+    """A plan as JSON, with the columns by which it is found."""
 
     plan_id: str
     target: str
@@ -85,9 +85,9 @@ def plans(settings: Settings) -> list[BackfillPlan]:
 
 
 def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
-    """The plan of that id, or the only one whose id begins so; ``newest`` is the one that was made last.
+    """The plan with an id, or the only plan whose id begins with it; ``newest`` is the newest plan.
 
-    :raises UnknownPlanError: where there is none, or more than one.
+    :raises UnknownPlanError: if there is none, or more than one.
     """
     every = plans(settings)
     if plan_id == NEWEST and every:
@@ -121,7 +121,7 @@ _RANK = {kind: number for number, kind in enumerate(("started", "asked", "wave",
 
 
 def status(entries: list[BackfillEvent]) -> BackfillStatus:
-    """The status of a plan, by its events: finished and cancelled are final, a failure ends with the next start."""
+    """The status of a plan, by its events: finished and cancelled are final, a failure lasts until the next start."""
     kinds = [entry.kind for entry in entries]
     for last in ("finished", "cancelled"):
         if last in kinds:

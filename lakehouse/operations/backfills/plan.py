@@ -1,7 +1,7 @@
-"""The plan of a backfill: what is to be made, in which order, from which files, under which code, and the expected outcome.
+"""The plan of a backfill: the partitions to compute and their order, the files, the code, and the expected outcome.
 
-Data and the rules on it. Plans are made from tables in ``planner``, run by ``orchestration.execution.backfill_runner``, and
-stored in ``log``.
+This module contains the data and the rules about it. ``planner`` makes plans from tables, ``log`` stores them, and
+``orchestration.execution.backfill_runner`` runs them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Order = Literal["ascending", "descending"]
 WriteMode = Literal["merge", "overwrite"]
-#: A share of quarantined rows this many times that of the rows before is a spike; below so many rows, chance.
+#: How many times the earlier share of quarantined rows makes a spike, and how many rows are needed to rule out chance.
 _SPIKE, _SPIKE_NEEDS_ROWS = 2.0, 20
 
 
@@ -58,7 +58,7 @@ class PlannedFile(_Plain):
 
 
 class Wave(_Plain):
-    """Partitions of one table that are to be made. They hold ``rows`` rows now; ``outcomes`` counts numbers by their outcome."""
+    """Partitions of one table that are computed. They have ``rows`` rows now; ``outcomes`` counts numbers by their outcome."""
 
     layer: Layer
     table: str
@@ -96,12 +96,12 @@ class BackfillPlan(_Plain):
 
     @property
     def new_files(self) -> list[PlannedFile]:
-        """The files that bring what Bronze did not have when the plan was made."""
+        """The files whose content Bronze did not have when the plan was made."""
         return [file for file in self.files if not file.known]
 
     @property
     def arrival_days(self) -> list[date]:
-        """The arrival days that bring something new."""
+        """The arrival days with new files."""
         return sorted({file.arrival_date for file in self.new_files})
 
 
@@ -122,7 +122,7 @@ def differences(promised: Sequence[ManifestEntry], files: Collection[PlannedFile
 
 
 def moved_pins(planned_code: str, planned_contracts: Mapping[str, str], code: str, contracts: Mapping[str, str]) -> list[str]:
-    """What has another version than when the plan was made: a backfill never runs under rules that nobody planned."""
+    """The changes of code and contracts since the plan was made: a backfill only runs under the planned versions."""
     sentences = [f"the code was {planned_code} and is {code}"] if planned_code != code else []
     for name in sorted({*planned_contracts, *contracts}):
         before, now = planned_contracts.get(name, "absent"), contracts.get(name, "absent")

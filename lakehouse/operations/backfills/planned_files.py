@@ -1,6 +1,6 @@
-"""The files of a backfill's plan: those that landing holds for some arrival days, and what each new one would bring.
+"""The files of a backfill's plan: those in landing for some arrival days, with a preview of each new one.
 
-Only landing and the log of ingestions are read; nothing is written. What becomes of these files is planned in ``planner``.
+This module only reads landing and the log of ingestions. ``planner`` plans the processing of these files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def current_files(
     A file that Bronze has ingested in its present state (name, size and time) is not read again. A file that waits for
     others of its day is left out.
 
-    :param progress: called with how many of how many files have been read.
+    :param progress: called with the number of files read so far and the number of all files.
     """
     listing = bronze_landing.listing(settings, contract)
     log = ingestions.all_of(settings, contract.dataset)

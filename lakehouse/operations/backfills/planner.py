@@ -1,7 +1,7 @@
-"""Planning a backfill: the files and partitions that it is about, the rows that they hold now, the numbers that it would restate.
+"""Planning a backfill: its files and partitions, the rows that these have now, and the numbers that it would restate.
 
-Nothing is written here. The plan itself is defined in ``plan``, its files are listed in ``planned_files``, and the numbers
-that a changed day affects are followed in ``impact.affected_periods``.
+This module only reads. The plan itself is defined in ``plan``; ``planned_files`` lists its files, and
+``impact.affected_periods`` finds the numbers that a changed day affects.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 class PlanProblemError(LakehouseError):
-    """A backfill that cannot be planned or must not start. The message gives the reason and the way out."""
+    """A backfill that cannot be planned or must not start. The message gives the reason and what to do."""
 
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """A request to make a range of days again."""
+    """A request to compute a range of days again."""
 
     target: str
     first_day: date
@@ -70,10 +70,10 @@ def plan(
     now: datetime,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> BackfillPlan:
-    """Plan what a request asks for.
+    """Plan a requested backfill.
 
-    :param progress: called with how many of how many files have been read.
-    :raises PlanProblemError: for a target that no contract describes, or files that are not as the manifest says.
+    :param progress: called with the number of files read so far and the number of all files.
+    :raises PlanProblemError: for a target that no contract describes, or files that do not match the manifest.
     """
     scope = (
         _of_source(settings, catalog, request, progress)
@@ -139,7 +139,7 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
     rollups: list[Wave] = []
     for metric in catalog.metrics_of(request.target):
         daily = served_version.daily(settings, catalog, metric)
-        pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; of a forgotten feed all days
+        pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; all days if the feed is gone
         changed = sorted({*days, *(pending.causes or pending.starts)})
         affected = affected_periods.affected(settings, daily, changed)
         gold += _numbers(affected, Layer.GOLD, [daily])
@@ -179,7 +179,7 @@ def metric_days(settings: Settings, daily: Series, first: date, last: date) -> s
 def _silver_days(
     settings: Settings, contract: SourceContract, request: BackfillRequest, previews: dict[str, Preview]
 ) -> set[date]:
-    """The event days that silver would update: those that new files touch, those pending and, to overwrite, all of the range."""
+    """The event days that silver would update: those that new files touch, pending days and, to overwrite, the whole range."""
     source = contract.dataset
     days = set(applied_inputs.pending(settings, source))
     if previews:  # all at once: each look-up reads the key log
@@ -242,7 +242,7 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
 
 
 def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[date]) -> dict[date, int]:
-    """How many rows each day holds, by the statistics of the files."""
+    """How many rows each day has, from the statistics of the files."""
     table = table_io.open_table(path, settings.storage_options)
     counted: dict[date, int] = defaultdict(int)
     if table is None or not days:
@@ -256,7 +256,7 @@ def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[da
 def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:
     """Compare files, code and contracts with the plan, before anything is done.
 
-    :raises PlanProblemError: naming each file and version that has changed since the plan was made.
+    :raises PlanProblemError: if any has changed since the plan was made; the message names each file and version.
     """
     changes = backfill_plan.moved_pins(
         planned.code_version, planned.contracts, provenance.code(), contract_versions(catalog, planned.source)

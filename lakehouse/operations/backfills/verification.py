@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.quality.check_result import CheckResult
     from lakehouse.settings import Settings
 
-#: The key in a publication's trigger that names the plan it belongs to.
+#: The key of the plan's id in a publication's trigger.
 PLAN = "backfill"
 
 
@@ -48,12 +48,12 @@ class BackfillVerification:
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The checklist in types that JSON has."""
+        """The checklist in JSON types."""
         return dict(vars(self))
 
 
 def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> BackfillVerification:
-    """Check each partition that the plan is about, and compare the counts with the plan."""
+    """Check each partition of the plan, and compare the counts with the plan."""
     result = BackfillVerification()
     contract = catalog.sources[plan.source]
     if plan.metric is None:
@@ -89,7 +89,7 @@ def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[
 
 
 def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
-    """The event days that the plan's files touch and, where it overwrites, those of its range that silver has."""
+    """The event days that the plan's files touch and, if it overwrites, those of its range that silver has."""
     days = {day for entry in _ingested(settings, plan) for day in entry.touched_days}
     if plan.write_mode == "overwrite":
         days |= {day for wave in plan.waves if wave.table.startswith("silver/") for day in wave.partitions}
@@ -160,7 +160,7 @@ def _judge(result: BackfillVerification, table: str, days: list[date], check: An
 
 
 def _check_quarantine(settings: Settings, contract: SourceContract, plan: BackfillPlan, result: BackfillVerification) -> None:
-    """Whether many more rows wait for a steward than did before."""
+    """Warn if a much larger share of rows waits for a steward than before."""
     rows = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
     ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
     rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)
@@ -176,7 +176,7 @@ def _check_quarantine(settings: Settings, contract: SourceContract, plan: Backfi
 
 
 def _check_numbers(settings: Settings, plan: BackfillPlan, daily: Series, days: list[date], result: BackfillVerification) -> None:
-    if plan.metric is None:  # days of a range that were computed again are remembered as waiting while one outside of it does
+    if plan.metric is None:  # days of a range stay pending as long as a day outside of it is pending
         pending_days = find_pending(settings, daily).starts.intersection(days)
         result.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(pending_days))
     for rollup in daily.rollups:

@@ -1,4 +1,4 @@
-"""Table maintenance: compaction, checkpoints, and deletion of files that nobody reads any more.
+"""Table maintenance: compaction, checkpoints, and deletion of files that are no longer needed.
 
 Plain Python: ``rules``.
 """

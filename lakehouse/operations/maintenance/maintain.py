@@ -1,8 +1,8 @@
-"""Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that nothing needs any more.
+"""Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that are no longer needed.
 
-What may be deleted is decided in ``rules``, what is still to be read is found in ``readers``. No step depends on the one
-before it, and none changes the rows of a table: when a run is stopped, the next one does the rest. No published number is
-lost: older revisions are rows, and are computed again from Bronze (rule R10).
+``rules`` decides what may be deleted; ``readers`` finds what is still to be read. No step depends on the one before it, and
+none changes the rows of a table: if a run is stopped, the next one does the rest. No published number is lost: older
+revisions are rows, and can be computed again from Bronze (rule R10).
 
 delta-rs lists the unused files, by their age and the table's tombstones, and they are deleted here: its own VACUUM would
 commit twice a night, even with nothing to delete, and would delete the checksums of files that stay.
@@ -58,10 +58,10 @@ class MaintenanceError(LakehouseError):
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What was done to a table, or would be done by a dry run.
+    """The work that was done on a table, or that a dry run would have done.
 
-    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` are sentences
-    on what was left as it is, ``problem`` is what went wrong.
+    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` contains
+    sentences about what was left unchanged, ``problem`` the reason of a failure.
     """
 
     table: str
@@ -79,11 +79,11 @@ class Upkeep:
 def maintain(
     settings: Settings, catalog: Catalog, only: Sequence[str] = (), *, retention_hours: int | None = None, dry_run: bool = False
 ) -> Iterator[Upkeep]:
-    """Look after the tables that are there, one after another; a table that cannot be looked after keeps no other from it.
+    """Maintain the existing tables one after another; a failure on one table does not affect the others.
 
     :param only: names such as ``silver/sales``; all tables by default.
-    :param retention_hours: how long files stay that a table no longer needs; by default what the settings say.
-    :param dry_run: tell what would be done, with numbers of files that are estimates.
+    :param retention_hours: how long unused files stay; by default as configured in the settings.
+    :param dry_run: only report what would be done; numbers of files are then estimates.
     :raises MaintenanceError: for a table that no contract describes, and for a retention below what the settings allow.
     """
     hours = settings.retention_hours if retention_hours is None else retention_hours
@@ -155,7 +155,7 @@ class _Work:
     def _compact(self, table: DeltaTable) -> dict[Any, Crowd]:
         """Compact the small files of crowded partitions, in a commit that changes no row.
 
-        :returns: the partitions.
+        :returns: the compacted partitions.
         """
         crowds = maintenance_rules.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
         if crowds and self._lake_table.silver_of is not None:
@@ -189,7 +189,7 @@ class _Work:
         table.optimize.compact(filters or None, _TARGET_BYTES, commit_properties=_WHY, post_commithook_properties=_NOTHING_ELSE)
 
     def _checkpoint(self, table: DeltaTable) -> bool:
-        """Write a checkpoint where opening the table means reading many commits."""
+        """Write a checkpoint if opening the table would read many commits."""
         newest = max((entry.version for entry in self._storage.log if entry.is_checkpoint), default=-1)
         wanted = int(table.version()) - newest > _CHECKPOINT_AFTER_COMMITS
         if wanted and not self._dry_run:
@@ -199,7 +199,7 @@ class _Work:
     def _clean_log(self, table: DeltaTable) -> int:
         """Delete commits that are older than the log's retention and contained in a checkpoint.
 
-        :returns: how many.
+        :returns: the number of deleted commits.
         """
         kept = _interval(table, _LOG_KEPT)
         old = [entry for entry in self._storage.log if self._now - entry.written > kept]
@@ -215,7 +215,7 @@ class _Work:
         return len(going)
 
     def _vacuum(self, table: DeltaTable) -> dict[str, int]:
-        """Delete files that are no part of the table, nor of a version that may still be read.
+        """Delete files that belong neither to the table nor to a version that may still be read.
 
         :returns: the deleted files, with their sizes in bytes.
         """
@@ -245,7 +245,7 @@ class _Work:
 
 
 def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
-    """The bytes of each file, by partition; a table without partitions is one."""
+    """The bytes of each file, by partition; a table without partitions counts as one partition."""
     files = pa.table(table.get_add_actions(flatten=True))
     columns = table.metadata().partition_columns
     partitions = files[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(files)
@@ -256,7 +256,7 @@ def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
 
 
 def _unused(table: DeltaTable, hours: int) -> list[str]:
-    """The files that have not been part of the table for so many hours."""
+    """The files that have not been part of the table for at least this many hours."""
     files: list[str] = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
     return files
 

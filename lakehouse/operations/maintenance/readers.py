@@ -1,8 +1,8 @@
 """The readers of a table's log and change feed, and the files and log entries that they still need.
 
-Maintenance keeps these. A metric that has never followed silver needs nothing: it is computed for all days, as is one whose
-feed is gone (see ``gold.restatement.pending``); the same holds for dataset versions that are not served. How long anything
-is kept without a reader is in ``rules``.
+Maintenance keeps these. A metric that has never followed silver needs nothing, because it is computed for all days; so is a
+metric whose feed is gone (see ``gold.restatement.pending``), and a dataset version that is not served. ``rules`` decides how
+long files are kept without a reader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK_BACK = 20
 
 @dataclass(frozen=True)
 class ReaderNeeds:
-    """What readers have yet to read of a table: the files that its commits name, and entries of its log."""
+    """What readers have yet to read of a table: the files that its commits name, and the entries of its log."""
 
     files: list[Need] = field(default_factory=list)
     log: list[Need] = field(default_factory=list)
@@ -43,7 +43,7 @@ class ReaderNeeds:
 def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: DeltaTable) -> ReaderNeeds:
     """What the readers of a table have yet to read.
 
-    :raises UnservedVersionError: where the contract of the version that readers see is gone.
+    :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
     followed = _followed_versions(settings, catalog, lake_table)
     lagging = {reader: version for reader, version in followed.items() if 0 <= version < table.version()}
@@ -57,17 +57,17 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
         unread = [commits[number] for number in range(version + 1, table.version() + 1)]
         result.log.append(_need(reader, unread[0]))
         changed = next((commit for commit in unread if commit.get("operation") not in _UNCHANGED), None)
-        if lake_table.silver_of is not None and changed is not None:  # of gold, only the log is read
+        if lake_table.silver_of is not None and changed is not None:  # readers of gold only read its log
             result.files.append(_need(reader, changed))
     return result
 
 
 def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
-    """Audit the commits that a stopped run left without audit, so that the audit needs nothing of silver any more."""
+    """Audit the commits that a stopped run left without audit, so that the audit no longer needs older files of silver."""
     source, silver_id, version = contract.dataset, f"{table.metadata().id}", table.version()
     if audit_log.followed(settings, source, silver_id) < version:
         audit.follow(settings, contract, catalog.metrics_of(source))
-        # The audit reads its newest versions without rows again; they are done, and their files may be deleted.
+        # The audit would read the newest versions again if they have no audit rows; this marks them as done.
         audit_log.append(settings, source, silver_id, version, audit_log.SCHEMA.empty_table())
 
 

@@ -1,7 +1,7 @@
 """The rules of table maintenance: how long files and log entries stay, and which partitions are worth compacting.
 
-What a table no longer needs stays for readers and writers that are still at work on it, and for those who have yet to
-follow what it changed.
+Unused files stay for readers and writers that are still working with them, and for readers that have yet to follow a table's
+changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?
 
 @dataclass(frozen=True)
 class Need:
-    """Somebody has yet to follow a table from a version on, which was committed at ``since``."""
+    """A reader has yet to follow a table from ``version`` on, which was committed at ``since``."""
 
     who: str
     version: int
@@ -34,21 +34,21 @@ class Need:
 
 @dataclass(frozen=True)
 class Retention:
-    """For how many hours files stay that a table no longer needs; None where nothing may go now. ``reason`` says why so long."""
+    """For how many hours unused files stay; None if nothing may be deleted now. ``reason`` explains the duration."""
 
     hours: int | None
     reason: str | None = None
 
 
 def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: timedelta) -> Retention:
-    """How long files stay.
+    """How long unused files stay.
 
-    A file of the change feed is a little older than the commit that names it: whoever has yet to follow a commit gets the
-    same ``minimum`` before it.
+    A file of the change feed is a little older than the commit that names it: files are therefore kept for ``minimum`` hours
+    before the first commit that a reader has yet to follow.
 
     :param minimum: hours for which readers and writers may be at work on files that are no longer part of the table.
-    :param remembered: for how long the table knows when a file was removed; behind that only the age of the file itself is
-        known, which says nothing about who needs it.
+    :param remembered: for how long the table records when a file was removed; afterwards only the age of the file itself is
+        known, which does not show who needs it.
     """
     if minimum * _HOUR > remembered:
         hours = math.ceil(remembered / _HOUR)
@@ -67,7 +67,7 @@ def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: 
 
 
 def why_log_stays(now: datetime, kept: timedelta, needs: Collection[Need]) -> str | None:
-    """Why entries of a log that are older than ``kept`` may not go now; None where they may."""
+    """Why log entries that are older than ``kept`` may not be deleted now; None if they may."""
     held = [need for need in needs if now - need.since >= kept]
     return f"{min(held, key=lambda need: need.since)}: its log stays" if held else None
 
@@ -80,12 +80,12 @@ class Crowd:
     size: int
 
     def files_after(self, target: int) -> int:
-        """About how many files compaction leaves of them."""
+        """About how many files remain after compaction."""
         return math.ceil(self.size / target) or 1
 
 
 def crowded(sizes: Mapping[_Partition, Sequence[int]], target: int, more_than: int) -> dict[_Partition, Crowd]:
-    """The partitions with more than so many small files; small is what at least two of fill a file of the ``target`` size.
+    """The partitions with more than ``more_than`` small files; a file is small if it has at most half of the ``target`` size.
 
     :param sizes: the sizes in bytes of the files of each partition.
     """
@@ -94,7 +94,7 @@ def crowded(sizes: Mapping[_Partition, Sequence[int]], target: int, more_than: i
 
 
 def interval(text: str) -> timedelta:
-    """A duration as Delta's table properties have it: ``interval 30 days``.
+    """Parse a duration as written in Delta's table properties: ``interval 30 days``.
 
     :raises ValueError: for another form.
     """

@@ -1,7 +1,7 @@
-"""One run of notifying consumers: find new restatements, send what waits, and let the audit of silver follow.
+"""One run of notifying consumers: finds new restatements, sends waiting notices, and marks the audit rows of silver.
 
-Which publications make a notice and which audit rows they answer is in ``pending``, the record of notices in ``log``. When
-this runs is up to the sensor ``notices`` and to ``lakehouse notices --send``.
+``pending`` decides which publications make a notice and which audit rows it covers; ``log`` has the record of notices. The
+sensor ``notices`` and ``lakehouse notices --send`` start a run.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class NoticeDispatch:
 def dispatch_notices(settings: Settings, catalog: Catalog, targets: Sequence[Target], seconds: float = inf) -> NoticeDispatch:
     """Send consumers the notices that they have not received; another run sends none of these again.
 
-    A message that a target refuses is sent again at the next run, and holds up neither the other messages nor the other
+    A message that a target refuses is sent again at the next run, and delays neither the other messages nor the other
     targets.
 
-    :param seconds: after so long a target gets no further message in this run.
+    :param seconds: the time limit per target, after which it gets no further message in this run.
     """
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)

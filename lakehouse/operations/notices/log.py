@@ -1,12 +1,12 @@
 """``ops/notices``: the notices of restatements, per consumer and target, with the time of their delivery.
 
-A row is one notice for one consumer by one target, with its words as first written: a notice that is sent again is the same,
-with the same ``message_id``. Notices and the version up to which publications were scanned are written in one commit; each
+A row is one notice for one consumer by one target, with its text as first written: a notice that is sent again has the same text
+and the same ``message_id``. Notices and the version up to which publications were scanned are written in one commit; each
 delivery is recorded in another. If the process dies after sending but before recording, the notice is sent again
 (at-least-once delivery).
 
-A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. Which publications
-make a notice is in ``pending``.
+A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. ``pending`` decides
+which publications make a notice.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class NoticeEntry:
     """One notice for one consumer by one target.
 
     :param data: see ``operations.notices.notice.Notice.data``.
-    :param answers: per restated period the versions of silver whose changes the number contains, and the one before did not:
-        behind the first, through the second.
+    :param answers: per restated period the versions of silver whose changes the number contains and the number before it did not:
+        after the first, through the second.
     """
 
     message_id: str
@@ -73,7 +73,7 @@ class NoticeEntry:
 
 
 def log(settings: Settings) -> LogTable[NoticeEntry]:
-    """The table. The JSON of a notice keeps its order: what is sent again is the same text."""
+    """The table. The JSON of a notice keeps its order, so that a repeated message is the same text."""
     return LogTable(NoticeEntry, settings, locations.notices(settings), partition_by="month", sort_keys=False)
 
 
@@ -83,7 +83,7 @@ def has_begun(settings: Settings) -> bool:
 
 
 def scanned_version(settings: Settings, series: str) -> int | None:
-    """The version of a series' table up to which publications were scanned for notices; None where none was."""
+    """The version of a series' table up to which publications were scanned for notices; None if none were."""
     table = table_io.open_table(locations.notices(settings), settings.storage_options)
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
@@ -92,7 +92,7 @@ def scanned_version(settings: Settings, series: str) -> int | None:
 def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
     """Append the notices of a series' publications up to a version, in one commit with that version.
 
-    :param since: the :func:`scanned_version` before; where another process has scanned further by now, nothing is written.
+    :param since: the :func:`scanned_version` before; if another process has scanned further by now, nothing is written.
     :returns: whether it was written.
     """
     return log(settings).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
@@ -106,7 +106,7 @@ def of(
 ) -> list[NoticeEntry]:
     """Notices in the order of the publications, oldest first.
 
-    :param since: those of publications then or later; older months are not read.
+    :param since: only notices of publications at this time or later; older months are not read.
     """
     table = table_io.open_table(locations.notices(settings), settings.storage_options)
     if table is None:
@@ -124,12 +124,12 @@ def of(
 
 
 def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
-    """Record that a target took a notice; recording it again changes nothing that matters."""
+    """Record that a target received a notice; repeating it only changes the time of delivery."""
     _update(settings, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
 
 
 def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
-    """Record that the audit of silver marks its rows as notified by some notices, in one commit."""
+    """Record in one commit that some notices are marked in the audit of silver."""
     if entries:
         _update(settings, entries, NoticeStatus.AUDITED, {})
 

@@ -1,7 +1,7 @@
 """The notice of a restatement: a few lines for people, data for programs.
 
-It holds no value of the grain: a message that was sent cannot be redacted. Which publications make a notice is in
-``pending``; the numbers are read by ``restated_numbers``.
+It contains no value of the grain, because a message that was sent cannot be redacted. ``pending`` decides which publications
+make a notice; ``restated_numbers`` reads the numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import State
 
-#: So many periods are listed with their numbers, for people and for programs.
+#: How many periods are listed with their numbers, for people and for programs.
 _SHOWN, _LISTED = 5, 200
 _QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
 
@@ -37,7 +37,7 @@ def restates(reason: RevisionReason) -> bool:
 class MeasureTotals:
     """The total of a measure for a period before and after, and how many of the rows of its grain changed.
 
-    ``sides`` is None where the measure does not add up over the grain.
+    ``sides`` is None if the measure does not add up over the grain.
     """
 
     measure: str
@@ -46,7 +46,7 @@ class MeasureTotals:
     of: int
 
     def as_json(self) -> dict[str, Any]:
-        """Decimals as text, so that none is rounded on the way."""
+        """A dictionary for JSON; decimals are written as text, so that none is rounded."""
         sides = self.sides or Sides(None, None)
         return {"measure": self.measure, **sides.as_json(), "grain_rows": self.of, "grain_rows_changed": self.changed}
 
@@ -66,10 +66,10 @@ class MeasureTotals:
 class RestatedPeriod:
     """One period that was restated.
 
-    :param before: the version that readers had; ``after`` is the one they have, an adjustment on top of the closed number.
-    :param changed_rows: how many changed rows of silver caused it, where that is known.
-    :param booked_on: for an adjustment the open day that it belongs to.
-    :param changes: every measure by grain; those of a closed period with all that is booked to it.
+    :param before: the version that readers had; ``after`` is the one they have now, which may be an adjustment.
+    :param changed_rows: how many changed rows of silver caused it, if known.
+    :param booked_on: for an adjustment the open day that it is booked to.
+    :param changes: every measure by grain; for a closed period with its adjustments included.
     """
 
     period: str
@@ -98,7 +98,7 @@ class RestatedPeriod:
 class Notice:
     """The notice of one publication of a series. ``restated`` is in the order of the periods, and never empty.
 
-    :param changed_rows: the changed rows of silver that caused it, each once; None where that is not known.
+    :param changed_rows: the changed rows of silver that caused it, each once; None if not known.
     :param additive: the measures whose values over the grain add up.
     """
 
@@ -112,7 +112,7 @@ class Notice:
     additive: frozenset[str] = frozenset()
 
     def message_id(self, consumer: str) -> str:
-        """The same for the same publication and consumer."""
+        """The id of the message, which is the same for the same publication and consumer."""
         return hashlib.sha256(f"{self.series}\n{self.publication_id}\n{consumer}".encode()).hexdigest()[:32]
 
     @property
@@ -122,7 +122,7 @@ class Notice:
 
     @property
     def subject(self) -> str:
-        """One line."""
+        """The subject line."""
         return f"{self.series} restated for {self._window}: {', '.join(self.reasons)}"
 
     @property
@@ -143,7 +143,7 @@ class Notice:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The same for programs, in types that JSON has; ``left_out`` counts the periods that are not listed."""
+        """The same for programs, in JSON types; ``left_out`` counts the periods that are not listed."""
         names = [period.period for period in self.restated]
         return {
             "metric": self.metric,
@@ -178,13 +178,13 @@ class Notice:
 
 
 def _reason(restated: RestatedPeriod) -> str:
-    """The reason with its explanation, where there is more than the reason itself."""
+    """The reason with its explanation, if that contains more than the reason itself."""
     explanation, reason = restated.explanation or "", restated.reason.value
     return explanation if explanation.startswith(reason) else f"{reason}: {explanation}" if explanation else reason
 
 
 def _text(number: Number | None, *, signed: bool = False) -> str:
-    """A decimal with all its places; of a double 12 digits count."""
+    """A decimal with all its places; a double with 12 digits."""
     if number is None:
         return "none"
     form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) else "")

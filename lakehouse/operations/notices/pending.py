@@ -1,9 +1,9 @@
-"""The publications that consumers have yet to be notified of, and the rows of silver's audit that these notices answer.
+"""The publications that consumers have yet to be notified of, and the rows of silver's audit that these notices cover.
 
 Consumers are notified of everything that was published after the first run, in the tables that readers see; the recipients
-are those that the metric's contract names at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice, as
-after the replay of a history, and notices older than that are not sent any more. What a publication restated is read by
-``restated_numbers``; notices are stored in ``log`` and sent by ``dispatch``.
+are those that the metric's contract names at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice (for
+example after the replay of a history), and older notices are no longer sent. ``restated_numbers`` reads what a publication
+restated; ``log`` stores the notices, and ``dispatch`` sends them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Nobody is notified of publications that are older than this.
 NOTIFY_WITHIN = timedelta(days=7)
-#: So many publications of a series are read at once.
+#: How many publications of a series are read at once.
 _AT_ONCE = 100
 
 
@@ -55,7 +55,7 @@ class Audience:
 
 
 def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], list[str]]:
-    """The metrics whose contract names consumers, and complaints about those whose served version is unknown.
+    """The metrics whose contract names consumers, and messages about those whose served version is unknown.
 
     A dataset version that is still being filled is not among them: nobody reads it until it is promoted.
     """
@@ -101,7 +101,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
     :param every: the result of :func:`audiences` before :func:`add_notices` ran.
     :returns: how many rows were set.
     """
-    # A notice that was given up stays waiting: its consumer was never notified.
+    # A notice that is too old to be sent stays waiting: its consumer was never notified.
     recent = notice_log.of(
         settings, since=_since(settings) - NOTIFY_WITHIN, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED]
     )

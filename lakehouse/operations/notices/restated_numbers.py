@@ -1,6 +1,6 @@
-"""The numbers that a publication restated: each with the one that readers had before, and the changes of silver it contains.
+"""The numbers that a publication restated: each with the number that readers had before, and the changes of silver it contains.
 
-Everything here is read. Which publications make a notice, and for whom, is in ``pending``; its words are in ``notice``.
+This module only reads. ``pending`` decides which publications make a notice, and for whom; ``notice`` has the text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Answers = dict[str, tuple[int, int]]
 def notices(settings: Settings, daily: Series, series: Series, entries: Sequence[Publication]) -> list[tuple[Notice, Answers]]:
     """A notice for each of some publications of a series that restated something, with the changes its days contain.
 
-    :param daily: the daily series: the series itself, or the one that it is made from.
+    :param daily: the daily series: the series itself, or the one that it is computed from.
     """
     later_versions = {entry.publication_id: _later_versions(entry) for entry in entries}
     starts = {start for versions in later_versions.values() for start in versions}
@@ -78,7 +78,7 @@ def _later_versions(entry: Publication) -> dict[date, str]:
 def _restated(
     settings: Settings, daily: Series, series: Series, versions: Sequence[PublishedVersion], name: str
 ) -> RestatedPeriod | None:
-    """A version of a period against the one before; None where it restates nothing."""
+    """A version of a period compared with the one before; None if it restates nothing."""
     place = next((place for place, version in enumerate(versions) if version.name == name), 0)
     if not place or not restates(versions[place].reason):
         return None
@@ -119,7 +119,7 @@ def _revision(label: str | None) -> int:
 def _answered(versions: Sequence[PublishedVersion], name: str, followed: int) -> tuple[int, int] | None:
     """The versions of silver whose changes a number is the first to contain: those after one, through another.
 
-    :param followed: the version of silver that the metric had followed before; changes up to it left the number equal. A
+    :param followed: the version of silver that the metric had followed before; changes up to it did not change the number. A
         number that was held and signed off later contains all changes since the one before it.
     """
     place = next(place for place, version in enumerate(versions) if version.name == name)
