@@ -83,8 +83,8 @@ def of_file(settings: Settings, catalog: Catalog, source: str, name: str) -> Imp
     if lying:
         return _of_content(settings, catalog, contract, lying[-1], settings, known)
     msg = (
-        f"{name} is unknown: there is no such file here, none in {settings.landing_of(source)}, and {source} has taken none of "
-        "that name in"
+        f"{name} is unknown: there is no such local file, none in {settings.landing_of(source)}, and no ingested file of "
+        f"{source} has that name"
     )
     raise UnknownSubjectError(msg)
 
@@ -97,7 +97,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     contract = catalog.sources[source]
     days = key_log.days_by_key(settings, source, [key])[key]
     if not days and not key_log.arrival_days(settings, source, "record_key", [key]):
-        msg = f"no sound row of bronze/{source} has the key {key!r}"
+        msg = f"no well-formed row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
     changes, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)
 
@@ -133,16 +133,16 @@ def _of_content(
         return _of_ingestions(settings, catalog, contract, done.source_file, {fingerprint.ingestion_id}, entries)
     about = f"file {file.name}"
     if fingerprint.problem:
-        notes = [f"it would be held, and change nothing: {fingerprint.problem}"]
+        notes = [f"the file would be held and change nothing: {fingerprint.problem}"]
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes)
     content = preview.preview_file(where, contract, file, fingerprint)
     days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
     notes = []
     if contract.quality.named_rules:
-        notes.append("row rules are judged when the file is taken in; a row that fails one may change nothing")
+        notes.append("row rules are evaluated when the file is ingested; a row that fails one may change nothing")
     policy = policy_of(contract)
     if policy.chooses_arrivals:
-        notes.append(f"under {policy.name}, whether it counts depends on the other arrivals")
+        notes.append(f"under {policy.name}, the other arrivals decide whether the file changes anything")
     result = Impact(contract.dataset, about, applied=False, days=sorted(days), rows=content.rows, out=content.out, notes=notes)
     return _through_gold(settings, catalog, result, PublicationCause())
 
@@ -155,7 +155,7 @@ def _of_ingestions(
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
     waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
-    notes = [f"taken in on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
+    notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
     result = Impact(
         source=contract.dataset,
         about=f"file {name}",

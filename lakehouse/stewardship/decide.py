@@ -60,7 +60,7 @@ def decide(
     missing = sorted(set(rows) - claims.keys())
     if missing:
         row = format_row_id(missing[0])
-        msg = f"{row} is no sound row of bronze/{source}; 'lakehouse quarantine list {source}' shows the rows"
+        msg = f"{row} is not a well-formed row of bronze/{source}; 'lakehouse quarantine list {source}' lists the rows"
         raise StewardError(msg)
     existing = decisions.newest(settings, source)
     repeated = {

@@ -159,7 +159,7 @@ def test_impossible_decisions_are_reported(home: Path) -> None:
     for arguments, expected in (
         (("accept", "sales", *said), "name rows, a file of --ids, a filter"),
         (("accept", "sales", "17", *said), "'17' is no row; write it as"),
-        (("reject", "sales", "abc:17", *said, "--no-restate"), "abc:17 is no sound row of bronze/sales"),
+        (("reject", "sales", "abc:17", *said, "--no-restate"), "abc:17 is not a well-formed row of bronze/sales"),
         (("list", "sales", "--cause", "mood"), "--cause is one of"),
         (("show", "sales", "abc:17"), "abc:17 neither waits nor has waited"),
     ):

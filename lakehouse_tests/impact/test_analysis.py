@@ -183,7 +183,7 @@ def test_a_key_is_followed_through_the_days_that_it_lived_on(deployment) -> None
         "total_v2024-02-01.r3.a1",
         "total_v2024-02-02.r3",
     ]
-    with pytest.raises(UnknownSubjectError, match="no sound row of bronze/events has the key 'z'"):
+    with pytest.raises(UnknownSubjectError, match="no well-formed row of bronze/events has the key 'z'"):
         deployment.key("z")
 
 
@@ -205,8 +205,8 @@ def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(deployment, tmp_pa
     (tmp_path / "odd.csv").write_bytes(b"id,amount\n1,2\n")
     found = deployment.file(f"{tmp_path / 'odd.csv'}")
     assert (found.days, found.periods) == ([], [])
-    assert "it would be held, and change nothing: line 1: column event_time, arrived_at, op, corrects" in found.notes[0]
-    with pytest.raises(UnknownSubjectError, match=r"nothing.csv is unknown: there is no such file here"):
+    assert "the file would be held and change nothing: line 1: column event_time, arrived_at, op, corrects" in found.notes[0]
+    with pytest.raises(UnknownSubjectError, match=r"nothing.csv is unknown: there is no such local file"):
         deployment.file("nothing.csv")
     lying = deployment.lake.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
     assert deployment.file(lying).days == february(9), "it lies in landing, and has not been taken in"

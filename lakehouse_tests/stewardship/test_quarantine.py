@@ -180,7 +180,7 @@ def test_a_decision_needs_a_row_a_name_and_a_reason(settings, spark) -> None:
     lake = lake_with(settings, spark, WEEK_WATERMARK, (LATE, SECOND_FILE))
     with pytest.raises(StewardError, match="needs a name"):
         decide(lake, "accept", "b", by=" ")
-    with pytest.raises(StewardError, match="nowhere:7 is no sound row"):
+    with pytest.raises(StewardError, match="nowhere:7 is not a well-formed row"):
         stewardship_decide.decide(settings, lake.contract, [("nowhere", 7)], "accept", by="anna", reason="because")
 
 

@@ -62,8 +62,8 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
         (("--key", "1", "--file", "x"), 2, "say one of --file, --key and --start-date"),
         (("--start-date", "2024-11-05", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
         (("--key", "1", "--end-date", "2024-11-04"), 2, "--end-date needs a --start-date"),
-        (("--file", "x.csv"), 1, "x.csv is unknown: there is no such file here, none in"),
-        (("--key", "1"), 1, "no sound row of bronze/sales has the key '1'"),
+        (("--file", "x.csv"), 1, "x.csv is unknown: there is no such local file, none in"),
+        (("--key", "1"), 1, "no well-formed row of bronze/sales has the key '1'"),
     ],
 )
 def test_impact_that_cannot_be_computed_is_reported(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
