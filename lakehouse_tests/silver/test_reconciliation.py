@@ -213,7 +213,7 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Setting
     first, second = published(reproducible, 1, 2)
     assert (counts_of(first), counts_of(second)) == ((True, 2, 3, 1), (True, 1, 0, 1))
     assert first.explanation == (
-        "2 rows are behind the published number, and silver holds 3: silver has changed since, and a restatement is pending"
+        "the published number contains 2 rows, and silver has 3: silver has changed since, and a restatement is pending"
     )
     reproducible.publish()
     assert [counts_of(outcome) for outcome in published(reproducible, 1, 2)] == [(True, 3, 3, 0), (True, 0, 0, 0)], (
@@ -227,7 +227,7 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(settings: Setting
     [first] = published(reproducible, 1)
     assert counts_of(first) == (False, 3, 2, 0)
     assert not first.warns
-    assert str(first.explanation).endswith(": nothing that waits explains it: materialize gold/total for 2024-02-01")
+    assert str(first.explanation).endswith(": no pending change explains it: materialize gold/total for 2024-02-01")
 
 
 def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Settings, spark: SparkSession) -> None:
@@ -249,7 +249,7 @@ def test_a_number_that_somebody_has_to_decide_on_or_has_explains_it(settings: Se
     reproducible.publish([])
     [first] = published(reproducible, 1)
     assert counts_of(first) == (True, 1, 2, 1)
-    assert str(first.explanation).endswith(": somebody dropped the new number, so that the published one stands")
+    assert str(first.explanation).endswith(": the new number was dropped, and the published one stays")
 
 
 def test_a_closed_number_counts_with_its_adjustments(settings: Settings, spark: SparkSession) -> None:

@@ -104,7 +104,7 @@ def version(settings: Settings, series: Series, period: Period, selector: Versio
     try:
         return SelectedVersion(*select(versions, selector, series, period))
     except MissingVersionError as problem:
-        msg = f"{problem}, and there are {', '.join(version.label for version in versions)}"
+        msg = f"{problem}, and has {', '.join(version.label for version in versions)}"
         raise UnknownVersionError(msg) from None
 
 

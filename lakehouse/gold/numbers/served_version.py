@@ -85,7 +85,7 @@ def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | N
     seen = _number_in(table)
     if seen != series.metric.dataset_version:
         msg = (
-            f"gold/{series.name} shows v{seen} by now, and these numbers were made with v{series.metric.dataset_version}; "
+            f"gold/{series.name} shows v{seen} now, but these numbers were computed with v{series.metric.dataset_version}; "
             "nothing was published: run it again"
         )
         raise MovedError(msg)

@@ -132,7 +132,7 @@ def check_published(metric: MetricContract, kind: Kind) -> None:
     """
     if kind is not Kind.DAY and kind.value not in metric.publication.rollups:
         published = ", ".join(["day", *metric.publication.rollups])
-        msg = f"{metric.name} is published by {published}, and not by {kind.value}"
+        msg = f"{metric.name} is published by {published}, not by {kind.value}"
         raise UnpublishedKindError(msg)
 
 
@@ -153,7 +153,7 @@ def parse(text: str) -> VersionSelector:
     try:
         return VersionSelector(SelectBy.AS_OF, word, at=_moment(word))
     except ValueError:
-        msg = f"{text!r} names no version; ask for {KNOWN}"
+        msg = f"{text!r} is not the name of a version; use {KNOWN}"
         raise UnknownVersionError(msg) from None
 
 
@@ -164,7 +164,7 @@ def parse_moment(text: str) -> datetime:
     """
     selector = parse(text)
     if selector.at is None:
-        msg = f"{text!r} is no time; write 2024-11-08 or 2024-11-08T06:00:00Z"
+        msg = f"{text!r} is not a time; write 2024-11-08 or 2024-11-08T06:00:00Z"
         raise UnknownVersionError(msg)
     return selector.at
 
@@ -188,7 +188,7 @@ def parse_dataset_version(text: str) -> int:
     """
     number = text.removeprefix("v")
     if not number.isdecimal() or not int(number):
-        msg = f"{text!r} is no dataset version; name one as in v2"
+        msg = f"{text!r} is not a dataset version; write it as v2"
         raise UnknownVersionError(msg)
     return int(number)
 
@@ -203,7 +203,7 @@ def select(
     """
     if selector.series is not None and (selector.series, selector.period) != (series.name, period.name):
         text, theirs = selector.text, f"{selector.series} for {selector.period}"
-        msg = f"{text} is a version of {theirs}, and not of {series.name} for {period.name}"
+        msg = f"{text} is a version of {theirs}, not of {series.name} for {period.name}"
         raise UnknownVersionError(msg)
     if not versions:
         msg = f"nothing of {series.name} has been published for {period.name}"

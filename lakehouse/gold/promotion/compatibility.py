@@ -44,7 +44,7 @@ def of_contracts(shown: MetricContract, to: MetricContract) -> Iterator[str]:
     }
     for what, (old, new) in agreed.items():
         if old != new:
-            yield f"{what} is {new} in {later} and {old} in {name}; readers of one table need one: make it another metric"
+            yield f"{what} is {new} in {later} and {old} in {name}; a table has one for all readers: define another metric"
     if (shown.publication.after_close, to.publication.after_close) == ("adjust", "restate"):
         yield f"{name} promised that closed periods stay as they are; write 'after_close: adjust' into the contract of {later}"
 
@@ -79,7 +79,7 @@ def of_coverage(
 ) -> Iterator[str]:
     """Periods for which the version has no number, or none that contains the present state of Silver."""
     if not numbers:
-        yield f"gold/{later.name} holds no number; {_fill(later, shown)}"
+        yield f"gold/{later.name} has no number; {_fill(later, shown)}"
         return
     # A day that was emptied before the version was filled cannot be filled, and its absence does not matter.
     missing = [start for start in shown if start not in numbers and (start in pending.starts or not shown[start].is_empty)]
@@ -87,7 +87,10 @@ def of_coverage(
         yield f"gold/{later.name} has no number for {join_periods(missing)}, which readers see; {_fill(later, missing)}"
     stale = _stale(settings, numbers, later, pending)
     if stale:
-        yield f"silver/{later.metric.source} has changed {join_periods(stale)} since gold/{later.name}; {_fill(later, stale)}"
+        yield (
+            f"silver/{later.metric.source} has changed {join_periods(stale)} since gold/{later.name} was computed; "
+            f"{_fill(later, stale)}"
+        )
 
 
 def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
@@ -113,7 +116,7 @@ def of_held(settings: Settings, *series: Series) -> Iterator[str]:
     for one in series:
         held = [candidate.start for candidate in candidates.held(settings, one)]
         if held:
-            yield f"gold/{one.name} holds {join_periods(held)} back: 'lakehouse gold held' shows why; publish or drop it first"
+            yield f"gold/{one.name} has held numbers of {join_periods(held)}: publish or drop them, see 'lakehouse gold held'"
 
 
 def of_checks(
@@ -126,7 +129,7 @@ def of_checks(
     """
     broken = [draft.start for draft in drafts if not numbers[draft.start].intact]
     if broken:
-        yield f"gold/{later.name} does not hold what was computed for {join_periods(broken)}; {_fill(later, broken)}"
+        yield f"gold/{later.name} no longer contains what was computed for {join_periods(broken)}; {_fill(later, broken)}"
     metric, starts = later.metric, [draft.start for draft in drafts]
     checks = metric.checks.model_copy(update={"change": []})
     trailing = write_audit_publish.trailing(settings, later, starts)

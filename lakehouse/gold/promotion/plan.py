@@ -151,7 +151,7 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
     before = write_audit_publish.read(settings, to)
     known = version_numbers.numbers_of_version(before.existing, to, to_version)
     if not known or to_version > number:
-        msg = f"gold/{to.name} shows v{number}, and there is no way back from it to v{to_version}: promote that"
+        msg = f"gold/{to.name} shows v{number}, and cannot be rolled back to v{to_version}: promote v{to_version}"
         raise PromotionRefusedError(msg)
     terms = to.metric.publication
     promised = [one for one in catalog.metrics.values() if one.metric == metric.metric and one.dataset_version == number]

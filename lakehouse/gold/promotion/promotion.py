@@ -91,7 +91,7 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
     promotion_log.follow(settings, series.name, locations.gold(settings, series))
     log = promotion_log.of(settings, series.name)
     if not log:
-        msg = f"the readers of gold/{series.name} have not been moved yet: they see v1"
+        msg = f"gold/{series.name} has not been promoted yet: readers see v1"
         raise PromotionRefusedError(msg)
     move = log[-1]
     follower = served_version.follower(
@@ -162,7 +162,7 @@ def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, expl
     }
     signed = write_audit_publish.signature(settings, made.to, run, why, reason)
     if not made.drafts and (before.table is None or before.existing is None):
-        raise PromotionRefusedError(f"gold/{made.to.name} shows no number, and there is none to show")
+        raise PromotionRefusedError(f"gold/{made.to.name} has no number, and there is none to publish")
     drafts = [replace(draft, explanation=explanation) for draft in made.drafts]
     revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
 

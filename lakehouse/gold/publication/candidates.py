@@ -80,7 +80,7 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     for draft, number in drafts:
         rows = candidates_by_start.get(draft.start)
         if rows is None or {*zip(rows["content"].to_pylist(), rows["revision"].to_pylist())} != {(draft.content, number)}:
-            msg = f"another run publishes {series.name} for {draft.start} at this moment; run it again later"
+            msg = f"another run is publishing {series.name} for {draft.start}; run it again later"
             raise CommitFailedError(msg)
     return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}
 
@@ -98,7 +98,7 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
         return
     kept = table_io.read_version(table, None, {series.by: list(failed)})
     if set(kept[series.by].to_pylist()) != set(failed):
-        msg = f"another run publishes {series.name} at this moment; run it again later"
+        msg = f"another run is publishing {series.name}; run it again later"
         raise CommitFailedError(msg)
     stored = pa.array([json.dumps(failures[start]) for start in kept[series.by].to_pylist()], pa.string())
     partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", stored), starts)

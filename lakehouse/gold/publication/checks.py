@@ -27,10 +27,10 @@ __all__ = ["ALWAYS", "NAMES", "Candidate", "audit", "blocking", "deprecated_name
 ALWAYS = {
     "keys_unique": "The new number has one row per value of the grain.",
     "read_back_matches": "delta-rs reads from storage exactly the rows that were computed.",
-    "totals_equal_silver": "The row counts add up to the rows that silver holds, counted on their own.",
+    "totals_equal_silver": "The row counts add up to the number of rows in silver, counted independently.",
 }
 NAMES = ALWAYS | {
-    "row_count": "The silver rows behind the number are as many as the contract expects.",
+    "row_count": "The number contains as many silver rows as the contract expects.",
     "nulls": "No measure is NULL in more of the grain rows than the contract tolerates.",
     "drift": "Measures are distributed as in the published revision, or as on the days before.",
     "change": "The restatement moves no measure further from the published revision than the contract tolerates.",

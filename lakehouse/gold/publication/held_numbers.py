@@ -49,8 +49,8 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
         expected = write_audit_publish.next_revision(draft, published_state)
         if expected != revision:
             msg = (
-                f"{series.name} has moved on: what is held for {period.name} would be r{expected} now, not r{revision}; look at "
-                f"it again with 'lakehouse gold held {series.metric.name}'"
+                f"{series.name} has changed: the held number for {period.name} would be r{expected} now, not r{revision}; "
+                f"review it with 'lakehouse gold held {series.metric.name}'"
             )
             raise HoldError(msg)
         inputs = {"version": draft.lineage.silver_version, "inputs": draft.lineage.inputs}
@@ -79,9 +79,9 @@ def drop(settings: Settings, series: Series, period: Period, revision: int, by: 
 def _held(settings: Settings, series: Series, period: Period, revision: int) -> HeldCandidate:
     held = candidates.held(settings, series, [period.start])
     if not held:
-        msg = f"nothing of {series.name} is held for {period.name}"
+        msg = f"no number of {series.name} is held for {period.name}"
         raise HoldError(msg)
     if held[0].revision != revision:
-        msg = f"what is held of {series.name} for {period.name} is r{held[0].revision}, not r{revision}"
+        msg = f"the held number of {series.name} for {period.name} is r{held[0].revision}, not r{revision}"
         raise HoldError(msg)
     return held[0]

@@ -183,6 +183,6 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
     """
     table = partition_writer.create(locations.gold(settings, series), schema, series.by, settings.storage_options)
     if table.version() > 0:
-        msg = f"{series.name} was published for the first time by somebody else just now"
+        msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)
     return table

@@ -74,8 +74,8 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
         stored = contract_archive.find(settings, "metric", name, version)
         if stored is None:
             msg = (
-                f"{name} was published under the contract {version}, which is not kept in "
-                f"{locations.contract_archive(settings)}; put the contract's file of then back to make the number again"
+                f"{name} was published under the contract {version}, which is not stored in "
+                f"{locations.contract_archive(settings)}; restore the contract's file of that time to reproduce the number"
             )
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, stored, f"{name} ({version})")
@@ -94,5 +94,5 @@ def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        msg = f"the contract {name} of then cannot be read by this code: {where}: {first['msg']}; run the code version of then"
+        msg = f"this code cannot read the former contract {name}: {where}: {first['msg']}; run the code version of that time"
         raise ForgottenContractError(msg) from None

@@ -75,7 +75,7 @@ def _named_inputs(
     :raises ReproduceError: if it names none.
     """
     if revision["inputs"] is None:
-        msg = f"{revision['version_name']} names no inputs, and cannot be made again; materialize the period for a newer revision"
+        msg = f"{revision['version_name']} names no inputs, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
     return lineage.ids_by_day(settings, contract.dataset, revision["inputs"], revision["inputs_without"], days)
 
@@ -127,7 +127,7 @@ def _period(
     days, by = series.period(start).days, daily.by
     rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
     if rows is None or not named:
-        msg = f"{revision['version_name']} names no days, and cannot be made again; materialize the period for a newer revision"
+        msg = f"{revision['version_name']} names no days, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
     labels = zip(rows[by].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
     day_rows = rows.filter(
@@ -136,7 +136,7 @@ def _period(
     missing = sorted(set(named) - set(day_rows[by].to_pylist()))
     if missing:
         name, day = revision["version_name"], missing[0]
-        msg = f"{name} was made from {day} {named[day]}, which is not in gold/{daily.name} any more"
+        msg = f"{name} was computed from {day} {named[day]}, which is no longer in gold/{daily.name}"
         raise ReproduceError(msg)
     added = rollup_totals.add_up(series, day_rows, _booked(settings, series, daily, inputs.adjustments))
     if len(series.metric.additive) == len(series.metric.measures):

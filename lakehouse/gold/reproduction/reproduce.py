@@ -142,7 +142,7 @@ def _told(series: Series, start: date, published: pa.Table | None, revision: int
             return dict(published.slice(position, 1).to_pylist()[0])
     known = ", ".join(sorted({row["version_name"] for row in rows})) or "nothing"
     asked = f"revision {revision}" + (f" with adjustment {adjustment}" if adjustment is not None else "")
-    msg = f"{series.name} has no {asked} of {series.period(start).name}; published is {known}"
+    msg = f"{series.name} has no {asked} of {series.period(start).name}; published: {known}"
     raise ReproduceError(msg)
 
 

@@ -84,7 +84,7 @@ def _publish_days(
     ]  # the numbers of other days are unchanged
     expected = count_silver_rows(settings, series.metric, from_silver)
     if table_io.version(locations.silver(settings, source), settings.storage_options) != made_from.silver_version:
-        msg = f"silver/{source} moved on while {series.name} was computed from it, again and again; run it again later"
+        msg = f"silver/{source} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     return write_audit_publish.publish(settings, before, drafts, run, lineage(series, run, made_from, follows, trigger), expected)
 

@@ -72,9 +72,9 @@ def ids_of(settings: Settings, source: str, name: str) -> set[str]:
     sets = _recorded(settings, source)
     if name not in sets:
         msg = (
-            f"nothing is recorded about the inputs {name} of {source}: the row of "
-            f"{locations.input_sets(settings)} is gone, and only the "
-            "newest state can be made again (materialize the period)"
+            f"the inputs {name} of {source} are not recorded: their row in "
+            f"{locations.input_sets(settings)} is missing, and only the "
+            "newest state can be computed again (materialize the period)"
         )
         raise UnknownInputsError(msg)
     return _resolved(sets, name)

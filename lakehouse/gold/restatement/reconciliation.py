@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 EQUALS_SILVER = "published_equals_silver"
 #: The checks of published numbers, which need no new computation.
-PUBLISHED = {
-    EQUALS_SILVER: "The rows behind the published number are those that silver holds now, or a restatement is on its way."
-}
+PUBLISHED = {EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending."}
 
 
 def gold_check_names(series: Series) -> dict[str, str]:
@@ -86,8 +84,8 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
             "difference": shown - held,
             "explained": int(differs and reason is not None),
         }
-        difference = f"{shown} rows are behind the published number, and silver holds {held}"
-        advice = reason or f"nothing that waits explains it: materialize gold/{series.name} for {day}"
+        difference = f"the published number contains {shown} rows, and silver has {held}"
+        advice = reason or f"no pending change explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
         outcomes.append(CheckResult(EQUALS_SILVER, day, not differs or reason is not None, numbers, explanation))
     return outcomes
@@ -133,5 +131,5 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
         elif day in pending:
             reasons[day] = "silver has changed since, and a restatement is pending"
         elif day in refused:
-            reasons[day] = "somebody dropped the new number, so that the published one stands"
+            reasons[day] = "the new number was dropped, and the published one stays"
     return reasons

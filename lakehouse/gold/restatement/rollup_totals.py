@@ -121,7 +121,7 @@ def _from_silver(
         silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
     numbers = metric_query.of_periods(silver_rows, metric, periods)
     if table_io.version(locations.silver(settings, metric.source), settings.storage_options) != version:
-        msg = f"silver/{metric.source} moved on while periods were computed from it, again and again; run it again later"
+        msg = f"silver/{metric.source} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers
 

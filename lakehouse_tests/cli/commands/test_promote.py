@@ -85,7 +85,7 @@ def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
     assert "no contract has 'metric: total' with 'dataset_version: 3' (there are [1, 2])" in unknown.stderr
     back = command(deployment, "rollback", "total", *WHO)
     assert back.returncode == 1
-    assert "the readers of gold/total have not been moved yet" in back.stderr
+    assert "gold/total has not been promoted yet" in back.stderr
     assert "Traceback" not in done.stderr + unknown.stderr + back.stderr
 
 
@@ -93,11 +93,11 @@ def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
     ("arguments", "said"),
     [
         (("promote", "totla", "v2", *WHO), "No contract has 'metric: totla'; known are total."),
-        (("promote", "total", "two", *WHO), "'two' is no dataset version"),
+        (("promote", "total", "two", *WHO), "'two' is not a dataset version"),
         (("promote", "total", "v2", *WHO, "--threshold", "total"), "'total' is no threshold"),
         (("promote", "total", "v2", *WHO, "--threshold", "total=-1"), "'total=-1' is no threshold"),
         (("promote", "total", "v2", *WHO, "--threshold", "total=nan"), "'total=nan' is no threshold"),
-        (("rollback", "total", "--to", "x", *WHO), "'x' is no dataset version"),
+        (("rollback", "total", "--to", "x", *WHO), "'x' is not a dataset version"),
         (("promote", "total", "v2"), "Missing option '--reason'"),
     ],
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         (["revenue", "novembre", "--revision", "1"], "'novembre' is no period"),
         (["revenue", "2024-11-07"], "say which: 'lakehouse reproduce revenue 2024-11-07 --revision r2', or a version name."),
         (["revenue_v2024-11-07.r1", "2024-11-07"], "names period and revision already"),
-        (["revenue_v2024-11-07.r1"], "revenue has no revision 1 of 2024-11-07; published is nothing."),
+        (["revenue_v2024-11-07.r1"], "revenue has no revision 1 of 2024-11-07; published: nothing."),
         (["revenue", "2024-W45", "--revision", "1"], "revenue_weekly has no revision 1 of 2024-W45"),
     ],
 )

@@ -121,7 +121,7 @@ def test_versions_by_name(settings) -> None:
         (
             1,
             "r9",
-            "has no version r9 of 2024-01-01: it was first published 2024-01-01 06:00 UTC, and there are r1, r2, r3, r3.a1",
+            "has no version r9 of 2024-01-01: it was first published 2024-01-01 06:00 UTC, and has r1, r2, r3, r3.a1",
         ),
         (1, "r2.a1", "has no version r2.a1"),
         (1, "v2", "has no version v2"),

@@ -65,7 +65,7 @@ def test_a_time_means_itself(moment: datetime) -> None:
 def test_a_text_that_names_no_version_is_answered_with_the_known_forms(text: str) -> None:
     with pytest.raises(UnknownVersionError) as told:
         parse(text)
-    assert f"{told.value}" == f"{text!r} names no version; ask for {KNOWN}"
+    assert f"{told.value}" == f"{text!r} is not the name of a version; use {KNOWN}"
 
 
 @given(st.text(max_size=20))

@@ -85,7 +85,7 @@ def test_a_run_with_the_logic_of_before_publishes_nothing(settings: Settings, sp
     promote(settings, KNOWN)
     deliver(lake, 4, ("c", 2, 7))
     version = table_io.open_snapshot(locations.gold(settings, before)).version()
-    with pytest.raises(served_version.MovedError, match="gold/total shows v2 by now"):
+    with pytest.raises(served_version.MovedError, match="gold/total shows v2 now"):
         follow(lake, before)
     assert table_io.open_snapshot(locations.gold(settings, before)).version() == version
     assert follow(lake, served_version.daily(settings, KNOWN, metric(1))) == {2}

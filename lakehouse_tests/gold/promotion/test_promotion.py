@@ -183,7 +183,7 @@ def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
     table = table_io.open_snapshot(locations.gold(filled, V1))
     assert served_version.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served_version.transaction(V2, table) is None
-    with pytest.raises(served_version.MovedError, match="gold/total shows v1 by now, and these numbers were made with v2"):
+    with pytest.raises(served_version.MovedError, match="gold/total shows v1 now, but these numbers were computed with v2"):
         served_version.transaction(SHOWN_AS_V2, table)
 
 

@@ -57,7 +57,7 @@ def test_an_emptied_day_needs_no_number(filled: Settings) -> None:
 def test_an_empty_version_is_refused(settings: Settings) -> None:
     at(settings, 3)
     publish_totals(settings, V1, {1: 10})
-    assert "gold/total_v2 holds no number; fill it first" in refusal(lambda: promote(settings, catalog()))
+    assert "gold/total_v2 has no number; fill it first" in refusal(lambda: promote(settings, catalog()))
 
 
 def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
@@ -67,7 +67,7 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
     publish_totals(settings, V2, {1: 11, 2: 22}, silver_version=first)
     second = append_to_silver(settings, ("c", 2, 5))
     message = refusal(lambda: promote(settings, catalog()))
-    assert "silver/events has changed 2024-02-02 since gold/total_v2; fill it first" in message
+    assert "silver/events has changed 2024-02-02 since gold/total_v2 was computed; fill it first" in message
     assert "2024-02-01" not in message
     publish_totals(settings, V2, {2: 27}, rows=2, silver_version=second)
     promote(settings, catalog())
@@ -123,7 +123,7 @@ def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settin
 def test_what_is_held_is_decided_first(filled: Settings, side: Series) -> None:
     draft = Draft(day(2), pa.table({"total": [7], "row_count": [1]}), *_like_published())
     candidates.propose(filled, side, [(draft, 2)], "run", filled.clock())
-    assert f"gold/{side.name} holds 2024-02-02 back" in refusal(lambda: promote(filled, catalog()))
+    assert f"gold/{side.name} has held numbers of 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 
 
 def _like_published() -> tuple[Any, ...]:
@@ -148,7 +148,7 @@ def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
 def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:
     table = DeltaTable(locations.gold(filled, V2))
     table.update({"total": "total + 1"}, predicate="event_date = '2024-02-02'")
-    assert "gold/total_v2 does not hold what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
+    assert "gold/total_v2 no longer contains what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 
 
 def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) -> None:
@@ -167,7 +167,7 @@ def test_versions_that_nobody_can_move_to(filled: Settings) -> None:
     known = catalog()
     with pytest.raises(UnservedVersionError, match="no contract has 'metric: total' with 'dataset_version: 3'"):
         promote(filled, known, 3)
-    assert "have not been moved yet" in refusal(lambda: rollback(filled, known))
+    assert "has not been promoted yet" in refusal(lambda: rollback(filled, known))
     promote(filled, known)
     assert "'lakehouse rollback total --to v1' shows it again" in refusal(lambda: promote(filled, known, 1))
     with pytest.raises(UnservedVersionError, match="dataset_version: 2"):
@@ -175,4 +175,4 @@ def test_versions_that_nobody_can_move_to(filled: Settings) -> None:
     with pytest.raises(UnservedVersionError, match="dataset_version: 1"):
         rollback(filled, catalog(metric(2)))
     rollback(filled, catalog(metric(1)))  # the contract of what is left behind need not be there
-    assert "there is no way back from it to v2" in refusal(lambda: rollback(filled, known, 2))
+    assert "and cannot be rolled back to v2" in refusal(lambda: rollback(filled, known, 2))

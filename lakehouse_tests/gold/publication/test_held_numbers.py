@@ -89,15 +89,15 @@ def test_signing_off(settings) -> None:
     assert (entry.signed_off_by, entry.sign_off_reason) == ("anna", "a big order")
     assert list(entry.trigger["overruled"]) == ["change"]
     assert numbers.publish(1).revisions == [], "it is what silver says"
-    with pytest.raises(HoldError, match="nothing of total is held for 2024-01-01"):
+    with pytest.raises(HoldError, match="no number of total is held for 2024-01-01"):
         numbers.sign_off(1, 2)
 
 
 def test_signing_off_what_is_not_meant(settings) -> None:
     numbers = holding(settings)
-    with pytest.raises(HoldError, match="what is held of total for 2024-01-01 is r2, not r3"):
+    with pytest.raises(HoldError, match="the held number of total for 2024-01-01 is r2, not r3"):
         numbers.sign_off(1, 3)
-    with pytest.raises(HoldError, match="nothing of total is held for 2024-01-02"):
+    with pytest.raises(HoldError, match="no number of total is held for 2024-01-02"):
         numbers.sign_off(2, 2)
     with pytest.raises(HoldError, match="r2, not r1"):
         numbers.drop(1, 1)
@@ -113,7 +113,7 @@ def test_signing_off_a_number_that_has_been_overtaken(settings) -> None:
     numbers.publish()
     assert (numbers.latest_total(1), numbers.held()) == (12, [])
     candidates.propose(settings, numbers.series, [(held.draft, held.revision)], "run", settings.clock())
-    with pytest.raises(HoldError, match=r"what is held for 2024-01-01 would be r3 now, not r2"):
+    with pytest.raises(HoldError, match=r"the held number for 2024-01-01 would be r3 now, not r2"):
         numbers.sign_off(1, 2)
     assert numbers.latest_total(1) == 12
     numbers.publish()
