@@ -71,7 +71,7 @@ def message(record: AlertRecord, transition: Transition) -> Message:
     subject, text = f"Alert: {alert.title}", alert.text
     if resolved_at is not None:
         subject = f"Resolved: {alert.title}"
-        text = f"This is no longer so since {resolved_at:%Y-%m-%d %H:%M} UTC, or no longer looked at: {alert.text}"
+        text = f"Since {resolved_at:%Y-%m-%d %H:%M} UTC this no longer applies or is no longer checked: {alert.text}"
     return Message(record.message_id(transition), subject, text, list(alert.addressed_to), data)
 
 
@@ -80,7 +80,7 @@ def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Al
     try:
         return list(alerts)
     except Exception as problem:  # noqa: BLE001 (one contract's problem does not stop the others; the tick fails afterwards)
-        unread[name] = f"the alerts of {name} could not be looked at: {problem}"
+        unread[name] = f"the alerts of {name} could not be determined: {problem}"
         return []
 
 

@@ -170,11 +170,11 @@ def held(
     if failed:
         found = "; ".join(f"{check}: {why}" for check, why in failed.items())
         text = (
-            f"{name} is held: {found}. Readers see the number before it until somebody says 'lakehouse gold publish "
+            f"{name} is held: {found}. Readers see the previous number until a person runs 'lakehouse gold publish "
             f"{about.contract} {period} --revision r{revision} ...' or 'lakehouse gold drop ...'."
         )
     elif now - since > BEING_CHECKED:
-        text = f"{name} was computed and its run stopped before its checks were through; materialize the period again."
+        text = f"{name} was computed, but its run was stopped before its checks had ended; materialize the period again."
     else:
         return None
     return about.alert(AlertKind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)

@@ -54,7 +54,7 @@ class PlannedFile(_Plain):
     bytes: int
     rows: int
     sha256: str
-    known: bool = Field(description="Whether Bronze had its content when the plan was made, or a file before it brings the same.")
+    known: bool = Field(description="Whether Bronze had its content when the plan was made, or an earlier planned file has it.")
 
 
 class Wave(_Plain):
@@ -77,7 +77,7 @@ class BackfillPlan(_Plain):
     plan_id: str
     target: str
     source: str
-    metric: str | None = Field(None, description="The series that is made again; None where the target is a source.")
+    metric: str | None = Field(None, description="The series that is computed again; None if the target is a source.")
     first_day: date
     last_day: date
     reason: str

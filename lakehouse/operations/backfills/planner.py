@@ -155,7 +155,7 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
         msg = f"no contract has 'dataset: {request.target}' or a metric called {name}; known are {known}"
         raise PlanProblemError(msg)
     if request.promised:
-        msg = f"a manifest speaks of files, and {request.target} is a metric: plan a backfill of its source"
+        msg = f"a manifest lists files, and {request.target} is a metric: plan a backfill of its source"
         raise PlanProblemError(msg)
     metric = catalog.metrics[name]
     daily = served_version.daily(settings, catalog, metric)
@@ -237,7 +237,7 @@ def _outcomes(periods: Sequence[Affected]) -> dict[str, int]:
 def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFile], problems: Sequence[str]) -> None:
     differences = backfill_plan.differences(promised, files) if promised else []
     if differences:
-        msg = "the files are not as the manifest says:\n  " + "\n  ".join([*differences, *problems])
+        msg = "the files do not match the manifest:\n  " + "\n  ".join([*differences, *problems])
         raise PlanProblemError(msg)
 
 
@@ -268,9 +268,9 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan
         in_landing = {file.name: file for file in bronze_landing.landing_files(settings, contract)[0]}
         for file in missing:
             if file.file not in in_landing:
-                changes.append(f"{file.file} is gone from landing, and Bronze has not taken it in")
+                changes.append(f"{file.file} is no longer in landing, and Bronze has not ingested it")
             elif bronze_landing.fingerprint(settings, contract, in_landing[file.file]).content_hash != file.sha256:
                 changes.append(f"{file.file} has other content than when the plan was made")
     if changes:
-        msg = f"{planned.plan_id} is not what would be done now: " + "; ".join(changes) + "; make a new plan"
+        msg = f"{planned.plan_id} is out of date: " + "; ".join(changes) + "; make a new plan"
         raise PlanProblemError(msg)

@@ -68,7 +68,7 @@ def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> Backfill
         _judge(result, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
         _check_quarantine(settings, contract, plan, result)
         waiting = applied_inputs.pending(settings, plan.source).keys() & set(days)
-        result.problems.extend(f"silver/{plan.source} {day}: still waits for what was brought in" for day in sorted(waiting))
+        result.problems.extend(f"silver/{plan.source} {day}: does not contain all of its inputs yet" for day in sorted(waiting))
     for daily in series_of(settings, catalog, plan):
         days = _days_of(settings, plan, daily)
         if plan.metric is not None:

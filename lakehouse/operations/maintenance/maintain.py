@@ -89,8 +89,8 @@ def maintain(
     hours = settings.retention_hours if retention_hours is None else retention_hours
     if hours < settings.retention_hours:
         msg = (
-            f"{hours} hours are less than the {settings.retention_hours} for which readers and writers may be at work on files; "
-            "set LAKEHOUSE_RETENTION_HOURS to less where all of them are done sooner"
+            f"{hours} hours are less than the {settings.retention_hours} for which readers and writers may use files; "
+            "set LAKEHOUSE_RETENTION_HOURS to less if all of them finish sooner"
         )
         raise MaintenanceError(msg)
     by_name = {f"{table}": table for table in locations.tables(catalog)}
@@ -161,7 +161,7 @@ class _Work:
         if crowds and self._lake_table.silver_of is not None:
             source = self._lake_table.silver_of.dataset
             if readers.is_half_recorded(self._settings, source, table):
-                self._kept.append(f"a run of silver/{source} is at work, or was stopped: compacted when it is through")
+                self._kept.append(f"a run of silver/{source} is active, or was stopped: compacted when it has ended")
                 return {}
         if old := self._storage.with_int96(table, crowds):
             crowds = {partition: crowd for partition, crowd in crowds.items() if partition not in old}
@@ -173,7 +173,7 @@ class _Work:
         try:
             self._compacted(list(crowds))
         except CommitFailedError:
-            self._kept.append("somebody else was writing to it: compacted the next time")
+            self._kept.append("another process was writing to it: compacted the next time")
             return {}
         return crowds
 
@@ -225,7 +225,7 @@ class _Work:
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
         if staying := len(unused) - len(going):
-            reason = retention.reason or f"for readers and writers at work ({retention.hours} h)"
+            reason = retention.reason or f"for active readers and writers ({retention.hours} h)"
             self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {reason}")
         if not self._dry_run:
             storage.delete(going)

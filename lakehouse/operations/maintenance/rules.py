@@ -54,7 +54,7 @@ def retention(now: datetime, minimum: int, needs: Collection[Need], remembered: 
         hours = math.ceil(remembered / _HOUR)
         return Retention(
             None,
-            f"the table forgets after {hours} hours when a file was removed: set its property delta.deletedFileRetentionDuration "
+            f"the table records removals of files for {hours} hours only: set its property delta.deletedFileRetentionDuration "
             f"to 'interval {minimum} hours' to keep files that long",
         )
     if not needs:
@@ -100,7 +100,7 @@ def interval(text: str) -> timedelta:
     """
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:
-        msg = f"{text!r} is no interval such as 'interval 30 days'"
+        msg = f"{text!r} is not an interval such as 'interval 30 days'"
         raise ValueError(msg)
     number, unit = found.groups()
     return timedelta(**{f"{unit.lower()}s": int(number)})

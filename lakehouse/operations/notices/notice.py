@@ -134,9 +134,9 @@ class Notice:
             versions = f"{period.before.partition('.')[2]} -> {period.after.partition('.')[2]}"
             lines += ["", f"{period.period}, {period.state.value}, {versions}, {_reason(period)}"]
             if period.booked_on is not None:
-                lines.append(f"  the closed number stays; with what is booked, now also to {period.booked_on}:")
+                lines.append(f"  the closed number stays; with its adjustments, the newest booked to {period.booked_on}:")
             measures = [f"  {totals}" for totals in period.totals(self.additive) if totals.changed]
-            lines += measures or ["  every measure says what it said; the rows behind it are others"]
+            lines += measures or ["  no measure changed, although its rows did"]
         left = len(self.restated) - _SHOWN
         lines += ["", f"and {left:,} more."] if left > 0 else []
         return "\n".join([*lines, "", f"lakehouse gold history {self.metric} {self.restated[0].period}"])

@@ -33,7 +33,7 @@ def test_a_dry_run_reports_what_the_next_run_does(tmp_path: Path) -> None:
     assert files(path) == before
     done = lakehouse_command(tmp_path, "maintain")
     assert "12 → 1" in done.stdout
-    assert "ops/sales_keys: 12 unused files stay: for readers and writers at work (168 h)." in done.stdout
+    assert "ops/sales_keys: 12 unused files stay: for active readers and writers (168 h)." in done.stdout
     assert "12 → 1" not in lakehouse_command(tmp_path, "maintain").stdout
     assert len(table_io.read(f"{path}")) == 12
 
@@ -48,7 +48,7 @@ def test_as_json(tmp_path: Path) -> None:
 
 def test_wrong_requests_are_refused_in_a_sentence(tmp_path: Path) -> None:
     for asked, why in (
-        (("--retention-hours", "24"), "24 hours are less than the 168 for which readers and writers may be at work"),
+        (("--retention-hours", "24"), "24 hours are less than the 168 for which readers and writers may use files"),
         (("--table", "silver/slaes"), "no contract describes silver/slaes; known are bronze/earthquakes, "),
     ):
         refused = lakehouse_command(tmp_path, "maintain", *asked)
@@ -61,7 +61,7 @@ def test_less_is_allowed_where_the_settings_say_so(tmp_path: Path) -> None:
     path = many_files(tmp_path)
     before = len(files(path))
     done = lakehouse_command(tmp_path, "maintain", LAKEHOUSE_RETENTION_HOURS="1")
-    assert "for readers and writers at work (1 h)" in done.stdout
+    assert "for active readers and writers (1 h)" in done.stdout
     assert len(files(path)) > before
     refused = lakehouse_command(tmp_path, "maintain", LAKEHOUSE_RETENTION_HOURS="0")
     assert refused.returncode != 0

@@ -99,7 +99,7 @@ def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(setti
     assert resolved["subject"] == "Resolved: too many rows beyond the watermark: events"
     assert opened["addressed_to"] == ["anna"]
     assert "100.00% of the 181 rows of events" in opened["text"]
-    assert resolved["text"].startswith("This is no longer so since 2024-01-06 01:00 UTC")
+    assert resolved["text"].startswith("Since 2024-01-06 01:00 UTC this no longer applies")
     assert opened["data"]["numbers"]["late"] == 181
     assert (opened["data"]["status"], resolved["data"]["status"]) == ("opened", "resolved")
     keys = [headers["Idempotency-Key"] for _, headers, _ in receiver.requests]
@@ -212,7 +212,7 @@ def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, re
     kept = {file: file.read_bytes() for file in Path(locations.bronze(settings, "events")).glob("*/*.parquet")}
     for file in kept:
         file.write_bytes(b"torn")
-    with pytest.raises(Exception, match="the alerts of events could not be looked at") as problem:
+    with pytest.raises(Exception, match="the alerts of events could not be determined") as problem:
         daemon.tick()
     assert "total" not in str(problem.value)
     assert len(receiver.taken) == 2, "the held number is told"

@@ -222,7 +222,7 @@ def test_a_number_that_is_being_checked_is_not_held_until_its_run_must_have_stop
     assert alert_rules.held(REVENUE, "2024-11-02", 3, T0, {}, T0 + HOUR) is None
     stopped = alert_rules.held(REVENUE, "2024-11-02", 3, T0, {}, T0 + HOUR + MINUTE)
     assert stopped is not None
-    assert "stopped before its checks were through" in stopped.text
+    assert "stopped before its checks had ended" in stopped.text
 
 
 def test_an_overdue_number() -> None:

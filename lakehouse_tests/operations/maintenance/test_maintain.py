@@ -72,7 +72,7 @@ def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> Non
     reader = DeltaTable(locations.silver(settings, "events"))
     done = maintain_table(settings, "silver/events")
     assert done.files_deleted == 0
-    assert done.kept == ("14 unused files stay: for readers and writers at work (168 h)",)
+    assert done.kept == ("14 unused files stay: for active readers and writers (168 h)",)
     assert len(table_io.read_version(reader)) == 10
     grow_old(locations.silver(settings, "events"))  # files that were written long ago, and left the table just now
     orphan = Path(locations.silver(settings, "events"), "event_date=2024-02-01", "orphan.parquet")
@@ -132,7 +132,7 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
     with monkeypatch.context() as patched:
         patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
         done = maintain_table(no_retention, "silver/events")
-    assert done.kept[0] == "somebody else was writing to it: compacted the next time"
+    assert done.kept[0] == "another process was writing to it: compacted the next time"
     assert done.partitions_compacted == 0
     amounts = dict(zip(*table_io.read(locations.silver(no_retention, "events"), ["record_key", "amount"]).to_pydict().values()))
     assert amounts["k3"] == 1003

@@ -127,7 +127,7 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     before = lineage.of_silver(no_retention, "events")
     assert before.lacking == {}
     done = maintain_table(no_retention, "silver/events")
-    assert done.kept[0].startswith("a run of silver/events is at work, or was stopped")
+    assert done.kept[0].startswith("a run of silver/events is active, or was stopped")
     assert done.partitions_compacted == 0
     assert lineage.of_silver(no_retention, "events") == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge", "silver_version": 12}

@@ -104,5 +104,5 @@ def test_durations_are_read_as_delta_writes_them(text: str, days: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "a while", "interval x days", "interval 1 month", "interval 1 day 2 hours"])
 def test_other_durations_are_named(text: str) -> None:
-    with pytest.raises(ValueError, match="is no interval such as 'interval 30 days'"):
+    with pytest.raises(ValueError, match="is not an interval such as 'interval 30 days'"):
         interval(text)

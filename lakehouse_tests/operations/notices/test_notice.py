@@ -96,7 +96,7 @@ def test_a_day_that_lost_its_rows_and_one_whose_measures_stand() -> None:
     same = restated(change("sales", 2, 2), period="2024-11-02")
     told = notice(gone, same)
     assert "  sales 2 -> none\n" in told.text
-    assert "2024-11-02, preliminary, r2 -> r3, late_data: 3 arrived late\n  every measure says what it said" in told.text
+    assert "2024-11-02, preliminary, r2 -> r3, late_data: 3 arrived late\n  no measure changed" in told.text
     assert told.subject == "revenue restated for 2 periods, 2024-11-01 to 2024-11-02: late_data"
 
 
