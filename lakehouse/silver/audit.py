@@ -1,7 +1,7 @@
 """The rows of the audit, computed from the change feed of each commit to silver.
 
-One row per key that a commit changed: of an existing key always, of a new one when it is late. The rows are kept, found and
-masked in ``audit_log``; why a commit was made stands in its own metadata.
+A change of an existing key is always audited, a new key only if it is late. The rows are stored, read and masked in
+``audit_log``; the reason for a commit is taken from its metadata.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from lakehouse.silver.audit_log import Cause
 
-    #: What rows say, each value as JSON, by their places.
+    #: The values of rows as JSON, by the places of the rows in the feed.
     _Texts = dict[int, tuple[str, ...]]
 
 _log = logging.getLogger(__name__)
-#: So many versions without a row are read again each time; for more of them, a commit without rows records the version.
+#: Up to this many newest versions without audit rows are read again each time; for more, an empty commit records the version.
 _LOOKED_AT_AGAIN = 8
-#: So many changes are turned into text at a time: a first file of a million late rows must not stand in memory as objects.
+#: How many changes are converted to text at a time: a first file of a million late rows must not be in memory as objects.
 _AT_ONCE = 20_000
 
 
@@ -57,14 +57,14 @@ class Change(NamedTuple):
 
     @property
     def newest(self) -> int:
-        """The row that tells most of it."""
+        """The row after the change, or before it if the row was removed."""
         place = self.before if self.after is None else self.after
         assert place is not None  # noqa: S101 (one of them is there)
         return place
 
 
 def follow(settings: Settings, contract: SourceContract, metrics: Collection[MetricContract]) -> int:
-    """Audit every version of silver that is not audited yet, each in one commit.
+    """Audit every version of silver that has not been audited yet, each in one commit.
 
     :returns: how many rows were written.
     """
@@ -76,7 +76,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     done = audit_log.followed(settings, source, silver_id)
     if done >= newest:
         return 0
-    known = redactions.all_of(settings, source)  # read after the table: all that its commits name are among them
+    known = redactions.all_of(settings, source)  # read after the table: it contains all redactions that the commits list
     history = {commit["version"]: commit for commit in commit_log.history(table, done)}
     lost = newest - done - len(history)
     written, marked = 0, done
@@ -93,10 +93,10 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
             written += audit_log.append(settings, source, silver_id, version, pa.concat_tables(parts))
             marked = version
     if lost:
-        _log.warning("%d versions of silver/%s are gone from its log or its files: they stay without audit", lost, source)
+        _log.warning("%d versions of silver/%s are gone from its log or its files: they are not audited", lost, source)
     if newest - marked > _LOOKED_AT_AGAIN:
         audit_log.append(settings, source, silver_id, newest, audit_log.SCHEMA.empty_table())
-    # Redacted while this ran, or by somebody who was stopped before the older rows were masked.
+    # Redactions recorded during this run, or by a process that was stopped before it masked the older rows.
     for entry in redactions.all_of(settings, source) if written else ():
         if entry not in known or entry.redaction_id in named:
             audit_log.redact(settings, source, entry.record_key, entry.fields)
@@ -106,7 +106,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
 class _Rows:
     """The audit rows of one commit.
 
-    :param changed: the rows that it took away and put there, with all their columns; see :func:`_changed`.
+    :param changed: the rows that it removed and added, with all their columns; see :func:`_changed`.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _Rows:
         self._changes = list(_pairs(self._of["record_key"], self._of["event_date"], changed["_net"].to_pylist()))
 
     def parts(self, version: int) -> Iterator[list[dict[str, Any]]]:
-        """The rows as the audit keeps them but with every value, some at a time."""
+        """The audit rows in batches, before the values of redacted fields are masked."""
         kept = [(change, ruling) for change in self._changes if (ruling := self._ruling(change)) is not None]
         seen: Counter[tuple[Any, ...]] = Counter()
         same = {
@@ -164,7 +164,7 @@ class _Rows:
         }
 
     def _ruling(self, change: Change) -> Ruling | None:
-        """None for an insert that came in time: that is no event for the audit."""
+        """How a change is recorded; None for an insert that arrived in time, which is not audited."""
         by_hand = self._cause.by_hand(self._of["record_key"][change.newest])
         if by_hand is not None:
             return by_hand
@@ -193,11 +193,11 @@ class _Rows:
         return self._expected[event_type]
 
     def _days(self, change: Change) -> list[date]:
-        """The day, or the day before and the day after."""
+        """The event day of the row; for a move, the day before and the day after the change."""
         return list(dict.fromkeys(self._of["event_date"][place] for place in change if place is not None))
 
     def _texts(self, places: list[int]) -> _Texts:
-        """What some rows say, each value as JSON."""
+        """The values of some rows as JSON, by place."""
         rows = self._content.take(pa.array(places, pa.int64()))
         return dict(zip(places, zip(*([audit_log.text(value) for value in column.to_pylist()] for column in rows.columns))))
 
@@ -214,7 +214,7 @@ class _Rows:
         return "{" + ", ".join(f'"{name}": {text}' for name, text in values if names is None or name in names) + "}"
 
     def _impacted(self, days: Collection[date]) -> str:
-        """The published numbers that the change may move: those of each metric's window over its days, and their roll-ups."""
+        """The published numbers that the change may affect: those whose window covers its days, and their roll-ups."""
         numbers = []
         for daily in map(Series, self._metrics):
             affected = sorted(reach_ahead(days, daily.metric.window))
@@ -224,7 +224,7 @@ class _Rows:
 
 
 def _changed(table: DeltaTable, version: int) -> pa.Table | None:
-    """The rows that a version took away or put there, with ``_net`` -1 or 1; None where its files are gone."""
+    """The rows that a version removed or added, with ``_net`` -1 or 1; None if its files are gone."""
     try:
         feed = change_feed.feed_of(table, version, version)
     except change_feed.ForgottenFeedError:
@@ -244,7 +244,7 @@ def _changed(table: DeltaTable, version: int) -> pa.Table | None:
 
 
 def _pairs(keys: list[str], days: list[date], net: list[int]) -> Iterator[Change]:
-    """What is gone and what is new of each key: first on the same day, then from one day to another."""
+    """Pairs of a removed and an added row of each key: first those on the same day, then those on different days."""
     sides: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for place, (key, sign) in enumerate(zip(keys, net)):
         sides[key][sign > 0].append(place)

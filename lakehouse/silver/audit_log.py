@@ -1,7 +1,7 @@
-"""``ops/late_arrival_audit``: one row per change of a silver row that was there before, and per late insert.
+"""``ops/late_arrival_audit``: one row per change of an existing silver row, and per late insert.
 
-The rows are computed in ``audit``, from silver's change feed; here is why a commit was made, and the rows are kept, found and
-masked. Values are JSON of the changed fields, or of the whole row where it is new or gone.
+This module determines why a commit was made, and it appends, reads and masks the rows. They are computed in ``audit``, from
+silver's change feed. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ SCHEMA = pa.schema(
 )
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
 _VALUES = ("original_value", "new_value")
-#: A row by name.
+#: The columns that identify a row.
 _SAME = ["source", "audit_id", "audit_ts"]
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 class Ruling(NamedTuple):
-    """What the audit calls a change, with whose word and why."""
+    """How the audit records a change: its action type, who made it, and the reason."""
 
     action: str
     actor: str | None
@@ -73,7 +73,7 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a commit to silver was made: its metadata, and the decisions and redactions that it names, by key."""
+    """Why a commit to silver was made: its metadata, and the decisions and redactions that it lists, by key."""
 
     why: Mapping[str, Any]
     ingestions: frozenset[str]
@@ -81,7 +81,7 @@ class Cause:
     redacted: Mapping[str, Redaction]
 
     def by_hand(self, key: str) -> Ruling | None:
-        """What made the change of a key where that was no arrival."""
+        """How a change of a key is recorded that no arrival caused; None if an arrival caused it."""
         by, reason = self.why.get("by"), self.why.get("reason")
         if key in self.redacted:
             return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
@@ -89,7 +89,7 @@ class Cause:
         if decision is None and self.why.get("operation") == rebuild_requests.BUG_REPLAY:
             return Ruling("replay", by, reason)
         if decision is None and not self.ingestions:
-            # Under the policies that overwrite, a word about one row brings in the other keys of its day.
+            # Under the policies that overwrite, a decision about one row brings in the other keys of its day.
             decision = next(iter(self.decided.values()), None)
         if decision is not None:
             return Ruling("steward", decision.by, decision.reason)
@@ -97,9 +97,9 @@ class Cause:
 
 
 def followed(settings: Settings, source: str, silver_id: str) -> int:
-    """The version of silver that the audit has come to, -1 where it never began.
+    """The newest version of silver that has been audited, -1 if none has.
 
-    :param silver_id: tells apart tables that stood at silver's address one after another, each with versions from 0.
+    :param silver_id: distinguishes tables that existed at silver's address one after another, each with versions from 0.
     """
     table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
     reached = None if table is None else table.transaction_version(_app_id(source, silver_id))
@@ -107,7 +107,7 @@ def followed(settings: Settings, source: str, silver_id: str) -> int:
 
 
 def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
-    """Why a commit was made, by its metadata (see ``commit_log.why``).
+    """Why a commit was made, by its metadata (see ``commit_log.commit_metadata``).
 
     :param redacted: all redactions of the source.
     """
@@ -129,7 +129,7 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
 
 
 def table(rows: Iterable[dict[str, Any]], redacted: Iterable[Redaction]) -> pa.Table:
-    """Rows as the table has them, without the values of redacted fields."""
+    """Rows as an Arrow table, with the values of redacted fields masked."""
     hidden: dict[str, set[str]] = defaultdict(set)
     for entry in redacted:
         hidden[entry.record_key].update(entry.fields)
@@ -138,7 +138,7 @@ def table(rows: Iterable[dict[str, Any]], redacted: Iterable[Redaction]) -> pa.T
 
 
 def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table) -> int:
-    """Append the audit of one version of silver, once.
+    """Append the audit of one version of silver; repeating it writes nothing.
 
     :returns: how many rows were written.
     """
@@ -163,17 +163,17 @@ def read(
     action: str | None = None,
     since: datetime | None = None,
 ) -> pa.Table:
-    """The audit rows of a source that meet all that is asked for, oldest first.
+    """The audit rows of a source that meet all given conditions, oldest first.
 
     :param day: rows about this event day; a move is about both of its days.
-    :param since: rows written then or later.
+    :param since: rows written at this time or later.
     """
     asked = {"event_id": key, "actor": actor, "action_type": action}
     where: dict[str, Collection[Any]] = {name: [value] for name, value in asked.items() if value is not None}
     found = table_io.read(locations.audit_log(settings), SCHEMA.names, {"source": [source], **where}, settings.storage_options)
     rows = SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
     if day is not None:
-        # A quote inside a value is escaped, so that only the field itself reads like this.
+        # Quotes inside values are escaped, so that only the field itself matches.
         left = pc.match_substring(rows["original_value"], f'"event_date": "{day}"')
         rows = rows.filter(pc.or_(pc.equal(rows["event_date"], day), pc.fill_null(left, False)))
     if since is not None:
@@ -183,7 +183,7 @@ def read(
 
 
 def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
-    """The rows of some versions of silver whose ``notification_sent`` is false: their keys, version and impacted numbers."""
+    """The rows of some versions of silver whose ``notification_sent`` is false: their ids, version and impacted numbers."""
     columns = [*_SAME, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
     found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
@@ -194,9 +194,9 @@ def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Tab
 def notified(settings: Settings, rows: pa.Table) -> int:
     """Mark rows of :func:`untold` as notified, in one commit; repeating it writes nothing.
 
-    Nothing else of the rows is written: somebody may mask them at this moment.
+    No other column is written, because another process may mask the rows at the same time.
 
-    :returns: how many rows say so.
+    :returns: how many rows are marked.
     """
     notified_rows = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
     table_io.upsert(locations.audit_log(settings), notified_rows, _SAME, options=settings.storage_options, partition_by="source")
@@ -204,12 +204,12 @@ def notified(settings: Settings, rows: pa.Table) -> int:
 
 
 def parsed(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of :func:`read` with its JSON columns as the objects that they describe."""
+    """A row of :func:`read` with its JSON columns decoded."""
     return {name: json.loads(value) if name in _AS_JSON and value is not None else value for name, value in row.items()}
 
 
 def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """The row without the values of the redacted fields: which fields changed stays, their values do not."""
+    """The row with the values of the redacted fields masked; the names of the changed fields stay."""
     hidden = dict(row)
     for name in _VALUES:
         if row[name] is not None:
@@ -219,16 +219,16 @@ def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
 
 
 def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> str:
-    """The id of a row: the same whenever the same version of silver is audited.
+    """The id of a row: the same each time that the same version of silver is audited.
 
-    :param number: counts the rows of one key and the same days in a version, from 1.
+    :param number: counts the rows with the same key and days in a version, from 1.
     """
     name = "\n".join([source, f"{version}", key, *(f"{day}" for day in days), *([f"{number}"] if number > 1 else [])])
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def text(value: Any) -> str:
-    """A value as JSON, from which it can be made again: decimals and times become strings."""
+    """A value as JSON without loss: decimals and times become strings."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -239,14 +239,14 @@ def text(value: Any) -> str:
 
 
 def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:
-    """Mask fields of a key in all rows that are there, in one commit; doing it again writes nothing.
+    """Mask fields of a key in all existing rows, in one commit; repeating it writes nothing.
 
     :returns: how many rows were rewritten.
     """
     rows = read(settings, source, key=key).to_pylist()
     changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
     if changed:
-        table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # not what others write: see notified
+        table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # others write the rest: see notified
         table_io.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
     return len(changed)
 

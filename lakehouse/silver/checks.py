@@ -1,7 +1,7 @@
 """The checks of silver, per event day: its columns and keys, the contract's rules, and its rows against Bronze.
 
 The expected rows are computed independently of the write path: from the disposition tables, not from a MERGE or a rebuild.
-A difference that is explained by input that waits for silver is reported, and is no failure.
+A difference that pending input explains is reported and is not a failure.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 EQUALS_BRONZE = "equals_bronze"
 _ALWAYS = {
     **source_checks.CONTRACT_SCHEMA,
-    "unique_key": "No key of the day lives twice, on this day or another.",
-    "required_fields": "Every field that the contract requires is there.",
+    "unique_key": "No key of the day has a second row, on this day or another.",
+    "required_fields": "Every field that the contract requires has a value.",
     EQUALS_BRONZE: "Silver holds exactly the rows of Bronze that are applied to the day, by their dispositions.",
 }
-#: What makes a row of Bronze and a row of silver the same one.
+#: The columns that identify a row in Bronze and in silver.
 _ROW = pa.schema(
     [
         ("event_date", pa.date32()),
@@ -53,7 +53,7 @@ _ROW = pa.schema(
 
 def silver_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an event day, each with its description."""
-    nulls = {"nulls": "No field lacks its value in more of the day's rows than the contract tolerates; redacted ones aside."}
+    nulls = {"nulls": "No field is NULL in more of the day's rows than the contract tolerates; redacted fields do not count."}
     return _ALWAYS | (nulls if contract.quality.nulls else {})
 
 
@@ -117,8 +117,8 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
             "waits_for_silver": int(waits),
         }
         wrong = missing[day] + too_many[day]
-        advice = "something that came since waits for silver" if waits else f"materialize silver/{source} for {day}"
-        why = f"silver lacks {missing[day]} rows of the day that count, and holds {too_many[day]} that do not: {advice}"
+        advice = "newer input is pending" if waits else f"materialize silver/{source} for {day}"
+        why = f"silver lacks {missing[day]} applied rows of the day and holds {too_many[day]} that are not applied: {advice}"
         outcomes.append(CheckResult(EQUALS_BRONZE, day, not wrong or waits, numbers, why if wrong else None))
     return outcomes
 
@@ -144,9 +144,9 @@ def _check_rows(
     rows_per_key = _rows_per_key(settings, contract, table, keys, days) if everywhere else Counter()
     outcomes = []
     for day, of_day in sorted(keys_on.items()):
-        counts = rows_per_key if everywhere else Counter(of_day)  # where each day stands for itself, a key may be on several
+        counts = rows_per_key if everywhere else Counter(of_day)  # where days are separate, a key may be on several of them
         twice = sum(counts[key] > 1 for key in of_day) if policy.keys_contend else 0
-        advice = "a key lives twice: materialize again this day and the others on which the key has been" if twice else None
+        advice = "a key has two rows: materialize this day again, and the others on which the key has been" if twice else None
         outcomes.append(CheckResult("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
         outcomes.append(CheckResult("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))
     return outcomes
@@ -155,7 +155,7 @@ def _check_rows(
 def _rows_per_key(
     settings: Settings, contract: SourceContract, table: DeltaTable | None, keys: set[str], days: Collection[date]
 ) -> Counter[str]:
-    """How many rows each key has, on ``days`` and on every other day on which the key log has seen it."""
+    """How many rows each key has, on ``days`` and on every other day for which the key log records it."""
     if table is None or not keys:
         return Counter()
     reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
@@ -164,7 +164,7 @@ def _rows_per_key(
 
 
 def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date], in_silver: pa.Table) -> pa.Table:
-    """What :func:`_differences` gives for the rows that are due on the days and those that are in silver."""
+    """The :func:`_differences` between the rows due on the days and those in silver, with differing keys judged again."""
     differing = _differences(_applied_rows(settings, contract, days), in_silver)
     if not len(differing):
         return differing
@@ -174,7 +174,7 @@ def _differing_rows(settings: Settings, contract: SourceContract, days: Collecti
 
 
 def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
-    """The rows of :data:`_ROW` that two tables do not hold equally often; ``_missing`` is how much less often silver does."""
+    """The rows of :data:`_ROW` whose numbers differ in two tables; ``_missing`` is how many more are due than in silver."""
     both = pa.concat_tables([due, in_silver])
     signed = both.append_column("_missing", pa.array([1] * len(due) + [-1] * len(in_silver), pa.int64()))
     summed = signed.group_by(_ROW.names).aggregate([("_missing", "sum")]).rename_columns([*_ROW.names, "_missing"])
@@ -193,7 +193,7 @@ def _applied_rows(settings: Settings, contract: SourceContract, days: Collection
 
 
 def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:
-    """The rows that live on the days, of the keys of some rows, by the key log and the decisions.
+    """The rows that are due on the days by the key log and the decisions, for the keys of some differing rows.
 
     :raises IncompleteKeyLogError: when Bronze holds one of them and the key log does not.
     """
@@ -206,7 +206,7 @@ def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Tab
 
 
 def _has_unrecorded_ingestion(settings: Settings, source: str) -> bool:
-    """Whether a file is being ingested at this moment, or its run was stopped: silver waits until the ledger knows it."""
+    """Whether a file is being ingested or its run was stopped: silver does not use it until the ledger records it."""
     claims = table_io.read(locations.key_log(settings, source), ["ingestion_id"], None, settings.storage_options)
     logged = set() if claims is None else set(pc.unique(claims["ingestion_id"]).to_pylist())
     return bool(logged - ingestions.ingested(ingestions.all_of(settings, source)).keys())

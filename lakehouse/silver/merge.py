@@ -1,9 +1,8 @@
-"""Silver: per key the row that is greatest by the total order, on its own event day (rules R2, R3).
+"""Silver: per key the greatest row by the total order, on its own event day (rules R2, R3).
 
-That is so under ``merge``; :func:`state` follows the other reprocess policies, too (``dispositions.reprocess_policy``), and
-says what
-silver should hold on some days; :func:`merge` brings pending ingestions in, :func:`rebuild` computes days from Bronze.
-Both end in the same rows.
+:func:`state` computes the rows that silver should hold on some days, under each of the reprocess policies
+(``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, :func:`rebuild` computes days from Bronze; both
+result in the same rows. Which of the two is used for a day is decided in ``update``.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
 
 
 def winners(counting: DataFrame, *, by_sequence: bool, each_day: bool = False) -> DataFrame:
-    """Per key the claim that counts: (record_key, kind, event_date, order columns, arrival_date, retired).
+    """The winning claim of each key: (record_key, kind, event_date, order columns, arrival_date, retired).
 
-    The greatest by the order wins. Where no source sequence tells otherwise, inserts of a key that a correction has
-    retired are the original arriving late, and do not count; a later correction of that key does.
+    The greatest claim by the total order wins. Without a source sequence there is one exception: inserts of a key that a
+    correction has retired are the original arriving late, and are ignored; a later correction of that key counts.
 
-    :param each_day: whether a key contends on each event day for itself.
+    :param each_day: whether the claims about a key are compared on each event day separately.
     """
     claim = F.struct(*ORDER, "kind", "event_date", "arrival_date")
     contest = ["record_key", F.col("event_date").alias("_day")] if each_day else ["record_key"]
@@ -64,11 +63,11 @@ def state(
     ids: Collection[str] | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
-    """What silver holds on ``days``, from Bronze, the decisions, the redactions and the contract alone.
+    """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
 
-    :param ids: only the rows of these ingestions and these decisions, with rows judged as these rebuild requests left them,
-        so that any earlier state can be made again (R10); redactions always count.
-    :param until: only what had arrived by then, also of a file that arrived in parts.
+    :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them, so that any
+        earlier state can be computed again (R10); redactions always apply.
+    :param until: use only rows that had arrived by then, even if other rows of their file arrived later.
     """
     log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
     if ids is not None:
@@ -77,7 +76,7 @@ def state(
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
-    # A checkpoint and no persist(): Spark would answer the same question from its cache the next time, blind to what
+    # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
     # delta-rs has added to the key log since.
     chosen = claims.choices(settings, contract, days, ids, until)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
@@ -110,9 +109,9 @@ def merge(
     arrival_days: Collection[date],
     why: dict[str, Any],
 ) -> None:
-    """Bring pending ingestions into some event days, in one commit that also moves rows between these days.
+    """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
 
-    :param arrival_days: the partitions of Bronze that hold the ingestions' rows.
+    :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     """
     target = locations.silver(settings, contract.dataset)
     while True:
@@ -121,15 +120,15 @@ def merge(
         spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
-        # Another writer committed since the key log was read: what it brought may outrank a row written here.
+        # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
 
 def rebuild(
     spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], why: dict[str, Any]
 ) -> set[date]:
-    """Compute days from Bronze; days that come out equal are not written.
+    """Compute days from Bronze and replace those whose content differs.
 
-    :returns: the days that were.
+    :returns: the days that were written.
     """
     target = locations.silver(settings, contract.dataset)
     written: set[date] = set()
@@ -146,7 +145,7 @@ def rebuild(
         written |= different
         if table_io.version(target, settings.storage_options) <= before + bool(different):
             return written
-        # Another writer committed since Bronze was read: Delta sees no conflict, for its transaction began with the write.
+        # Another writer has committed since Bronze was read. Delta reports no conflict, because its transaction began later.
 
 
 def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
@@ -158,9 +157,9 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
 
 
 def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
-    """Make silver's table where there is none; it and Bronze get the columns that are new in the contract.
+    """Create silver's table if it does not exist; add columns that are new in the contract to silver and Bronze.
 
-    :raises SchemaChangeError: where a column has another type in the contract than in the table.
+    :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
     target = locations.silver(settings, contract.dataset)
     spark_commits.add_missing_columns(
@@ -172,7 +171,7 @@ def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContra
 
 
 def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
-    """The query of a view that shows the newest row of each key, for a source kept under ``append``."""
+    """The query of a view with the newest row of each key, for a source with the reprocess policy ``append``."""
     address = locations.silver(settings, contract.dataset)
     if engine == "spark":
         quote, table = "`", "delta.`" + address.replace("`", "``") + "`"
@@ -192,9 +191,10 @@ def _merge_source(
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
 ) -> DataFrame:
-    """One row per key of the ingestions and day where it may be: the winner, whether it lives there, the row if at hand.
+    """One row per key of the ingestions and day on which silver may hold it.
 
-    A key is in two places where only one of the days of a move has been brought up to date.
+    A row has the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain it. Silver
+    holds a key on two days while only one of the days of a move has been updated.
     """
     found = _claims_of_keys(spark, settings, contract, ingestion_ids)
     places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
@@ -214,7 +214,7 @@ def _merge_source(
 def _claims_of_keys(
     spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
 ) -> DataFrame:
-    """Every claim, of any recorded ingestion, on the keys that these ingestions speak of."""
+    """All claims of recorded ingestions about the keys that occur in these ingestions."""
     path = locations.key_log(settings, contract.dataset)
     recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
     keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
@@ -227,21 +227,23 @@ def _claims_of_keys(
 
 
 def _recorded(settings: Settings, source: str) -> Collection[str]:
-    """The ingestions that came to their end: one that was stopped before is not among the inputs that a number names."""
+    """The completed ingestions. One that was stopped is left out, because numbers do not list it among their inputs."""
     return ingestions.ingested(ingestions.all_of(settings, source)).keys()
 
 
 def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:
-    """The guard lets nothing older than the row in place through, but for keys where a retirement changed the rule.
+    """The ON and WHEN clauses of the MERGE.
 
-    :param gone: columns of the table that the contract has no more; nothing of an older record may stay in them.
+    Only a newer row replaces the present one, except for keys with a retirement, whose winner may be older.
+
+    :param gone: columns of the table that the contract no longer has; they are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
     sets = [f"t.`{name}` = s.`{name}`" for name in columns] + [f"t.`{name}` = NULL" for name in gone]
     ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
     theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
-    # Made of the contract's names and of dates; no value of a row gets into it.
+    # The SQL contains only dates and names of the contract, and no value of a row.
     return f"""
         ON t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
         WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
@@ -252,7 +254,7 @@ def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Colle
 
 
 def _gone(settings: Settings, contract: SourceContract) -> list[str]:
-    """The columns of silver that the contract has no more."""
+    """The columns of silver that the contract no longer has."""
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     known = {name for name, _ in silver_columns(contract)}
     return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
@@ -269,7 +271,7 @@ def _bronze_rows(
 
 
 def redacted(spark: SparkSession, rows: DataFrame, keys_by_field: Mapping[str, Collection[str]]) -> DataFrame:
-    """The rows with the redacted fields of their keys empty."""
+    """The rows, with the redacted fields of their keys set to NULL."""
     if not keys_by_field:
         return rows
     fields = {key: [name for name, keys in keys_by_field.items() if key in keys] for key in set().union(*keys_by_field.values())}
@@ -285,5 +287,5 @@ def _lives(days: Collection[date]) -> Column:
 
 
 def _on(days: Collection[date]) -> Column:
-    # As text: a Column made of objects asks the JVM several times for each day.
+    # As text: to build a Column from objects takes several calls to the JVM for each day.
     return F.expr(f"coalesce(event_date IN ({spark_commits.day_literals(days)}), false)")

@@ -1,7 +1,7 @@
 """Rebuild requests: judging the rows of a range of event days again, under the present code and contract.
 
-The request is recorded here and the rows are judged; silver rebuilds the days with its next run (see ``update``), also where
-this process was stopped in between.
+The request is recorded here and the rows are judged; silver rebuilds the days in its next run (see ``update``), even if this
+process is stopped in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRebuild:
-    """The event days to rebuild, how many rows are judged otherwise, and the code and contract behind silver's newest commit."""
+    """The event days to rebuild, how many rows are judged differently, and the code and contract of silver's newest commit."""
 
     days: list[date]
     rows_judged_otherwise: int
@@ -53,9 +53,9 @@ def plan_rebuild(
 ) -> PlannedRebuild:
     """Record that the days from ``first`` through ``last`` are to be rebuilt, and judge their rows again.
 
-    Days outside of the range are among the planned ones where a row that is judged otherwise affects them.
+    Days outside the range are planned as well if a row that is judged differently affects them.
 
-    :param operation: what the audit and the numbers call it: a bug replay, or a backfill.
+    :param operation: its name in the audit and in the numbers: a bug replay, or a backfill.
     """
     source = contract.dataset
     spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
@@ -90,7 +90,7 @@ def plan_rebuild(
     if len(otherwise):
         judgement_history.record(settings, source, entry.operation_id, otherwise, settings.clock())
         table_io.upsert(locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options)
-        # Once more: a run of silver may have answered the first record before the rows were judged.
+        # Recorded again: a run of silver may have applied the first record before the rows were judged.
         rebuild_requests.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(request.touched_days for request in stopped))
     if planned:
@@ -99,7 +99,7 @@ def plan_rebuild(
 
 
 def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[RebuildRequest]:
-    """The records of the same request that are pending on some of their days, and cover these."""
+    """The records of the same request that cover its days and are still pending on some of theirs."""
     waiting = applied_inputs.pending_manual_inputs(settings, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [

@@ -1,4 +1,8 @@
-"""Bringing silver days up to date: by merging what is pending, else by a rebuild from Bronze."""
+"""Brings silver days up to date: by a merge of pending ingestions where possible, else by a rebuild from Bronze.
+
+The way of each day, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their audit
+in ``audit``.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: A conflict with another writer is answered by computing everything again from a fresh read: writing the same
-#: DataFrame again would undo what the other one wrote.
+#: After a conflict with another writer everything is computed again from a fresh read: writing the same DataFrame again
+#: would undo the other writer's commit.
 recomputed_on_conflict = retry(
     retry=retry_if_exception_type(spark_commits.CONFLICTS),
     stop=stop_after_attempt(5),
@@ -42,7 +46,7 @@ recomputed_on_conflict = retry(
 
 @dataclass(frozen=True)
 class SilverUpdate:
-    """What a run did to silver: days merged, days rebuilt, and what changed on the days whose content is another now."""
+    """What a run did to silver: the days merged, the days rebuilt, and the key changes on each day whose content changed."""
 
     merged: frozenset[date]
     rebuilt: frozenset[date]
@@ -58,22 +62,22 @@ def update(
     run_id: str,
     metrics: Collection[MetricContract] = (),
 ) -> SilverUpdate:
-    """Bring ``days`` up to date, each by the cheaper way that gives the same rows (R3), and audit what that changed.
+    """Bring ``days`` up to date and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
-    :param metrics: those that read the source; the audit names the numbers that a change concerns.
+    :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     source = contract.dataset
     target = locations.silver(settings, source)
     waiting = {day: ids for day, ids in applied_inputs.pending(settings, source).items() if day in days}
-    # Not days with a manual input: it may remove a row that the MERGE condition would keep.
+    # Days with a manual input are rebuilt: it may remove a row that the MERGE condition would keep.
     may_merge = policy_of(contract).merges_pending
     merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
     rebuilt = frozenset(days) - merged
     silver_merge.ensure_table(session(), settings, contract)
     before = table_io.version(target, settings.storage_options)
     if before > 0 and not applied_inputs.has_any(settings, source):
-        _check_key_log(settings, source)  # what silver was made from is forgotten: a merge of a part would undo the rest
+        _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
         _merge(settings, contract, session(), merged, ids, run_id)
@@ -123,7 +127,7 @@ def _follow(
     method: str,
     run_id: str,
 ) -> None:
-    """Audit what was committed, then say that nothing waits any more: stopped in between, the same run comes here again."""
+    """Audit the commit, then record its inputs as applied. If the process stops in between, the repeated run does both."""
     audit.follow(settings, contract, metrics)
     if not ids:
         return
@@ -141,9 +145,9 @@ def _follow(
 
 @retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)
 def _check_key_log(settings: Settings, source: str) -> None:
-    """Whether all that Bronze holds is recorded; a run of bronze that is at it may come to its end meanwhile.
+    """Check that the operational tables cover Bronze; retried, because a run of bronze may complete meanwhile.
 
-    :raises IncompleteKeyLogError: when Bronze holds sound rows that the ledger or the key log has not.
+    :raises IncompleteKeyLogError: when Bronze holds sound rows that are missing from the ledger or the key log.
     """
     table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
     log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
@@ -152,7 +156,7 @@ def _check_key_log(settings: Settings, source: str) -> None:
     malformed = sum(entry.malformed for entry in known.values())
     claims = 0 if log is None else table_io.rows_at_most(log, {})
     if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
-        return  # as Delta's own logs count: a rebuild of a day must not read all of Bronze
+        return  # counted from Delta's logs, so that the rebuild of a day does not read all of Bronze
     held = table_io.read_version(table, ["ingestion_id", "arrival_date", "malformed_reason"])
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])
     logged = set() if log is None else set(table_io.read_version(log, ["ingestion_id"])["ingestion_id"].to_pylist())
@@ -161,8 +165,8 @@ def _check_key_log(settings: Settings, source: str) -> None:
     if missing:
         msg = (
             f"the operational tables of {source} do not cover Bronze (arrival days {min(missing)} to {max(missing)}): "
-            f"materialize bronze/{source} for these days, then silver again (where {locations.ingestions(settings)} is "
-            "still there, take it away first)"
+            f"materialize bronze/{source} for these days, then silver again (if {locations.ingestions(settings)} still "
+            "exists, delete it first)"
         )
         raise key_log.IncompleteKeyLogError(msg)
 

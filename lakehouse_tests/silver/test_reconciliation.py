@@ -83,7 +83,7 @@ def test_under_every_policy_a_lost_and_a_doubled_row_are_found(settings: Setting
     assert not first.warns
     assert (first.numbers["rows_missing"], first.numbers["rows_too_many"], first.numbers["difference"]) == (1, 0, -1)
     assert first.explanation == (
-        "silver lacks 1 rows of the day that count, and holds 0 that do not: materialize silver/events for 2024-01-01"
+        "silver lacks 1 applied rows of the day and holds 0 that are not applied: materialize silver/events for 2024-01-01"
     )
     add(lake, row)
     assert passed(lake) == [True, True]
@@ -120,7 +120,7 @@ def test_rows_that_wait_for_silver_are_reported_without_a_failure(settings: Sett
     first, second = judged(lake)
     assert (first.passed, second.passed) == (True, True)
     assert (first.numbers["rows_missing"], first.numbers["waits_for_silver"], second.numbers["waits_for_silver"]) == (1, 1, 0)
-    assert str(first.explanation).endswith(": something that came since waits for silver")
+    assert str(first.explanation).endswith(": newer input is pending")
 
     ledger = DeltaTable(settings.table("ops", "ingestions"))  # as it is while the file is taken in, or its run was stopped
     ledger.delete(f"arrival_date = '{ARRIVED[1]}'")
