@@ -1,7 +1,8 @@
 """The checks of Bronze: of an arrival day's rows, and of a source as a whole.
 
-The checks of a source as a whole (is it still sending, are its reviews in time) change by the passage of time, so that a
-schedule runs them and not a partition's run. What became of an arrival day's rows is checked in ``dispositions.checks``.
+The results of the checks of a source as a whole (is it still sending, are its reviews in time) change as time passes, so a
+schedule runs them instead of a partition's run. The dispositions of an arrival day's rows are checked in
+``dispositions.checks``.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
 _ALWAYS = {
     **source_checks.CONTRACT_SCHEMA,
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
-    "no_file_held": "No file of the day waits because it could not be read as a whole.",
+    "no_file_held": "No file of the day is held because it cannot be read or differs from its manifest.",
 }
 
 
 def bronze_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an arrival day, each with its description."""
     counts = {"row_count": "The arrival day brings as many rows as the contract expects."} if contract.quality.row_count else {}
-    nulls = {"nulls": "No field lacks its value in more of the day's records than the contract tolerates; deletes have none."}
+    nulls = {"nulls": "No field is NULL in more of the day's records than the contract tolerates; deletes do not count."}
     return _ALWAYS | dispositions_checks.row_check_names(contract) | counts | (nulls if contract.quality.nulls else {})
 
 
@@ -57,7 +58,7 @@ def source_check_names(contract: SourceContract) -> dict[str, str]:
 
 
 def time_dependent_checks(settings: Settings, contract: SourceContract) -> list[str]:
-    """The checks of the source that may change by waiting: none without a freshness rule if no row was ever quarantined."""
+    """The checks whose result may change as time passes: none without a freshness rule if no row was ever quarantined."""
     table = table_io.open_table(locations.quarantine(settings, contract.dataset), settings.storage_options)
     quarantined = table is not None and table_io.rows_at_most(table, {}) > 0
     return [name for name in source_check_names(contract) if name == FRESH or quarantined]
@@ -103,16 +104,16 @@ def check_source(settings: Settings, contract: SourceContract) -> list[CheckResu
 
 
 def arrived_at(arrival_day: date, taken_in_at: datetime, zone: ZoneInfo) -> datetime:
-    """When a file arrived: when it was taken in, and at the end of its arrival day at the latest.
+    """When a file arrived: at its ingestion, or at the end of its arrival day if that was earlier.
 
-    An old day that is caught up today therefore does not count as fresh.
+    An old day that is ingested today therefore does not count as fresh.
     """
     return min(taken_in_at, end_of_day(arrival_day, zone))
 
 
 @dataclass(frozen=True)
 class _ArrivalDay:
-    """An arrival day among others, by the number of their rows in the ledger."""
+    """An arrival day, with the row counts of all arrival days from the ledger."""
 
     day: date
     rows: Mapping[date, int]
@@ -123,7 +124,7 @@ class _ArrivalDay:
         return self.rows.get(self.day, 0)
 
     def trailing_counts(self, days: int) -> list[int]:
-        """How many each of so many days before it brought, of those on which a file came."""
+        """The row counts of the ``days`` days before it, without days on which no file arrived."""
         return [rows for other, rows in self.rows.items() if 0 < (self.day - other).days <= days]
 
 
@@ -168,8 +169,8 @@ def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshne
         passed = age <= rule.max_age
         numbers |= {"files": len(arrivals), "age_hours": _hours(age), "newest_arrival": f"{arrived:%Y-%m-%d %H:%M%z}"}
         why = f"the newest file, {file}, arrived {format_duration(age)} ago, and {format_duration(rule.max_age)} are tolerated"
-    also = f"; {held} files that came could not be read, see the check no_file_held" if held else ""
-    advice = f"{why}{also}: look whether {contract.dataset} is still being sent"
+    also = f"; {held} files are held, see the check no_file_held" if held else ""
+    advice = f"{why}{also}: check whether {contract.dataset} is still being sent"
     return CheckResult(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
 
 

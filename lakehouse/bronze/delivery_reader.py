@@ -1,7 +1,7 @@
-"""One landing file into rows of Bronze, as Arrow batches.
+"""Reads a landing file into rows of Bronze, as Arrow batches.
 
-Here the file's format is chosen and its records are parsed. Spark is not needed: a preview reads a file this way, and a
-Spark task does. How rows are committed is in ``table``.
+This module selects the reader for the file's format and parses its records. It needs no Spark: previews and Spark tasks both
+use it. Committing the rows belongs in ``table``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BATCH_ROWS = 10_000
 def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str) -> Iterator[pa.RecordBatch]:
     """The rows of one delivery, as Arrow batches of :func:`bronze_columns`.
 
-    :param file_path: the whole path of the landing file.
+    :param file_path: the full path of the landing file.
     :raises FileProblem: when the file as a whole cannot be read; batches may have been yielded before.
     """
     schema = arrow_schema(bronze_columns(contract))

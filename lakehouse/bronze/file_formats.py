@@ -1,7 +1,7 @@
-"""Bytes of a landing file into records, one by one: every record comes out once, a broken one with the reason.
+"""Reads the records of a landing file one by one: every record is returned once, a broken one with the reason.
 
-What a record's values *mean* is decided in ``row_parser``; here only the file formats are known. A fault that concerns the
-file as a whole (broken gzip, a missing column) is a :class:`FileProblem`: such a file is held, not half read.
+Only the file formats belong here; what a record's values *mean* is decided in ``row_parser``. A fault of the file as a whole
+(a broken gzip stream, a missing column) is a :class:`FileProblem`: such a file is held, and not read in part.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import Source
 
 _GZIP_MAGIC = b"\x1f\x8b"
-#: An unclosed quote is given this many lines to close; then its first line is malformed and reading goes on after it.
+#: A quote must be closed within this many lines; otherwise its first line is malformed and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
 MAX_DIGITS = 1_000
 
-csv.field_size_limit(2**27)  # the default of 128 KiB would reject long texts that are in order
+csv.field_size_limit(2**27)  # the default of 128 KiB would reject long texts that are valid
 
 
 class FileProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
-    """A file that cannot be read as the contract says. Its text tells what is wrong, where, and the way out."""
+    """A file that cannot be read as the contract describes it. Its text states the fault, the place and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Record:
 
 
 def unzipped(stream: BinaryIO) -> BinaryIO:
-    """The stream's content, decompressed where its first two bytes say gzip, whatever the file's name."""
+    """The stream's content, decompressed if its first two bytes are those of gzip, whatever the file's name."""
     buffered = io.BufferedReader(stream)  # type: ignore[type-var]  # any object with readinto() will do
     if buffered.peek(2)[:2] == _GZIP_MAGIC:
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
@@ -76,14 +76,14 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str]) -> Iterat
 def check_readable(stream: BinaryIO) -> None:
     """Read the stream to its end, decompressing.
 
-    :raises FileProblem: where it breaks off.
+    :raises FileProblem: when it breaks off.
     """
     for _ in _lines(unzipped(stream)):
         pass
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The physical lines with their numbers and line ends, the byte order mark taken off."""
+    """The physical lines with their numbers and line ends, without the byte order mark."""
     number = 0
     try:
         for number, line in enumerate(stream, start=1):
@@ -121,7 +121,7 @@ def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: li
 
 
 class _Feed:
-    """Lines for the CSV reader; those that it read ahead in vain, in search of a closing quote, can be given back."""
+    """Lines for the CSV reader; those that it read while it searched for a missing closing quote can be given back."""
 
     def __init__(self, lines: Iterator[tuple[int, bytes]]) -> None:
         self._lines = lines
@@ -135,7 +135,7 @@ class _Feed:
         if len(self.taken) >= MAX_LINES_OF_A_RECORD:
             raise StopIteration
         self.taken.append(self._again.popleft() if self._again else next(self._lines))
-        # Bytes that are no text must not hide where the record ends; they are complained about when it is whole.
+        # Bytes that are not text must not hide the end of the record; they are reported once the record is complete.
         return self.taken[-1][1].decode(errors="surrogateescape").replace("\0", "\ufffd")
 
     def give_back_all_but_first(self) -> None:
@@ -148,14 +148,14 @@ def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
 
 
 def _quotes_in_order(raw: str, source: Source) -> bool:
-    """Whether quotes stand around whole cells only, doubled within; the CSV reader takes others as text."""
+    """Whether quotes only enclose whole cells and are doubled inside them; the CSV reader takes other quotes as text."""
     quote, delimiter = re.escape(source.quote), re.escape(source.delimiter)
     cell = f"(?:{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{quote}{delimiter}]*)"
     return re.fullmatch(f"{cell}(?:{delimiter}{cell})*", raw) is not None
 
 
 def _csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:
-    """The column names; none for an empty file."""
+    """The column names; empty for an empty file."""
     number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
     if not line:
         return []
@@ -235,7 +235,7 @@ def _json_records(lines: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
 
 
 def _json_values(line: bytes) -> dict[str, Any]:
-    """:raises ValueError: why the line is not an object that has exactly one meaning."""
+    """:raises ValueError: when the line is no object or is ambiguous; the text is the reason."""
     values = json.loads(
         line.decode(),
         object_pairs_hook=_unique,
@@ -295,5 +295,5 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def _text(line: bytes) -> str:
-    """The line as text that can be stored and read back by eye, whatever its bytes."""
+    """The line as text that can be stored and read by people, whatever its bytes."""
     return line.decode(errors="backslashreplace").replace("\0", "\\x00")

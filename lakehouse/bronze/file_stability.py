@@ -1,8 +1,8 @@
 """Whether a file is still being written, judged by observing it more than once.
 
 A file counts as stable when two observations at least ``settle_seconds`` apart show the same size and modification time; only
-the observer's clock is used. A file's own time proves nothing: copying tools set an old one while they write, and clocks
-differ. Observations are kept as short tokens of files and states, a few bytes each, of the files that are pending only.
+the observer's clock is used. The modification time alone proves nothing: copying tools set an old one while they write, and
+clocks differ. Observations are stored as tokens of file and state, a few bytes each, and only for pending files.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Observations:
         for name, state in files:
             key = token(name, state)
             earlier = self.since.get(key)
-            since[key] = earlier if earlier is not None and earlier <= now else now  # starts over where a clock was put back
+            since[key] = earlier if earlier is not None and earlier <= now else now  # starts over if a clock was set back
         return Observations(since)
 
     def is_stable(self, name: str, state: str, now: datetime, patience: timedelta) -> bool:
-        """Whether the file has been in this state for so long."""
+        """Whether the file has been observed in this state for at least ``patience``."""
         since = self.since.get(token(name, state))
         return since is not None and now - since >= patience
 

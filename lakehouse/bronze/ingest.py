@@ -1,7 +1,8 @@
-"""Ingests the files of an arrival day: which are new, which were delivered before, which are held; then row by row.
+"""Ingests the files of an arrival day: each is ingested, recorded as delivered before, or held.
 
 The order of commits makes stopping safe (R11): Bronze, then the key log, then the disposition tables, then the ledger. What a
-stopped run left out after Bronze is computed again from Bronze. Which files are pending is decided in ``pending_files``.
+stopped run left out after Bronze is computed from Bronze when the run is repeated. Which files are pending is decided in
+``pending_files``.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Ingest:
         self._options = settings.storage_options
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
-        """Ingest the files that landing has for the day and Bronze has not, as far as they are ready.
+        """Ingest the day's files in landing that are ready and not in Bronze yet.
 
         :param only: the files that may be ingested, each with its state in landing; by default all of the day.
         """
@@ -82,7 +83,7 @@ class Ingest:
                 )
                 continue
             if violations and file.name not in violations:
-                report.waiting.append(f"{file.name} waits, because another file of {day} is not as promised")
+                report.waiting.append(f"{file.name} waits, because another file of {day} differs from its manifest")
                 continue
             if same_content:
                 message = f"the same content came as {same_content.source_file}"
@@ -106,7 +107,7 @@ class Ingest:
         listing = bronze_landing.listing(self._settings, self._contract)
         unseen = [file for file in pending_files.unseen_files(listing.files, entries) if file.arrival_date == day]
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
-        report.waiting.extend(f"{file.name} is left until it has settled" for file in unseen if file not in files)
+        report.waiting.extend(f"{file.name} is left until it is stable" for file in unseen if file not in files)
         markers = listing.completion_markers.get(day, [])
         ready = pending_files.check_readiness(self._settings, self._contract, day, files, markers, entries)
         report.waiting.extend(ready.waiting)
@@ -122,7 +123,7 @@ class Ingest:
         where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [fingerprint.ingestion_id]}
         rows = row_rules.judged(self._settings, self._contract, self._session, where)
         key_log.append(self._settings, self._source, fingerprint.ingestion_id, key_log.claims(rows))
-        # Read back: a stopped run may have judged the rows before, under another contract.
+        # Read back: a stopped run may have judged the rows already, under another contract.
         admitted = claims.admitted_by_contract(key_log.of_ingestion(self._settings, self._source, fingerprint.ingestion_id))
         rows_by_day = {day: count for day, count in claims.rows_by_event_day(admitted).items() if day is not None}
         malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
@@ -151,7 +152,7 @@ class Ingest:
         return None
 
     def _in_bronze(self, fingerprint: Fingerprint) -> bool:
-        """Whether a run that was killed got as far as Bronze's commit."""
+        """Whether a run that was killed had already committed the content to Bronze."""
         table = table_io.open_table(locations.bronze(self._settings, self._source), self._options)
         return (
             table is not None

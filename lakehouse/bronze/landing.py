@@ -1,4 +1,4 @@
-"""The landing folder: which files there are for an arrival day, and what is known of a file before it is ingested.
+"""The landing folder: its files by arrival day, and the fingerprint of a file before it is ingested.
 
 Works on a local folder or an object store through Arrow's file systems; nothing is ever written or deleted here.
 """
@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class LandingFile:
-    """A file of an arrival day; ``path`` is whole, ``name`` is below the landing folder."""
+    """A file of an arrival day; ``path`` is its full path, ``name`` its path below the landing folder."""
 
     path: str
     name: str
@@ -41,18 +41,18 @@ class LandingFile:
 
     @property
     def identity(self) -> FileIdentity:
-        """What tells whether it has been ingested as it is (see ``Ingestion.identity``)."""
+        """What identifies the file in its present state (see ``Ingestion.identity``)."""
         return self.name, self.size, self.modified
 
     @property
     def state(self) -> str:
-        """What changes when the file is written to, as far as the listing tells."""
+        """A text that changes when the file is written to, as far as the listing shows."""
         return f"{self.size} bytes of {self.modified.isoformat() if self.modified else 'an unknown time'}"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies in landing at a moment.
+    """The content of landing at one moment.
 
     ``files`` are those with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that mark
     it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
@@ -65,7 +65,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The hash of a file's bytes, their number, and what keeps the file as a whole from being read, if anything does."""
+    """The hash of a file's bytes, their number, and the reason why the file as a whole cannot be read, if there is one."""
 
     content_hash: str
     bytes: int
@@ -73,7 +73,7 @@ class Fingerprint:
 
     @property
     def ingestion_id(self) -> str:
-        """What identifies the content in the tables: 64 bits of its hash."""
+        """The id of the content in the tables: 64 bits of its hash."""
         return self.content_hash[:16]
 
 
@@ -90,13 +90,13 @@ def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.Fi
 
 
 def state_of(infos: Iterable[fs.FileInfo]) -> str:
-    """A digest that is another one when any file came, went or was written to."""
+    """A digest that changes when any file is added, removed or written to."""
     states = sorted(f"{info.path}\0{info.size}\0{info.mtime_ns}" for info in infos)
     return hashlib.sha256("\n".join(states).encode(errors="surrogatepass")).hexdigest()
 
 
 def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
-    """The source's files among those that lie in landing.
+    """The source's files among those in landing.
 
     :param infos: what :func:`list_landing` has returned; by default it is called.
     """
@@ -135,7 +135,7 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
 
 
 def open_file(settings: Settings, contract: SourceContract, path: str) -> BinaryIO:
-    """The bytes of a landing file; of Parquet one that can be sought in, because its end is read first."""
+    """The bytes of a landing file; a seekable stream for Parquet, because its footer is read first."""
     system, _ = _file_system(settings.landing_of(contract.dataset))
     if contract.source.format == "parquet":
         return cast("BinaryIO", system.open_input_file(path))
@@ -143,7 +143,7 @@ def open_file(settings: Settings, contract: SourceContract, path: str) -> Binary
 
 
 def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile) -> Fingerprint:
-    """Hash the file, and look for what concerns it as a whole: a broken gzip, a missing column."""
+    """Hash the file, and check it as a whole: for a broken gzip stream, for missing columns."""
     digest, size = hashlib.sha256(), 0
     with open_file(settings, contract, file.path) as stream:
         while chunk := stream.read(_CHUNK):
@@ -157,7 +157,7 @@ def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile)
 
 
 def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:
-    """How many rows Bronze would get of the file: all its records, malformed ones too.
+    """How many rows the file would add to Bronze: all its records, including malformed ones.
 
     :raises FileProblem: when the file as a whole cannot be read.
     """
@@ -199,7 +199,7 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:
-    """The time as the ledger can hold it; object stores may give none."""
+    """The time in UTC, as the ledger stores it; None if the object store gives none."""
     return modified.astimezone(timezone.utc) if modified else None
 
 

@@ -1,7 +1,7 @@
-"""What a manifest says about the files of an arrival day, and whether a file agrees with it.
+"""Parses the manifests of an arrival day, and compares files with their entries.
 
-A manifest lies in the folder of the files that it names. In JSON it is a list of objects, or an object that has one under
-``files``; in CSV it has a header. ``file`` names the file, ``bytes``, ``rows`` and ``sha256`` are optional
+A manifest is in the folder of the files that it lists. In JSON it is a list of objects, or an object with such a list under
+``files``; in CSV it has a header. ``file`` is the name of the file; ``bytes``, ``rows`` and ``sha256`` are optional
 measures of its content; other keys are ignored. Rows are records without a header, as Bronze counts them.
 """
 
@@ -26,7 +26,7 @@ MEASURES = ("bytes", "rows", "sha256")
 
 
 class ManifestProblem(LakehouseError):  # noqa: N818 (it is reported to people by this name)
-    """A manifest that cannot be used. Its text names the manifest, the entry, the field and the way out."""
+    """A manifest that cannot be used. Its text names the manifest, the entry and the field, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class ManifestEntry:
     measures: Mapping[str, int | str] = field(default_factory=dict)
 
     def violations(self, measures: Mapping[str, int | str]) -> list[str]:
-        """How a file differs from the entry, measure by measure, as sentences; none where it does not differ.
+        """How a file differs from the entry, one sentence per measure; empty if it does not differ.
 
-        :param measures: those of the file itself.
+        :param measures: the measures of the file itself.
         """
         return [
             f"{name} is {measures[name]}, and {self.manifest} says {expected}; have the file or the manifest sent again"
@@ -50,10 +50,10 @@ class ManifestEntry:
 
 
 def manifest_entries(manifest: str, content: bytes) -> list[ManifestEntry]:
-    """The files that a manifest names.
+    """The entries of a manifest.
 
     :param manifest: its name below the landing folder; it ends in .json or .csv.
-    :raises ManifestProblem: where it cannot be read, or names a file twice.
+    :raises ManifestProblem: when it cannot be read, or lists a file twice.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -91,7 +91,7 @@ def _from_csv(manifest: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]
         for entry in reader:
             if None in entry or None in entry.values():
                 raise ManifestProblem(
-                    f"{manifest}: line {reader.line_num}: has not as many fields as the header; have it sent again"
+                    f"{manifest}: line {reader.line_num}: its number of fields differs from the header; have it sent again"
                 )
             yield f"line {reader.line_num}", {name: value or None for name, value in entry.items()}
     except csv.Error as error:

@@ -1,7 +1,7 @@
-"""Which files of landing are pending, and whether they may be ingested: unseen, stable, complete and as their manifest says.
+"""Determines which landing files are pending and may be ingested: unseen, stable, complete, and as their manifest lists them.
 
 Files are listed and read by ``landing``; manifests are parsed in ``manifests``, and whether a file is still being written is
-judged in ``file_stability``. What is found here is ingested by ``ingest``, in runs that the landing sensor requests.
+judged in ``file_stability``. The files are ingested by ``ingest``, in runs that the landing sensor requests.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _SHOWN = 5
 class IngestRequest:
     """A run of Bronze for some files of an arrival day: each file's state by its name.
 
-    ``cause`` is the same for the same files in the same state. ``known`` is set where some of them were held as they are: a run
-    that has already found that, for the same cause, need not be repeated.
+    ``cause`` is the same for the same files in the same state. ``known`` is set if some of the files have already been held in
+    this state: a run for the same cause need not be repeated.
     """
 
     cause: str
@@ -46,7 +46,7 @@ class IngestRequest:
 
 @dataclass(frozen=True)
 class LandingScan:
-    """The requests by arrival day, the names of files that may still be being written, and remarks for people."""
+    """The requests by arrival day, the names of files that are not stable yet, and remarks for people."""
 
     requests: dict[date, IngestRequest]
     observations: Observations
@@ -55,13 +55,13 @@ class LandingScan:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do, whatever the time, until a file or the ledger changes."""
+        """Whether there is nothing to do until a file or the ledger changes, however much time passes."""
         return not self.requests and not self.unsettled
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """The files of an arrival day that may be ingested, and for people why the others may not.
+    """The files of an arrival day that may be ingested, and the reasons (for people) why the others may not.
 
     ``expected`` holds the manifest's entry of each of these files; it is empty where the contract requires no manifest.
     """
@@ -72,7 +72,7 @@ class Readiness:
 
 
 def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
-    """The files that are not recorded as they are now; a file that was held counts as unseen."""
+    """The files that are not recorded in their present state; a file that was held counts as unseen."""
     recorded = {entry.identity for entry in entries if entry.status != "held"}
     return [file for file in files if file.identity not in recorded]
 
@@ -80,10 +80,10 @@ def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> 
 def scan_landing(
     settings: Settings, contract: SourceContract, listing: Listing, observations: Observations, now: datetime
 ) -> LandingScan:
-    """Judge the files that lie in landing.
+    """Judge the files in landing.
 
-    :param observations: those of the scans before.
-    :param now: the time of this scan, by the clock of the one before.
+    :param observations: those of earlier scans.
+    :param now: the time of this scan, by the same clock as in earlier scans.
     """
     entries = ingestions.all_of(settings, contract.dataset)
     held = {entry.identity for entry in ingestions.still_held(entries)}
@@ -110,7 +110,7 @@ def scan_landing(
 
 
 def waiting_files(settings: Settings, contract: SourceContract, day: date) -> list[str]:
-    """Why files of an arrival day are not ingested, where the contract says when the day is complete."""
+    """Why files of an arrival day are not ingested yet, if the contract defines when a day is complete."""
     if contract.source.complete_when is None:
         return []
     entries, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing(settings, contract)
@@ -128,9 +128,9 @@ def check_readiness(
 ) -> Readiness:
     """Judge the files of a day without reading them.
 
-    :param files: those that Bronze has not ingested as they are now.
+    :param files: those that have not been ingested in their present state.
     :param markers: the day's completion markers or manifests.
-    :param entries: every recorded delivery; an ingested file counts as present when it is gone from landing.
+    :param entries: every recorded delivery; an ingested file counts as present even if it is gone from landing.
     """
     complete = contract.source.complete_when
     if complete is None or not files:
@@ -147,7 +147,7 @@ def check_readiness(
 def manifest_violations(
     settings: Settings, contract: SourceContract, ready: Readiness, fingerprints: Mapping[str, Fingerprint]
 ) -> dict[str, str]:
-    """By file how it differs from its manifest's entry, or why that cannot be checked; empty where no file differs.
+    """For each file that differs from its manifest entry or cannot be compared with it, the reason.
 
     :param fingerprints: of all files that are ready.
     """
@@ -168,7 +168,7 @@ def _request(
     manifests: Iterable[LandingFile],
     held: set[FileIdentity],
 ) -> IngestRequest:
-    """A run for these files; where manifests name them, another manifest is another cause."""
+    """A run for these files; if manifests list them, a changed manifest gives another cause."""
     states = "|".join(f"{file.name}:{file.state}" for file in (*files, *manifests))
     cause = f"{contract.dataset}:{day}:{hashlib.sha256(states.encode()).hexdigest()[:16]}"
     return IngestRequest(cause, {file.name: file.state for file in files}, any(file.identity in held for file in files))
@@ -181,7 +181,7 @@ def _named_by_manifests(
     manifests: Sequence[LandingFile],
     entries: Collection[Ingestion],
 ) -> Readiness:
-    """The files that manifests name, once all of them are there."""
+    """The files that the manifests list, once all of them are present."""
     expected: dict[str, ManifestEntry] = {}
     waiting = []
     for manifest in manifests:

@@ -1,6 +1,6 @@
-"""What a landing file would bring, read as Bronze reads it, with nothing written.
+"""Previews a landing file: parses it as Bronze does and writes nothing.
 
-Row rules are SQL for Spark, and are left out here. Which published numbers the file affects is in ``impact``.
+Row rules are left out, because they are evaluated by Spark. Which published numbers the file affects is in ``impact``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_DAY = "without an event day"
 class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
-    ``out`` counts the other rows, by what becomes of them.
+    ``out`` counts the other rows, by the reason why they may not.
     """
 
     rows: dict[date, int]

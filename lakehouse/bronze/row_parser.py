@@ -1,6 +1,7 @@
-"""A record into a bronze row: typed fields, the clocks, the key, and what the record does to which key.
+"""Parses a record into a Bronze row: typed fields, clocks, key, and the change that the record makes to a key.
 
-A record that cannot be understood becomes a row too, with its raw text and the reason (rule R1).
+A record that cannot be parsed becomes a row as well, with its raw text and the reason (rule R1). Reading records from a file
+belongs in ``file_formats``, converting a single value in ``type_conversion``.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Malformed(ValueError):  # noqa: N818 (the word of rule R4)
-    """Why a record cannot become a typed row."""
+class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
+    """The reason why a record cannot become a typed row."""
 
 
 class RowParser:
@@ -56,7 +57,7 @@ class RowParser:
             yield self.row(record)
 
     def row(self, record: Record) -> dict[str, Any]:
-        """The record's row; a malformed one holds the raw text and the reason, and no typed values."""
+        """The row of a record; a malformed one has the raw text and the reason, and no typed values."""
         row = {**self._constant, "line_number": record.line_number, "raw_payload": record.raw}
         if record.values is None:
             return row | {"malformed_reason": record.problem}
@@ -80,7 +81,7 @@ class RowParser:
         return value is None or (isinstance(value, str) and value in self._nulls)
 
     def _typed_fields(self, present: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        """:param whole: whether every required field is due; a delete needs its key only."""
+        """:param whole: whether every required field must have a value; a delete needs only its key."""
         typed: dict[str, Any] = {}
         for spec, convert in self._fields:
             value = present.get(spec.in_file)
@@ -88,7 +89,7 @@ class RowParser:
                 if spec.name in self._contract.primary_key or (spec.required and whole):
                     msg = f"{spec.in_file}: required and empty"
                     raise Malformed(msg)
-                typed[spec.name] = self._constant.get(spec.name)  # of a source_system of its own
+                typed[spec.name] = self._constant.get(spec.name)  # the default of a field source_system
                 continue
             typed[spec.name] = _converted(spec.in_file, convert, value)
         return typed
@@ -99,7 +100,7 @@ class RowParser:
         arrival_ts = (
             self._delivery.received_at if arrival is None else _converted(clocks.arrival, to_timestamp, arrival, self._naive_zone)
         )
-        if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zone it would lie outside of the calendar
+        if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
         column = self._contract.event_column
@@ -119,7 +120,7 @@ class RowParser:
         return {"arrival_ts": arrival_ts, "event_ts": event_ts, "event_date": event_date}
 
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
-        """Event time (None where only a day is named), event day, and the instant from which the event can have been."""
+        """Event time (None if the value is only a day), event day, and the earliest possible time of the event."""
         if is_date_only(value):
             event_date = _converted(column, to_date, value)
             return None, event_date, start_of_day(event_date, self._zone)
@@ -168,16 +169,16 @@ class RowParser:
 
 
 def record_key(values: list[Any]) -> str:
-    """The key of a record as one text: the value itself, or a JSON list where the key has several columns."""
+    """The key of a record as text: the value itself, or a JSON list if the key has several columns."""
     if len(values) == 1:
         return to_text(values[0])
     return json.dumps([to_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
 
 
 def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str, Any]) -> str:
-    """The key of a record without one: 128 bits of a hash over the recipe's fields and, where it has one, the window.
+    """The key of a record without one: 128 bits of a hash of the recipe's fields and, if the recipe has one, of the window.
 
-    :raises Malformed: when there is no event time to find the window by.
+    :raises Malformed: when the recipe has a window and the record has no event time.
     """
     parts = [None if fields[name] is None else to_text(fields[name]) for name in recipe.fields]
     if recipe.window is not None:
@@ -192,7 +193,10 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
 
 
 def _converted(column: str | None, convert: Any, *arguments: Any) -> Any:
-    """``convert(*arguments)``, with the column named in the error about the value."""
+    """The result of ``convert(*arguments)``.
+
+    :raises Malformed: when the value cannot be converted; the text begins with the column's name.
+    """
     try:
         return convert(*arguments)
     except ValueError as error:

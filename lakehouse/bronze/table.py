@@ -1,7 +1,7 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-Here a delivery is appended, in one commit by Spark. How its file becomes rows is in ``delivery_reader``; what is done
-around it, file by file, is in ``ingest``.
+This module appends a delivery in one commit by Spark. Its file is read in ``delivery_reader``; the steps before and after
+the append are in ``ingest``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PARSED_HERE_BYTES = 2**20
 
 
 def app_id(source: str, content_hash: str) -> str:
-    """What makes the append of a content happen once (Delta's transaction identifier)."""
+    """The Delta transaction identifier with which a content is appended only once."""
     return f"bronze:{source}:{content_hash}"
 
 
 def is_large(file: LandingFile) -> bool:
-    """Whether a file is worth a task of its own."""
+    """Whether a file is large enough to be parsed in a Spark task."""
     return file.size > _PARSED_HERE_BYTES
 
 
@@ -57,5 +57,5 @@ def delivery_frame(
 
 
 def append(frame: DataFrame, settings: Settings, source: str, content_hash: str, why: dict[str, Any]) -> None:
-    """Append a delivery in one commit; again, it is a no-op."""
+    """Append a delivery in one commit; repeating it is a no-op."""
     spark_commits.append_once(frame, locations.bronze(settings, source), "arrival_date", app_id(source, content_hash), why)

@@ -1,7 +1,7 @@
-"""One value of a file into one value of a column, strictly: nothing is rounded, guessed or cut off.
+"""Converts a value of a file to a value of a column, strictly: nothing is rounded, guessed or truncated.
 
-Two exceptions are unavoidable: a double is the nearest one to the number in the file, and of an hour that a
-zone's clock shows twice the first is meant.
+Two exceptions are unavoidable: a double is the nearest one to the number in the file, and a local time that occurs twice
+because clocks are set back is the first of the two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def to_integer(value: Any, spark_type: str = "bigint") -> int:
         msg = f"{_shown(value)} is not an integer"
         raise ValueError(msg)
     limit = _RANGES[spark_type]
-    digits = text.lstrip("+-0")  # int() refuses thousands of digits, in words of its own
+    digits = text.lstrip("+-0")  # int() rejects thousands of digits, with another message
     number = int(digits or 0) if len(digits) <= len(str(limit)) else limit + 1
     if text.startswith("-"):
         number = -number
@@ -48,7 +48,7 @@ def to_integer(value: Any, spark_type: str = "bigint") -> int:
 
 
 def to_double(value: Any) -> float:
-    """:raises ValueError: when it is no number, or beyond what a double can tell from infinity or from zero."""
+    """:raises ValueError: when it is no number, or so large or small that a double would be infinite or zero."""
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
         msg = f"{_shown(value)} is not a number"
@@ -64,7 +64,7 @@ def to_double(value: Any) -> float:
 
 
 def to_decimal(value: Any, precision: int, scale: int) -> Decimal:
-    """A decimal with exactly ``scale`` decimals, so that equal numbers are equal text too (a key may be made of one).
+    """A decimal with exactly ``scale`` decimals, so that equal numbers are also equal as text (a key may be a decimal).
 
     :raises ValueError: when it is no number, or would have to be rounded to fit.
     """
@@ -111,8 +111,8 @@ def to_date(value: Any) -> date:
 def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
     """An ISO 8601 time as a UTC time of microseconds.
 
-    :param naive_zone: the zone of times that name none; None refuses such times.
-    :raises ValueError: when it is no time, an impossible one, finer than a microsecond, or names no zone.
+    :param naive_zone: the zone of times without one; if it is None, such times are rejected.
+    :raises ValueError: when it is no time, an impossible one, finer than a microsecond, or has no zone.
     """
     moment = value if isinstance(value, datetime) else _parsed(value)
     if moment.tzinfo is None and naive_zone is None:
@@ -133,16 +133,16 @@ def to_timestamp(value: Any, naive_zone: ZoneInfo | None = None) -> datetime:
 
 
 def is_date_only(value: Any) -> bool:
-    """Whether a value names a day and no time of day."""
+    """Whether a value is a day without a time of day."""
     if isinstance(value, date):
         return not isinstance(value, datetime)
     return bool(_DATE.fullmatch(str(value).strip()))
 
 
 def to_text(value: Any) -> str:
-    """Text stays as it is; nested JSON becomes JSON text again, its numbers as they were.
+    """The value as text; nested JSON becomes JSON text with its numbers unchanged.
 
-    :raises ValueError: for bytes that are no text.
+    :raises ValueError: for bytes that are not UTF-8.
     """
     if isinstance(value, str):
         return value

@@ -54,7 +54,7 @@ def test_a_source_is_fresh_until_its_age_is_reached(settings: Settings) -> None:
         }
     assert not fresh(settings, severity="error").warns
     assert fresh(settings).explanation == (
-        "the newest file, arrival_date=2024-03-05.csv, arrived 1 d 2 h ago, and 1 d 2 h are tolerated: look whether events is "
+        "the newest file, arrival_date=2024-03-05.csv, arrived 1 d 2 h ago, and 1 d 2 h are tolerated: check whether events is "
         "still being sent"
     )
 
@@ -67,7 +67,7 @@ def test_an_old_day_that_is_caught_up_and_a_file_that_cannot_be_read_make_nothin
     )
     found = fresh(settings)
     assert (found.numbers["age_hours"], found.numbers["files_held"]) == (33 * 24 - 12, 1)
-    assert "; 1 files that came could not be read, see the check no_file_held:" in str(found.explanation)
+    assert "; 1 files are held, see the check no_file_held:" in str(found.explanation)
     ingestions.record(settings, replace(FILE, ingestion_id="c", content_hash="c", source_file="c"))
     assert fresh(settings).passed
 
@@ -82,7 +82,7 @@ def test_what_is_delivered_again_brings_nothing_new(settings: Settings) -> None:
 def test_a_source_that_never_sent_is_not_fresh(settings: Settings) -> None:
     found = fresh(settings)
     assert not found.passed
-    assert found.explanation == "no file has ever arrived: look whether events is still being sent"
+    assert found.explanation == "no file has ever arrived: check whether events is still being sent"
     assert "age_hours" not in found.numbers
 
 

@@ -111,8 +111,8 @@ def test_what_is_wrong_with_json_is_named_by_entry_and_field(content: str | byte
     [
         ("", "line 1: column file is missing"),
         ("name,rows\na.csv,3\n", "line 1: column file is missing"),
-        ("file,rows\na.csv,3\nb.csv\n", "line 3: has not as many fields as the header"),
-        ("file,rows\na.csv,3,4\n", "line 2: has not as many fields as the header"),
+        ("file,rows\na.csv,3\nb.csv\n", "line 3: its number of fields differs from the header"),
+        ("file,rows\na.csv,3,4\n", "line 2: its number of fields differs from the header"),
         ("file,rows\na.csv,x\n", "line 2: rows: 'x' is no count"),
         ("file,rows\n,3\n", "line 2: file: is missing"),
         ('file,rows\n"a.csv,3\n', "line 2: not CSV"),

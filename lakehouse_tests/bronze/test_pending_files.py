@@ -110,10 +110,10 @@ def test_a_sensors_run_takes_the_files_that_it_names_and_a_persons_run_all_that_
         (event,) = (one for one in done.asset_materializations_for_node("bronze__events") if one.asset_key.path[0] == "bronze")
         return {name: value.value for name, value in event.metadata.items()}
 
-    assert run(files={})["left_for_now"].startswith(f"{DAY}/a.csv is left until it has settled, ")
+    assert run(files={})["left_for_now"].startswith(f"{DAY}/a.csv is left until it is stable, ")
     assert lake.bronze() == []
     told = run(files={name: states[name] for name in [f"{DAY}/b.csv"]})
-    assert (told["files_ingested"], told["left_for_now"]) == (1, f"{DAY}/a.csv is left until it has settled")
+    assert (told["files_ingested"], told["left_for_now"]) == (1, f"{DAY}/a.csv is left until it is stable")
     told = run()
     assert told["files_ingested"] == 1
     assert "left_for_now" not in told

@@ -105,7 +105,7 @@ def test_only_the_stable_files_of_a_day_are_ingested(landing: Landing) -> None:
     (request,) = landing.run_requests()
     report = landing.run(request)
     assert [entry.source_file for entry in report.held] == [NAME]
-    assert report.waiting == [f"arrival_date={DAY}.late.csv is left until it has settled"]
+    assert report.waiting == [f"arrival_date={DAY}.late.csv is left until it is stable"]
     landing.wait(5)
     (late,) = landing.run_requests()
     assert list(late.run_config["ops"]["bronze__sales"]["config"]["files"]) == [f"arrival_date={DAY}.late.csv"]
@@ -116,7 +116,7 @@ def test_a_file_that_changed_after_the_tick_is_left_to_later_ticks(landing: Land
     landing.settle()
     (request,) = landing.run_requests()
     landing.put(NAME, "half, and some more")
-    assert landing.run(request).waiting == [f"{NAME} is left until it has settled"]
+    assert landing.run(request).waiting == [f"{NAME} is left until it is stable"]
     assert not ingestions.all_of(landing.lake, "sales")
     landing.settle()
     (other,) = landing.run_requests()
@@ -253,7 +253,7 @@ def test_files_that_break_their_manifest_are_held_with_file_and_field_and_reques
     assert str(held.message).startswith(f"{B}: bytes is {len(HEADER)}, and {MANIFEST} says {len(HEADER) + 8}; ")
     assert "rows is 0, and" in str(held.message)
     assert "sha256 is" in str(held.message)
-    assert report.waiting == [f"{A} waits, because another file of 2024-11-05 is not as promised"]
+    assert report.waiting == [f"{A} waits, because another file of 2024-11-05 differs from its manifest"]
     assert promised.skip_message() == "files of 2024-11-05 are held: see the check no_file_held"
     promised.put(MANIFEST, manifest(a=HEADER, b=HEADER), modified=1_700_000_001)
     promised.settle()
