@@ -43,8 +43,8 @@ _COLUMNS = [
 class BronzeRow:
     """A row of Bronze, and what became of it.
 
-    ``decided_by`` names file and line of the row that outranks it, ``decision`` the newest decision of a steward.
-    ``admission`` is the contract's judgement (None for a malformed row); ``reason`` and ``detail`` say why a row is not
+    ``decided_by`` is file and line of the row that outranks it, ``decision`` the newest decision of a steward.
+    ``admission`` is the contract's judgement (None for a malformed row); ``reason`` and ``detail`` explain why a row is not
     admitted.
     """
 
@@ -138,7 +138,7 @@ def counts(account: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:
 
 def _not_in_key_log(settings: Settings, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
     place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
-    first = f" (take {locations.ingestions(settings)} away first, which has every file come anew)" if recorded else ""
+    first = f" (delete {locations.ingestions(settings)} first, so that every file is ingested again)" if recorded else ""
     msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
     return key_log.IncompleteKeyLogError(msg)
 
@@ -148,7 +148,7 @@ def _describe(decision: Decision) -> str:
 
 
 def _place(claim: Claim, files: Mapping[str, str]) -> str:
-    """File and line; the ingestion's id in place of the file where a stopped run has not recorded it yet."""
+    """File and line; the ingestion's id instead of the file if a stopped run has not recorded it yet."""
     return f"{files.get(claim.ingestion_id, claim.ingestion_id)}:{claim.line_number}"
 
 
@@ -211,7 +211,7 @@ def _arrival_days(log: pa.Table | None, keys: Collection[str]) -> set[date]:
 
 
 def _content(settings: Settings, contract: SourceContract, keys: Collection[str], days: Collection[date]) -> dict[RowId, Any]:
-    """What the rows of some keys hold, without when and where they came from."""
+    """The content of the rows of some keys, without their provenance."""
     if not keys:
         return {}
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]

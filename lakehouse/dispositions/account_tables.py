@@ -1,7 +1,7 @@
 """The account of Bronze as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
 
 Both are copies of what ``account`` computes, updated for the rows whose disposition an ingestion, a decision or a rebuild may
-have changed. What a stopped run left out is written when the run is repeated. The quarantine is filtered for people in
+have changed. What a stopped run left out is written when the run is repeated. Listing the quarantine for people belongs in
 ``stewardship.quarantine``.
 """
 
@@ -74,7 +74,7 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
 
 
 def after_ingestion(settings: Settings, contract: SourceContract, delivery: Delivery, malformed: int) -> None:
-    """Enter the rows of a delivery, and what they changed about older rows; before the ledger knows the delivery.
+    """Write the rows of a delivery and the older rows that they changed, before the ledger records the delivery.
 
     :param malformed: how many of its rows are malformed.
     """
@@ -92,15 +92,15 @@ def after_ingestion(settings: Settings, contract: SourceContract, delivery: Deli
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
-    """Enter what a decision or a redaction about some keys changed.
+    """Write the rows that a decision or a redaction about some keys changed.
 
-    :param days: the event days on which the keys may live.
+    :param days: the event days on which the keys may have a row.
     """
     _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
-    """Enter every row whose key has been on some event days."""
+    """Write every row whose key has been on some event days."""
     path = locations.key_log(settings, contract.dataset)
     log = table_io.read(path, ["record_key"], {"event_date": days}, settings.storage_options)
     keys = set() if log is None else set(log["record_key"].to_pylist())
@@ -121,7 +121,7 @@ def _affected_rows(
 
 
 def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], list[BronzeRow]]) -> None:
-    """Write the state of the affected rows; again, where an input changed while it was computed."""
+    """Write the state of the affected rows, again if an input changed while it was computed."""
     while True:
         before = _input_versions(settings, contract.dataset)
         _write(settings, contract, affected())
@@ -146,7 +146,7 @@ def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) 
 
 
 def _quarantine_entries(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
-    """The quarantine's entries for those of the rows that are or were in it, with redacted fields empty."""
+    """The quarantine's entries for those of the rows that are or were in it, with redacted fields set to NULL."""
     source, options = contract.dataset, settings.storage_options
     schema = quarantine_schema(contract)
     existing = _existing_reasons(settings, source)
@@ -180,7 +180,7 @@ def _quarantine_entries(settings: Settings, contract: SourceContract, rows: list
 
 
 def _existing_reasons(settings: Settings, source: str) -> dict[RowId, tuple[str | None, str | None]]:
-    """Reason and detail of each row that is in the quarantine's table already."""
+    """Reason and detail of each row that is already in the quarantine's table."""
     columns = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
     table = table_io.read(locations.quarantine(settings, source), columns, None, settings.storage_options)
     entries = [] if table is None else table.to_pylist()
@@ -190,7 +190,7 @@ def _existing_reasons(settings: Settings, source: str) -> dict[RowId, tuple[str 
 def _review(row: BronzeRow, decision: Decision | None, existing: tuple[str | None, str | None]) -> dict[str, Any]:
     """Why a row is or was quarantined, and the state of its review.
 
-    :param existing: reason and detail in the table; they stay where the row is no longer quarantined for any.
+    :param existing: reason and detail in the table; they are kept if the row no longer has a reason.
     """
     is_open = row.disposition is Disposition.QUARANTINED
     closed = decision.verdict.status if decision else QuarantineStatus.RELEASED

@@ -33,7 +33,7 @@ def row_check_names(contract: SourceContract) -> dict[str, str]:
         for name, rule in contract.quality.named_rules.items()
     }
     return {
-        "every_row_disposed": "Each row has one disposition; what is applied is what silver holds.",
+        "every_row_disposed": "Each row has one disposition; silver holds exactly the applied rows.",
         "lateness_tolerated": "No more rows than the contract tolerates came beyond the watermark.",
         "no_review_overdue": "No quarantined row is past its review deadline.",
         **rules,
@@ -80,9 +80,9 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
 
 
 _FATE = {
-    "warn": "they count all the same",
+    "warn": "they are applied nevertheless",
     "quarantine": "decide on them with 'lakehouse quarantine'",
-    "reject": "they are refused; have the source mend them",
+    "reject": "they are rejected; have the source correct them",
 }
 
 
@@ -106,7 +106,7 @@ def _check_reviews(settings: Settings, contract: SourceContract, days: Collectio
 def check_dispositions(
     settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
 ) -> list[CheckResult]:
-    """Whether the dispositions of each arrival day add up, and agree with silver where nothing waits for it.
+    """Whether the dispositions of each arrival day add up, and agree with silver on days without pending input.
 
     :param in_bronze: how many rows Bronze holds, per arrival day.
     """
@@ -115,7 +115,7 @@ def check_dispositions(
     except key_log.IncompleteKeyLogError as problem:
         return [CheckResult("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
     waiting = applied_inputs.pending(settings, contract.dataset).keys()
-    # Also the days of rows that do not count: silver must not hold them there.
+    # Including the days of rows that are not applied: silver must not hold them.
     event_days = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
     due = {
         (row.event_date, row.record_key, *row.row_id): row.arrival_date
@@ -131,7 +131,7 @@ def check_dispositions(
         waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
         numbers = {disposition.value: of_day[disposition] for disposition in Disposition}
         numbers |= {"waiting_for_silver": waits, "event_days_off": len(wrong)}
-        advice = f"silver does not hold what counts: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
+        advice = f"silver does not hold the applied rows: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
         passed = not wrong and of_day.total() == in_bronze.get(day, 0)
         outcomes.append(CheckResult("every_row_disposed", day, passed, numbers, None if passed else advice))
     return outcomes

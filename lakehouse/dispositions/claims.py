@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def is_admitted(decision: Decision | None, status: str | None) -> bool:
-    """Whether a row may contend for its key: by the decision that holds, else by the contract.
+    """Whether a row may contend for its key: by the newest decision about it, else by the contract.
 
     :param status: the row's admission status in the key log.
     """
@@ -65,10 +65,10 @@ def choices(
     ids: Collection[str] | None = None,
     until: datetime | None = None,
 ) -> dict[date, Choice]:
-    """Per event day the arrival that it is made of, under a policy that chooses arrivals; empty under the others.
+    """The arrival that each event day is computed from, under a policy that chooses arrivals; empty under the others.
 
-    :param ids: counts only what these ingestions brought and these decisions and rebuild requests changed (R10).
-    :param until: counts only what had arrived by then.
+    :param ids: use only these ingestions, decisions and rebuild requests (R10).
+    :param until: use only rows that had arrived by then.
     """
     source, options = contract.dataset, settings.storage_options
     policy = policy_of(contract)
@@ -92,7 +92,7 @@ def choices(
         if is_admitted(decision, status_then.get(row_id, row["standing"])):
             shares[place].append(tuple(row[name] for name in ORDER))
         elif decision is not None:
-            rejected_by_steward[place] += 1  # the file did hold it: rejecting its rows must not bring an older file back
+            rejected_by_steward[place] += 1  # the file contained it: rejecting its rows must not bring an older file back
         if decision is not None and decision.admits and decision.about_file:
             accepted.add(place)
     by_day: dict[date, list[Share]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """``ops/<source>_overruled``: the judgements of claims before a rebuild request replaced them, so that it can be undone (R10).
 
 Judging rows again overwrites their claims in the key log; before that, the previous claims are appended here. Only judgements
-are undone with this log: a steward's decision has its own log, and is left out by its id.
+are undone with this log: steward decisions have their own log, and are left out by id.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _ABOUT = pa.schema([("operation_id", pa.string()), ("number", pa.int64()), ("recorded_at", pa.timestamp("us", "UTC"))])
 _SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
-#: What makes two claims the same one, whatever their judgement.
+#: The columns that identify a claim, whatever its judgement.
 CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 
 def record(settings: Settings, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
-    """Keep claims of the key log before a rebuild request overwrites them, once.
+    """Save claims of the key log before a rebuild request overwrites them; repeating it writes nothing.
 
-    A claim that is not there yet is kept without a standing: put back, it counts for nothing. ``number`` tells the order of
-    operations, which a clock that stands still would not.
+    A claim that is not in the key log yet is saved without an admission status: when it is restored, it has no effect. ``number``
+    records the order of operations, because their times are equal under a fixed clock.
     """
     wanted = {_claim(row): row for row in claims.to_pylist()}
     if not wanted:
@@ -54,9 +54,9 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
-    """The claims to put in the place of those in the key log, to have them judged as these operations left them.
+    """The claims that replace those in the key log, so that they are judged as these operations left them.
 
-    These are the claims before the first request that is not among ``ids``. An operation is known by any of its records:
+    They are the claims before the first request that is not among ``ids``. Any record of an operation identifies it, because
     it is recorded again once its rows are judged.
     """
     log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)

@@ -1,8 +1,8 @@
 """The reprocess policies: how several arrivals about the same event days become one content of silver.
 
-Here is every rule in which the policies differ, one class a policy. Tables are read by the callers, which hand in what they
-read; the same selection on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the attributes declared here. How
-claims about one key contend with each other is in ``verdicts``, whatever the policy.
+Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the
+same selection on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the attributes declared here. How claims
+about one key contend with each other is the same under every policy, and is in ``verdicts``.
 
 To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Share:
-    """What one arrival holds of one event day.
+    """The rows of one event day in one arrival.
 
-    :param rows: those that may count, and those that a steward has barred one by one.
+    :param rows: how many rows are admitted or were barred individually by a steward.
     :param order: the greatest position in the total order among its rows, by which arrivals are newer or older.
     :param accepted: whether a steward has accepted it although it shrinks the day.
     """
@@ -44,19 +44,19 @@ class Share:
 
 @dataclass(frozen=True)
 class Choice:
-    """The arrival that a day is made of, and those that are held because they would shrink it."""
+    """The arrival that a day is computed from, and those that are held because they would shrink it."""
 
     holder: str | None
     held: frozenset[str]
 
 
-#: Of a day that no arrival holds.
+#: The choice for a day without an arrival.
 NO_ARRIVAL = Choice(None, frozenset())
 
 
 @dataclass(frozen=True)
 class ReprocessPolicy(ABC):
-    """What a source's contract says about re-sent event days, as rules.
+    """The rules of a source's contract for re-sent event days.
 
     :param by_sequence: whether the source numbers its changes.
     :param one_event: whether several inserts of a key are one event, as under a synthetic key.
@@ -75,7 +75,7 @@ class ReprocessPolicy(ABC):
     keys_contend: ClassVar[bool] = True
     #: Whether they contend on each event day separately, so that a key may live on several days.
     contends_per_day: ClassVar[bool] = False
-    #: Whether silver is made of chosen arrivals only (see :meth:`choose`).
+    #: Whether silver is computed only from chosen arrivals (see :meth:`choose`).
     chooses_arrivals: ClassVar[bool] = False
     #: Whether one arrival is chosen for the whole table, and not one for each event day.
     chooses_for_table: ClassVar[bool] = False
@@ -97,14 +97,14 @@ class ReprocessPolicy(ABC):
         return row_days
 
     def choose(self, shares: Mapping[date, Sequence[Share]], days: Collection[date]) -> dict[date, Choice]:  # noqa: ARG002
-        """Per event day the arrival that it is made of; empty where every arrival counts.
+        """The arrival that each event day is computed from; empty if every arrival counts.
 
-        :param shares: by event day, what each arrival holds of it; of all days where :attr:`chooses_for_table`.
+        :param shares: the shares of the arrivals by event day; for :attr:`chooses_for_table`, of all days.
         """
         return {}
 
     def contested_keys(self, claims_by_key: Mapping[str, Sequence[Claim]]) -> list[str]:
-        """The keys for which :meth:`verdicts` compares what rows hold."""
+        """The keys for which :meth:`verdicts` compares the content of rows."""
         if not self.keys_contend:
             return []
         if self.chooses_arrivals:  # rows of one arrival contend with each other only
@@ -114,11 +114,11 @@ class ReprocessPolicy(ABC):
     def verdicts(
         self, claims_by_key: Mapping[str, Sequence[Claim]], content: Mapping[RowId, Any], chosen: Mapping[date, Choice]
     ) -> dict[RowId, RowVerdict]:
-        """What became of each admitted row.
+        """The verdict on each admitted row.
 
         :param claims_by_key: all claims of admitted rows about some keys.
-        :param content: of the rows of :meth:`contested_keys`, what each holds, without when and where it came from.
-        :param chosen: the choice of each event day, where the policy chooses arrivals.
+        :param content: the content of the rows of :meth:`contested_keys`, without their provenance.
+        :param chosen: the choice of each event day, if the policy chooses arrivals.
         """
         if not self.keys_contend:
             every = (claim for claims in claims_by_key.values() for claim in claims)
@@ -137,7 +137,7 @@ class ReprocessPolicy(ABC):
         return result
 
     def _excluded(self, claim: Claim, chosen: Mapping[date, Choice]) -> RowVerdict | None:
-        """The verdict on a row whose arrival its day is not made of; None for a row that may contend."""
+        """The verdict on a row whose arrival was not chosen for its day; None for a row that may contend."""
         if not self.chooses_arrivals:
             return None
         choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
@@ -173,7 +173,7 @@ class AppendPolicy(ReprocessPolicy):
 
 
 class OverwritePartitionPolicy(ReprocessPolicy):
-    """The newest arrival is the whole truth for an event day, unless it lacks too many rows."""
+    """The newest arrival replaces an event day, unless it lacks too many rows."""
 
     name = "overwrite_partition_safe"
     contends_per_day = True
@@ -184,9 +184,10 @@ class OverwritePartitionPolicy(ReprocessPolicy):
         return {day: self._choose_of_day(shares.get(day, ())) for day in days}
 
     def _choose_of_day(self, shares: Iterable[Share]) -> Choice:
-        """Taken one after another in the total order, so that the order of ingestion does not matter.
+        """The choice for one day.
 
-        An arrival that is held does not count until it is accepted.
+        Arrivals are compared in the total order, so that the order of ingestion does not matter. An arrival that is held does
+        not count until it is accepted.
         """
         holder: Share | None = None
         held = set()
@@ -199,7 +200,7 @@ class OverwritePartitionPolicy(ReprocessPolicy):
 
 
 class OverwriteAllPolicy(ReprocessPolicy):
-    """The newest arrival is the table."""
+    """The newest arrival replaces the table."""
 
     name = "overwrite_all"
     chooses_arrivals = True
@@ -227,7 +228,7 @@ POLICIES: Mapping[ReprocessPolicyName, type[ReprocessPolicy]] = {
 
 
 def policy_of(contract: SourceContract) -> ReprocessPolicy:
-    """The reprocess policy of a source, with what its contract says about keys and files."""
+    """The reprocess policy of a source, with its contract's settings for keys and files."""
     return POLICIES[contract.materialization.reprocess_policy](
         by_sequence=bool(contract.order.sequence),
         one_event=contract.synthetic_key is not None,

@@ -76,7 +76,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
 def failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> dict[RowId, list[str]]:
     """Per row the names of the row rules that it fails; deletes have no content to judge.
 
-    What cannot be worked out for a row (a division by zero, a text that is no number) is NULL, and NULL is no failure.
+    A rule that cannot be evaluated for a row (a division by zero, a text that is no number) is NULL, and NULL is no failure.
 
     :raises RuleError: for a rule that Spark cannot run.
     """

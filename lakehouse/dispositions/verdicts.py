@@ -1,7 +1,7 @@
 """What became of each record, and why (rule R4), key by key.
 
-Here is the judgement over the claims about one key, and over rows that may not contend for it. Claims come from
-``ledger.key_log``; Spark chooses the same winners over millions of keys in ``silver.merge``.
+This module judges the claims about one key, and the rows that may not contend for it. Claims are read from
+``ledger.key_log``; Spark chooses the same winners among millions of keys in ``silver.merge``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one row says about one key: insert, correct, delete, or (a row of another key) retire."""
+    """The claim of one row about one key: insert, correct, delete, or (by a row of another key) retire."""
 
     kind: str
     sequence: int
@@ -37,18 +37,18 @@ class Claim:
 
     @property
     def order(self) -> tuple[int, datetime, str, int]:
-        """The total order of R2; one greater is newer."""
+        """The place in the total order of R2; a greater one is newer."""
         return self.sequence, self.arrival_ts, self.ingestion_id, self.line_number
 
     @property
     def lives(self) -> bool:
-        """Whether it puts a row into silver, where it wins."""
+        """Whether it puts a row into silver if it wins."""
         return self.kind in {"insert", "correct"}
 
 
 @dataclass(frozen=True)
 class RowVerdict:
-    """The disposition of a row, and the claim that outranks it; ``lives`` where silver holds the row."""
+    """The disposition of a row, and the claim that outranks it; ``lives`` is whether silver holds the row."""
 
     disposition: Disposition
     because: str
@@ -57,7 +57,7 @@ class RowVerdict:
 
 
 def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
-    """The claim that counts among all about one key (R2).
+    """The winner among all claims about one key (R2).
 
     :param by_sequence: whether the source numbers its changes. Where it does not, an insert that arrives after the retirement
         of its key is the original arriving late, and does not count.
@@ -85,10 +85,10 @@ def barred(status: AdmissionStatus, detail: str | None, decided: StewardVerdict 
 def verdicts(
     claims: Sequence[Claim], content: Mapping[RowId, Any], *, by_sequence: bool, one_event: bool = False
 ) -> dict[RowId, RowVerdict]:
-    """What became of each row whose own key this is.
+    """The verdict on each row whose own key this is.
 
     :param claims: every claim of an admitted row about the key.
-    :param content: what each row holds, without when and where it came from; needed for keys with several rows.
+    :param content: the content of each row without its provenance; needed for keys with several rows.
     :param one_event: whether several inserts of the key are one event, as under a synthetic key.
     """
     winning = winner(claims, by_sequence=by_sequence)
@@ -114,5 +114,5 @@ def verdicts(
 
 
 def _first_with_content(claims: Sequence[Claim], content: Mapping[RowId, Any], wanted: Any) -> Claim | None:
-    """The first claim whose row holds the content; None where the content is not known."""
+    """The first claim whose row has the wanted content; None if the content is not known."""
     return next((claim for claim in claims if wanted is not None and content.get(claim.row) == wanted), None)

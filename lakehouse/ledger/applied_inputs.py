@@ -1,6 +1,6 @@
 """``ops/applications``: which ingestions, decisions, redactions and rebuild requests silver contains, for which event days.
 
-Losing this table loses nothing: applying an input again changes nothing, because silver is a function of Bronze.
+No information is lost with this table: applying an input again changes nothing, because silver is a function of Bronze.
 """
 
 from __future__ import annotations

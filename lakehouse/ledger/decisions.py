@@ -1,4 +1,4 @@
-"""``bronze/<source>_decisions``: the decisions of stewards about single rows of Bronze. The newest one on a row holds.
+"""``bronze/<source>_decisions``: the decisions of stewards about single rows of Bronze. The newest one about a row is in force.
 
 Decisions are input, as files are: the log is append-only, and a rebuild applies them again.
 """
@@ -27,7 +27,7 @@ class Decision:
 
     ``about_file`` is set where the row waited because its file would shrink its day, so that the decision is about the file;
     ``decision_id`` is shared by the rows decided with one command; ``touched_days`` are the event days on which the row's
-    key may live.
+    key may have a row.
     """
 
     decision_id: str = field(default="", kw_only=True)
@@ -70,12 +70,12 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
 
 
 def all_of(settings: Settings, source: str) -> list[Decision]:
-    """Every decision, in the order in which they hold."""
+    """Every decision, in the order in which they take effect."""
     return sorted(log(settings, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
 
 
 def newest(settings: Settings, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:
-    """The decision that holds, per row that was decided on.
+    """The decision in force for each row that has one.
 
     :param ids: counts these decisions only, so that any earlier state can be computed again (R10).
     """

@@ -1,4 +1,4 @@
-"""``ops/ingestions``: one row per delivery of a file, whether it was ingested, known already, or held."""
+"""``ops/ingestions``: one row per delivery of a file, whether it was ingested, already known, or held."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Ingestion:
 
     @property
     def identity(self) -> FileIdentity:
-        """What tells whether the file in landing is still the one that was delivered."""
+        """The delivered file in its state, to be compared with the file in landing."""
         return self.source_file, self.bytes, self.modified
 
     @property
     def rows_by_day(self) -> dict[date, int]:
-        """How many of its rows each touched day got; none where only an older copy of a key lives."""
+        """How many of its rows each touched day received; 0 for a day that only had an older row of a key."""
         return dict(zip(self.touched_days, self.touched_rows))
 
 
@@ -55,7 +55,7 @@ def log(settings: Settings) -> LogTable[Ingestion]:
 
 
 def record(settings: Settings, entry: Ingestion) -> None:
-    """Append one delivery; the same statement about the same file is written once."""
+    """Append one delivery; an entry with the same file, status and message is written once."""
     app_id = f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
     log(settings).append([entry], app_id=app_id)
 

@@ -1,4 +1,4 @@
-"""The ids of what silver is computed from besides files: decisions, redactions and rebuild requests.
+"""The ids of the inputs of silver besides files: decisions, redactions and rebuild requests.
 
 An id is the kind of the input, a colon and a hash of its content, so that writing the same input again gives the same id. The
 id of an ingestion has no kind (see ``ingestions``).
@@ -19,7 +19,7 @@ class InputKind(str, Enum):
 
     @property
     def prefix(self) -> str:
-        """What the ids of this kind begin with."""
+        """The prefix of the ids of this kind."""
         return f"{self.value}:"
 
     def id_of(self, content: str) -> str:

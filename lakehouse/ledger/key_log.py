@@ -2,10 +2,10 @@
 
 A *claim* is the statement of one row about one key: an insert, a correction, a delete, or, where the row corrects another key
 under its own, the retirement of that other key. The log is appended before silver is merged and records where a key may
-live; a claim too many does no harm (rule R2 takes the greatest).
+live; a surplus claim does no harm (rule R2 takes the greatest).
 
-Each claim carries the standing that the contract gives its row. Rows that are not admitted stand here too, so that a
-steward's word is all that it takes to let one in.
+Each claim carries the admission status that the contract gives its row (column ``standing``). Rows that are not admitted are
+logged as well, so that a steward's decision is enough to admit one.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ SCHEMA = pa.schema(
 )
 #: The columns of the contract's judgement; the others are taken from the row.
 JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
-#: The bronze columns that claims are made of.
+#: The bronze columns that claims are derived from.
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
 
 class IncompleteKeyLogError(LakehouseError):
-    """The key log does not cover Bronze, so that whatever is made from it would lack rows. Its text has the way out."""
+    """The key log does not cover Bronze, so that anything computed from it would lack rows. Its text has the remedy."""
 
 
 def claims(bronze: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def arrival_days(settings: Settings, source: str, column: str, values: Collectio
 
 
 def days(settings: Settings, source: str) -> set[date]:
-    """Every event day that any record has named."""
+    """The event days of all claims."""
     log = table_io.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
@@ -123,17 +123,17 @@ def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table
 
 
 def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
-    """The keys that these ingestions speak of."""
+    """The keys about which these ingestions make claims."""
     wanted = {"ingestion_id": ingestion_ids}
     log = table_io.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
     return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
-    """The arrival days that hold claims of keys which some record has retired and these ingestions speak of.
+    """The arrival days of all claims about the keys of these ingestions that some record has retired.
 
-    A retirement can bring an older row of its key back to life or end a newer one, so that the rows of all these days
-    may be needed. There are none in most sources.
+    A retirement can revive an older row of its key or end a newer one, so that the rows of all these days may be needed. Most
+    sources have none.
     """
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:

@@ -50,7 +50,7 @@ _TYPES: dict[Any, pa.DataType] = {
     date: pa.date32(),
     datetime: pa.timestamp("us", "UTC"),
 }
-#: What the modules of the entries import for type checking only.
+#: Names that the modules of the entries import for type checking only.
 _NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "Mapping": Mapping, "Int32": Int32}
 
 
@@ -102,7 +102,7 @@ class LogTable(Generic[Row]):
         return self.entries(self.select(None, where))
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
-        """The same as an Arrow table of some columns (default: all); without rows where there is no table."""
+        """The same as an Arrow table of some columns (default: all); empty if the table does not exist."""
         schema = self.schema
         names = schema.names if columns is None else list(columns)
         wanted = pa.schema([schema.field(name) for name in names])
@@ -114,7 +114,7 @@ class LogTable(Generic[Row]):
         return [self._entry(row) for row in rows.to_pylist()]
 
     def _entry(self, row: dict[str, Any]) -> Row:
-        """An entry from its stored values; null gives the default of its field, which the column may be younger than."""
+        """An entry from its stored values; NULL becomes the field's default, because its column may have been added later."""
         values = {}
         for column in self._columns:
             value = row[column.name]

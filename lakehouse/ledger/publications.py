@@ -1,7 +1,7 @@
-"""``ops/publications``: each commit of published numbers with its lineage: from what, by which code, checked how, why.
+"""``ops/publications``: each commit of published numbers with its lineage: inputs, code, checks and trigger.
 
-A copy of what the commits of the gold tables say of themselves, so that a run that was stopped behind its commit loses
-nothing: :func:`follow` writes what is missing.
+The rows are copied from the metadata of the gold tables' commits, so that a run that was stopped after its commit loses
+nothing: :func:`follow` writes the missing rows.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys")
 class Publication:
     """One commit of a series.
 
-    ``published`` names the version per period; ``input_versions`` what it was made from, with its time range; ``validation``
-    counts the checks; ``trigger`` lists the files, decisions, redactions or code behind it; ``keys`` counts the changed keys
-    per silver day, with a sample; ``downstream`` names the datasets and consumers that it concerns.
+    ``published`` has the version of each period; ``input_versions`` the inputs, with their time range; ``validation`` counts
+    the checks; ``trigger`` lists the files, decisions, redactions or code that caused it; ``keys`` counts the changed keys per
+    silver day, with a sample; ``downstream`` lists the datasets and consumers that it affects.
     """
 
     series: str

@@ -1,6 +1,6 @@
 """``ops/operations``: requests to judge and rebuild event days of silver from Bronze, with the reason.
 
-A request is pending, as a decision is, until silver has been rebuilt on all its days.
+Like a decision, a request is pending until silver has been rebuilt on all its days.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BUG_REPLAY, BACKFILL = "bug_replay", "backfill"
 class RebuildRequest:
     """One request to rebuild a range of days; ``touched_days`` are the days of the range and others that it affects.
 
-    ``code_before`` and ``contract_before`` are the versions behind silver's newest commit at that time, ``..._after`` those that
-    the request is carried out with.
+    ``code_before`` and ``contract_before`` are the versions that wrote silver's newest commit at that time, ``..._after`` those
+    that carry out the request.
     """
 
     source: str
@@ -46,7 +46,7 @@ class RebuildRequest:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two requests the same one, repeated."""
+        """The values in which a repeated request equals the first one."""
         return self.operation, self.first_day, self.last_day, self.reason, self.runner_id, self.code_after, self.contract_after
 
 
@@ -73,5 +73,5 @@ def all_of(settings: Settings, source: str) -> list[RebuildRequest]:
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:
-    """Per operation id the event days that it makes again."""
+    """Per operation id the event days that it rebuilds."""
     return {entry.operation_id: set(entry.touched_days) for entry in all_of(settings, source)}

@@ -1,7 +1,7 @@
 """``bronze/<source>_redactions``: fields of keys that must not be shown any more (right to erasure).
 
-An overlay: silver and all that is made of it leave the fields empty; Bronze keeps the files as they came. No value and
-no hash of one is kept here.
+Redactions are an overlay: silver and everything computed from it leave the fields empty; Bronze keeps the files as they came.
+Neither the values nor hashes of them are stored here.
 """
 
 from __future__ import annotations

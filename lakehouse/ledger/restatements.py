@@ -1,7 +1,7 @@
-"""``ops/restatements``: up to which silver version a metric has been brought, by which run, and which days that changed.
+"""``ops/restatements``: the silver version up to which each run brought a metric, and the days that changed.
 
-It is the restatement sensor's memory and the answer to "why was this day restated"; without it a metric is computed
-again for all days, and days that come out equal are not written.
+The restatement sensor finds new changes with it, and it records why a day was restated. Without it a metric is computed again
+for all days, and days with equal results are not written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Restatement:
     """One run of a metric.
 
     ``followed_version`` is the version of the upstream table (Silver for days, the daily table for longer periods) through
-    which all changes are in the numbers, -1 when the run was asked for some periods only; it is stored as ``silver_version``.
+    which all changes are in the numbers, -1 if only some periods were requested; it is stored as ``silver_version``.
     ``causes`` counts, per Silver day, the keys inserted, corrected, moved and deleted.
     """
 

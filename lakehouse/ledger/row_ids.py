@@ -1,6 +1,6 @@
 """What identifies a row of Bronze, and the delivery that it came with.
 
-Stands below everything that refers to rows: the key log, the decisions, the dispositions and Bronze itself.
+Every module that refers to rows uses these ids: the key log, the decisions, the dispositions and Bronze itself.
 """
 
 from __future__ import annotations

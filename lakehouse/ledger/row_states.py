@@ -1,8 +1,8 @@
 """The states of a row of Bronze: each vocabulary once, as tables, commands and the API spell it.
 
-A row's state is made of the contract's judgement (:class:`AdmissionStatus`, with a :class:`QuarantineReason`), of what a
-steward decides (:class:`StewardVerdict`), and of what becomes of it (:class:`Disposition`); :class:`QuarantineStatus` is the
-state of its review. How one follows from the others is in ``dispositions``.
+A row's state consists of the contract's judgement (:class:`AdmissionStatus`, with a :class:`QuarantineReason`), the decision
+of a steward (:class:`StewardVerdict`) and the result (:class:`Disposition`); :class:`QuarantineStatus` is the state of its
+review. How one follows from the others is in ``dispositions``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AdmissionStatus(Word):
 
 
 class QuarantineStatus(Word):
-    """The state of a row's review; a row is released where the cause is gone without a decision."""
+    """The state of a row's review; a row is released if its cause disappears without a decision."""
 
     OPEN = "open"
     ACCEPTED = "accepted"
@@ -75,7 +75,7 @@ class StewardVerdict(Word):
 
     @property
     def participle(self) -> str:
-        """What the row is by this verdict, in a sentence."""
+        """The word for a row with this verdict, in a sentence."""
         return _PARTICIPLES[self]
 
     @property

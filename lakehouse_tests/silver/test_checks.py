@@ -84,12 +84,12 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     assert disposed().numbers["waiting_for_silver"] == 0
     path = locations.silver(settings, "sales")
     spark.sql(f"UPDATE delta.`{path}` SET line_number = 99 WHERE record_key = 's21'")
-    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-02"
+    assert disposed().explanation == "silver does not hold the applied rows: materialize silver/sales for 2024-11-02"
     spark.sql(f"UPDATE delta.`{path}` SET line_number = 4 WHERE record_key = 's21'")
     assert disposed().passed
     spark.sql(f"DELETE FROM delta.`{path}` WHERE record_key = 's31'")
     assert not disposed().passed
-    assert disposed().explanation == "silver does not hold what counts: materialize silver/sales for 2024-11-03"
+    assert disposed().explanation == "silver does not hold the applied rows: materialize silver/sales for 2024-11-03"
 
     shutil.rmtree(locations.key_log(settings, "sales"))
     assert not disposed().passed
