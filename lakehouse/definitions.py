@@ -1,4 +1,4 @@
-"""The Dagster entry point: contracts in, definitions out. Everything else is behind ``build_definitions``."""
+"""The Dagster entry point: loads the contracts and builds the definitions from them, with ``build_definitions``."""
 
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.build import build_definitions

@@ -1,7 +1,7 @@
 """The address of every table of the lakehouse, and the list of all of them.
 
-What a table holds and how it is written is defined where it is written; this module knows only where it is, so that a
-reader needs no import of the writer.
+The content of a table and how it is written are defined by its writer. This module contains only addresses, so that a reader
+need not import the writer.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def publications(settings: Settings) -> str:
 
 
 def input_sets(settings: Settings) -> str:
-    """The sets of inputs that published numbers were made from."""
+    """The sets of inputs that published numbers were computed from."""
     return settings.table("ops", "inputs")
 
 

@@ -1,8 +1,8 @@
-"""The settings of a deployment: where its data is, which Spark runs it, and the clock that it goes by.
+"""The settings of a deployment: where its data is, which Spark runs it, and which clock it uses.
 
 Each setting is an environment variable with the prefix ``LAKEHOUSE_``, or a line of a ``.env`` file in the working folder. What a
-*dataset* needs is in its contract, not here. Product code never assigns to settings: whoever needs other ones makes a copy, for
-another clock with :meth:`Settings.with_clock`.
+*dataset* needs is in its contract, not here. Product code never assigns to settings: code that needs other values makes a copy,
+for another clock with :meth:`Settings.with_clock`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SimulatedClock:
         self._moment = moment
 
     def set(self, moment: datetime) -> None:
-        """Go to a moment, with a time zone; it may lie before the one that the clock shows."""
+        """Set the clock to a moment, with a time zone; it may be earlier than the one that the clock shows."""
         self._moment = moment
 
     def now(self) -> datetime:

@@ -1,4 +1,4 @@
-"""Values as text for people, and as JSON. Plain Python; what belongs to one kind of answer or page stays with it."""
+"""Values as text for people, and as JSON. Plain Python; text for one kind of response or page belongs in its module."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:
     """The first names, and how many more there are: ``a, b and 3 more files``.
 
     :param limit: how many names are listed.
-    :param noun: what the names stand for, with a leading space.
+    :param noun: what the names are names of, with a leading space.
     """
     more = f" and {len(names) - limit} more{noun}" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON has it: a decimal as text, so that no reader rounds it; an infinity or a NaN as text, too."""
+    """A value for JSON: a decimal becomes text, so that no reader rounds it; an infinity and NaN become text as well."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, float) and not isfinite(value):

@@ -1,6 +1,6 @@
-"""The business day: when it starts and ends, which one a moment belongs to, and how late a row is against it.
+"""The business day: when it starts and ends, which one a moment belongs to, and how late a row is.
 
-Every layer takes these limits from here. A source counts its event days in the time zone of its contract's ``clocks``, a
+Every layer uses these limits. A source counts its event days in the time zone of its contract's ``clocks``, a
 metric in that of its ``publication``. The Arrow form of :func:`lateness` is ``lateness.measurement.lags``. Sets of days are
 in ``days``, weeks and longer periods in ``periods``.
 """
@@ -39,7 +39,7 @@ def business_day_of(moment: datetime, zone: ZoneInfo) -> date:
 
 
 def replay_clock(arrival_day: date) -> datetime:
-    """The time at which a replay lets an arrival day happen: its last second in UTC, when all its files have arrived."""
+    """The time to which a replay sets the clock for an arrival day: its last second in UTC, when all its files have arrived."""
     return datetime.combine(arrival_day, _LAST_SECOND, timezone.utc)
 
 

@@ -1,7 +1,7 @@
 """The periods that numbers are published for: days, ISO weeks, months, quarters, fiscal quarters and fiscal years.
 
-Where weeks and fiscal years start is a property of a :class:`Calendar`, and of nothing else. When a day starts is in
-``event_day``; when the number of a period is final, in ``gold.numbers.lifecycle``.
+The start of weeks and fiscal years is defined only by a :class:`Calendar`. When a day starts is defined in ``event_day``, when
+the number of a period is final in ``gold.numbers.lifecycle``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUARTER = 3
 
 
 class Kind(str, Enum):
-    """A length of period; the value is the word of contracts, and ``suffix`` ends the name of its table."""
+    """A length of period; the value is its name in contracts, and ``suffix`` ends the name of its table."""
 
     DAY = "day"
     WEEK = "week"
@@ -87,7 +87,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Calendar:
-    """How a metric divides time into periods. All that depends on where weeks and fiscal years start is in this class.
+    """How a metric divides time into periods. Everything that depends on the start of weeks and fiscal years is in this class.
 
     :param fiscal_start: the month that the fiscal year starts with; the year is named after the one in which it ends.
     """
@@ -117,13 +117,13 @@ class Calendar:
         return Period(start, _months_on(start, _QUARTER), kind, f"{prefix}-Q{quarter + 1}")
 
     def covering(self, days: Collection[date], kind: Kind) -> list[Period]:
-        """The periods of a kind that some days lie in, in order, each once."""
+        """The periods of a kind that contain some days, in order, each once."""
         return sorted({self.containing(day, kind) for day in days})
 
     def parse(self, text: str) -> Period:
-        """The period of a name.
+        """The period with a name.
 
-        :raises UnknownPeriodError: for a text that names none.
+        :raises UnknownPeriodError: for a text that names no period.
         """
         for kind, pattern in _NAMES.items():
             match = pattern.fullmatch(text.strip())
@@ -149,7 +149,7 @@ class Calendar:
         }[kind]
 
     def _day_in(self, kind: Kind, numbers: list[int]) -> date:
-        """A day of the period that the numbers in a name stand for."""
+        """A day of the period with these numbers in its name."""
         if kind is Kind.DAY:
             return date(*numbers)
         if kind is Kind.WEEK:
@@ -164,6 +164,6 @@ class Calendar:
 
 
 def _months_on(first: date, months: int) -> date:
-    """The first of the month so many months on."""
+    """The first day of the month that is ``months`` later."""
     count = first.year * _MONTHS + first.month - 1 + months
     return date(count // _MONTHS, count % _MONTHS + 1, 1)

@@ -1,4 +1,4 @@
-"""What the project needs of delta-rs that its Python package keeps private; no other module reaches behind ``DeltaTable``.
+"""The private parts of delta-rs's Python package that the project needs; no other module uses the internals of ``DeltaTable``.
 
 delta-rs is pinned to a minor version, and an upgrade is checked against this list.
 """

@@ -41,7 +41,7 @@ class TableCache:
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         """The table at its newest version; None where there is none.
 
-        :param default: opens the table where the cache was not given a way of its own.
+        :param default: opens the table if the cache was created without ``open_table``.
         """
         table = self._tables.get(path)
         if table is not None:
@@ -53,7 +53,7 @@ class TableCache:
         return table
 
     def rows(self, table: DeltaTable, question: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """The answer to a question about a table, read by ``read`` where it is not known at the table's version."""
+        """The answer to a question about a table, computed by ``read`` unless it is cached for the table's version."""
         version, rows = self._rows.get(question, (-1, None))
         if rows is None or version != table.version():
             rows = read()

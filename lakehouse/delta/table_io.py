@@ -170,7 +170,7 @@ def append(
 
     :param app_id: makes the append idempotent: nothing is written if this id has been committed before.
     :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
-    :param since: the version of the id that the rows were made from; nothing is written if a later one has been committed.
+    :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: So many event days are read; older ones say little about how a source behaves now.
+#: How many event days are read; older ones do not show how a source behaves now.
 _DAYS = 400
 _HOUR = 3600
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
@@ -50,7 +50,7 @@ def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
 
 
 def _ages(first_arrivals: pa.Table, zone: ZoneInfo) -> dict[date, Ages]:
-    """Per event day how many rows came at which age."""
+    """Per event day, how many rows arrived at each age."""
     days = pc.unique(first_arrivals["event_date"])
     ends = pa.array([end_of_day(day, zone) for day in days.to_pylist()], pa.timestamp("us", "UTC"))
     end = ends.cast(pa.int64()).take(pc.index_in(first_arrivals["event_date"], days))

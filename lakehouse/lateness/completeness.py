@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: With fewer earlier periods no estimate is given.
 FEWEST = 5
-#: So many of the newest earlier periods are used, so that the estimate follows the source.
+#: How many of the newest earlier periods are used at most, so that the estimate follows changes of the source.
 MOST = 90
 _COVERAGE = 0.9
 _HOURS = 24
@@ -33,19 +33,19 @@ _PLACES = 10_000
 
 @dataclass(frozen=True)
 class Ages:
-    """How many rows of a day had come by which age: hours after the end of the day, sorted, each with the rows until then."""
+    """How many rows of a day had arrived by each age: hours after the end of the day, sorted, each with the rows until then."""
 
     hours: tuple[int, ...]
     until: tuple[int, ...]
 
     @classmethod
     def counted(cls, rows: Mapping[int, int]) -> Ages:
-        """From how many came at each age."""
+        """From the number of rows at each age."""
         hours = sorted(rows)
         return cls(tuple(hours), tuple(accumulate(rows[hour] for hour in hours)))
 
     def within(self, age: int) -> int:
-        """How many rows had come by an age."""
+        """How many rows had arrived by an age."""
         place = bisect_right(self.hours, age)
         return self.until[place - 1] if place else 0
 
@@ -55,11 +55,11 @@ NO_ROWS = Ages((), ())
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How the rows of a source came in, by event day.
+    """When the rows of a source arrived, by event day.
 
-    ``first`` is the first event day that is included: rows of days before the first arrival day came as a backlog, which says
-    nothing about ages, and days long past are left out. ``newest`` is the newest arrival: nothing is known after it, whatever
-    the wall clock says.
+    ``first`` is the first event day that is included: rows of days before the first arrival day arrived as a backlog, which
+    gives no information about ages, and days long past are left out. ``newest`` is the newest arrival: nothing is known after
+    it, whatever the wall clock shows.
     """
 
     first: date
@@ -69,7 +69,7 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The share of a period's rows that had come, and the interval that holds it in ``coverage`` of such cases."""
+    """The share of a period's rows that had arrived, and the interval that contains it in a share ``coverage`` of such cases."""
 
     share: float
     low: float
@@ -88,12 +88,12 @@ class Unknown:
 
 
 def age_of(arrival: datetime, end: datetime) -> int:
-    """The age at which a row came: begun hours after the end of its day, negative before it."""
+    """The age at which a row arrived: begun hours after the end of its day, negative before it."""
     return ceil((arrival - end).total_seconds() / 3600)
 
 
 def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: ZoneInfo, follow_days: int) -> Estimate | Unknown:
-    """How much of the rows of some days in a row had come by a time.
+    """The estimated share of the rows of consecutive days that had arrived by a time.
 
     :param days: the days of a period, in order.
     :param follow_days: for how long after the age earlier periods must have been observed.
@@ -101,19 +101,19 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
     length, end = len(days), end_of_day(days[-1], zone)
     age = floor((min(cutoff, arrivals.newest) - end).total_seconds() / 3600)
     if age <= -_HOURS * length:
-        return Unknown("nothing of the period has come yet")
+        return Unknown("no row of the period has arrived yet")
     if days[0] < arrivals.first:
-        return Unknown(f"how rows came in is known of event days from {arrivals.first} on")
+        return Unknown(f"arrivals are known only for event days from {arrivals.first} on")
     horizon = age + _HOURS * max(follow_days, 1)
     shares = _shares(_earlier(days[0], length, horizon, arrivals, zone), age, horizon, arrivals)
     if len(shares) < FEWEST:
         return Unknown(
-            f"only {len(shares)} earlier {'periods' if length > 1 else 'days'} have been watched for {horizon} hours; "
+            f"only {len(shares)} earlier {'periods' if length > 1 else 'days'} have been observed for {horizon} hours; "
             f"{FEWEST} are needed"
         )
     if not median(shares):
-        return Unknown("at this age nothing of most earlier periods had come")
-    cut = max(floor((len(shares) + 1) * (1 - _COVERAGE) / 2), 1)  # so many are left out at each end, and one more is the bound
+        return Unknown("at this age, most earlier periods had no rows yet")
+    cut = max(floor((len(shares) + 1) * (1 - _COVERAGE) / 2), 1)  # the rank, from each end, of the share that is the bound
     return Estimate(
         share=round(median(shares), 4),
         low=floor(shares[cut - 1] * _PLACES) / _PLACES,
@@ -126,7 +126,7 @@ def estimate(days: Sequence[date], cutoff: datetime, arrivals: Arrivals, zone: Z
 
 
 def _earlier(before: date, length: int, horizon: int, arrivals: Arrivals, zone: ZoneInfo) -> list[list[date]]:
-    """The periods of so many days before a day, newest first, that were watched from their first day to the horizon."""
+    """The periods of ``length`` days before a day, newest first, that were observed from their first day to the horizon."""
     periods: list[list[date]] = []
     last = before - timedelta(days=1)
     while len(periods) < MOST:
@@ -141,13 +141,13 @@ def _earlier(before: date, length: int, horizon: int, arrivals: Arrivals, zone: 
 
 
 def _shares(periods: Sequence[Sequence[date]], age: int, horizon: int, arrivals: Arrivals) -> list[float]:
-    """The share of each period's rows that had come by the age, of those within the horizon; sorted."""
+    """The share of each period's rows within the horizon that had arrived by the age; sorted."""
     shares = []
     for days in periods:
         last = days[-1]
         came = whole = 0
         for day in days:
-            older = (last - day).days * _HOURS  # the age of a day is that of the period, and the days in between
+            older = (last - day).days * _HOURS  # the age of a day is that of the period plus the days in between
             ages = arrivals.days.get(day, NO_ROWS)
             came += ages.within(age + older)
             whole += ages.within(horizon + older)

@@ -35,7 +35,7 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class EventTypeLateness:
-    """The rows of one event type: how late each was in begun seconds, sorted; ``late`` of them more than the contract expects."""
+    """The rows of one event type: how late each was in begun seconds, sorted; ``late`` counts those beyond ``expected``."""
 
     event_type: str
     seconds: Sequence[int]
@@ -53,7 +53,7 @@ class EventTypeLateness:
 
     @property
     def latest(self) -> int:
-        """The lateness of the row that came latest, in seconds."""
+        """The greatest lateness of a row, in seconds."""
         return int(self.seconds[-1])
 
     def beyond(self, watermark: timedelta | None) -> int | None:
@@ -174,16 +174,16 @@ def together(types: Iterable[EventTypeLateness]) -> Sequence[int]:
 
 
 def pools(contract: SourceContract, measured: LatenessMeasurement) -> dict[str | None, Sequence[int]]:
-    """How late rows were, sorted: those of each event type that has bounds of its own, and (None) of all others together."""
+    """How late rows were, sorted: for each event type with its own bounds, and (None) for all others together."""
     own = sorted(contract.lateness.by.values) if contract.lateness.by else []
     found: dict[str | None, Sequence[int]] = {None: together(one for one in measured.types if one.event_type not in own)}
     return found | {kind: together(one for one in measured.types if one.event_type == kind) for kind in own}
 
 
 def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date | None = None) -> dict[str | None, Proposal]:
-    """The watermarks that the rows of each of the :func:`pools` ask for.
+    """The watermarks that are proposed from the rows of each of the :func:`pools`.
 
-    :param on: the arrival day whose watermark they are held against; default: the one after those measured.
+    :param on: the arrival day with whose watermark they are compared; default: the one after those measured.
     """
     terms, day = contract.lateness, on or measured.next_day
     return {
@@ -193,5 +193,5 @@ def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date 
 
 
 def window(newest: date, days: int) -> tuple[date, date]:
-    """So many arrival days up to the newest."""
+    """The first and the last of ``days`` arrival days that end with the newest."""
     return newest - timedelta(days=days - 1), newest

@@ -2,8 +2,7 @@
 
 Only facts are read here; the alerts that follow from them are in ``operations.alerts.rules``. Only arrival days with arrivals
 of the requested time are read, by the statistics of their files, and of these a few narrow columns. Rows are judged by the
-watermark that the contract names now: the key log records the judgement of the day on which a row came, and neither the
-second of its arrival nor its lag.
+contract's present watermark: the key log records the judgement at the time of arrival, and no lag.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class RecentArrivals:
 
 
 def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
-    """The arrivals of so many days before the newest one, and this one; what arrives after the clock's time has not arrived yet.
+    """The arrivals of the last ``days + 1`` days up to the newest one; rows that arrive after the clock's time are left out.
 
-    None where there is none.
+    None if there are none.
     """
     table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
     now = settings.clock()
@@ -88,9 +87,9 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
 
 
 def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
-    """The arrival days that have files with arrivals of the time looked at.
+    """The arrival days that have files with arrivals of the requested time.
 
-    A file without statistics about it is one of them when its arrival day is.
+    A file without statistics is selected by its arrival day.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     nothing = pa.nulls(len(files), _TIME)
@@ -100,7 +99,7 @@ def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
     by_day = files["partition.arrival_date"].cast(pa.date32()).cast(pa.timestamp("us")).cast(_TIME)
     known = files.select([]).append_column("day", files["partition.arrival_date"])
     known = known.append_column("first", pc.coalesce(first, by_day))
-    # What is cut off in the statistics is less than a day.
+    # Statistics are truncated by less than a day.
     known = known.append_column("last", pc.add(pc.coalesce(last, by_day), pa.scalar(_DAY, pa.duration("us"))))
     known = known.filter(pc.less_equal(known["first"], _scalar(now)))
     if not len(known):

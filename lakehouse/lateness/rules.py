@@ -1,6 +1,6 @@
 """When a row is late, the share of late rows, percentiles of lateness, and the watermark that the data asks for.
 
-Every layer that speaks of late rows takes the definition from here; the Arrow form of :func:`is_late` is
+Every layer uses this definition of a late row; the Arrow form of :func:`is_late` is
 ``lateness.measurement.are_late``. The lateness of a row itself is in ``calendar.event_day``, what becomes of a late row in
 ``admission``. A proposal keeps the watermark in force while the data asks for nearly the same one (hysteresis), so that the
 watermark does not move back and forth.
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source_rules import Tuning
 
-#: The percentiles that are reported: the share of rows that each stands for, by name.
+#: The percentiles that are reported: the share of rows of each, by name.
 PERCENTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99.9": "0.999"}
-#: What a watermark would have caught is told for these, and for those that are in force or proposed.
+#: The share that a watermark would have caught is reported for these, and for those that are in force or proposed.
 LADDER = tuple(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720))
 _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
 
 
 def is_late(lateness: timedelta | None, bound: timedelta | None) -> bool:
-    """Whether a row came later than a bound, such as a watermark; on the bound is in time, and so is what has neither."""
+    """Whether a row arrived later than a bound, such as a watermark; exactly on the bound, and without one, is in time."""
     return lateness is not None and bound is not None and lateness > bound
 
 
 def late_share(late: int, rows: int) -> float:
-    """The share of rows that are late; 0 of no rows."""
+    """The share of rows that are late; 0 if there are no rows."""
     return late / rows if rows else 0.0
 
 
@@ -48,7 +48,7 @@ def exceeds(late: int, rows: int, tolerated: Decimal | float) -> bool:
 
 @dataclass(frozen=True)
 class ArrivalCount:
-    """Rows that arrived at one time, and how many of them beyond the watermark."""
+    """The number of rows that arrived at one time, and how many of them were beyond the watermark."""
 
     at: datetime
     rows: int
@@ -57,7 +57,7 @@ class ArrivalCount:
 
 @dataclass(frozen=True)
 class LagPercentile:
-    """The 99th percentile of the lags of so many rows; None of no rows."""
+    """The 99th percentile of the lags of ``rows`` rows; None if there are none."""
 
     rows: int
     lag: timedelta | None
@@ -83,10 +83,10 @@ class WatermarkEvidence:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Which watermark the data asks for.
+    """The watermark that is proposed from the data.
 
-    ``needed`` is the smallest one, in units that people say, that catches the wanted share; ``watermark`` is what should be in
-    force: ``needed`` within the contract's bounds, or the one that is there. Both are None where the rows are too few.
+    ``needed`` is the smallest round watermark that catches the wanted share; ``watermark`` is the one that should be in force:
+    ``needed`` within the contract's bounds, or the present one. Both are None if there are too few rows.
     """
 
     verdict: WatermarkVerdict
@@ -104,7 +104,7 @@ class Proposal:
 
 
 def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
-    """The share of rows that came within a watermark; 0 of none.
+    """The share of rows that came within a watermark; 0 if there are no rows.
 
     :param seconds: how late each row came, sorted; parts of a second count as a whole one.
     """
@@ -117,7 +117,7 @@ def rows_within(seconds: Sequence[int], watermark: timedelta) -> int:
 
 
 def percentile(seconds: Sequence[int], share: str | float) -> int | None:
-    """The smallest lateness within which at least this share of rows came, by nearest rank; None of no rows."""
+    """The smallest lateness within which at least this share of rows came, by nearest rank; None if there are no rows."""
     return int(seconds[nearest_rank(len(seconds), share)]) if len(seconds) else None
 
 
@@ -130,7 +130,7 @@ def percentiles(seconds: Sequence[int], names: Iterable[str] = tuple(PERCENTILES
 
 
 def nearest_rank(count: int, share: str | float) -> int:
-    """The place of a percentile among so many values in order, counted from 0.
+    """The index of a percentile among ``count`` sorted values, from 0.
 
     The value at this place is the smallest that at least this share of the values do not exceed: always one of them, never
     an interpolation.
@@ -140,7 +140,7 @@ def nearest_rank(count: int, share: str | float) -> int:
 
 
 def evidence(seconds: Sequence[int], also: Collection[timedelta | None] = ()) -> tuple[WatermarkEvidence, ...]:
-    """What watermarks would have caught: those of the ladder, and others."""
+    """The share of rows that each watermark of the ladder, and some others, would have caught."""
     asked = sorted({*LADDER, *(one for one in also if one is not None)})
     return tuple(WatermarkEvidence(one, share_within(seconds, one)) for one in asked)
 
@@ -163,7 +163,7 @@ def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -
 
 
 def rounded_up(seconds: int) -> timedelta:
-    """To the minute within an hour, to the quarter within two days, then to the hour; no less than a minute."""
+    """Rounded up to a minute within an hour, to a quarter of an hour within two days, else to an hour; at least a minute."""
     unit = _MINUTE if seconds <= _HOUR else _QUARTER if seconds <= _TWO_DAYS else _HOUR
     return timedelta(seconds=max(-(-seconds // unit) * unit, _MINUTE))
 

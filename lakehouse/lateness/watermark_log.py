@@ -1,6 +1,6 @@
 """``ops/watermarks``: the decisions that changed a source's watermark: who, when, why, and the proposal at that time.
 
-The contract decides which watermark is in force; this log records how it came to. Proposals are made in ``rules``, the
+The contract decides which watermark is in force; this log records how it was chosen. Proposals are computed in ``rules``, the
 contract's text is edited by ``contract_edit``.
 """
 

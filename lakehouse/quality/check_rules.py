@@ -1,6 +1,6 @@
 """Compares a candidate with the rules of its contract: row counts, NULLs, drift, and how far a restatement moves a number.
 
-Belongs here: the candidate, and one function per rule, which returns what it found in numbers and words. The rules and their
+This module has the candidate and one function per rule, which returns its finding in numbers and words. The rules and their
 bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked whatever the contract says, and
 what follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is
 within it. Two of the rules also judge sources (``source_checks``).
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.checks import ChangeLimit, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
     from lakehouse.quality.statistics import Result
 
-#: Tells whether a fraction has a short exact decimal form.
+#: Raises an error for a fraction without a short exact decimal form.
 _EXACT = Context(prec=40, traps=[Inexact])
 
 
@@ -50,11 +50,11 @@ class Candidate:
     read_back: pa.Table  #: what a second engine reads where ``rows`` were written
     published: pa.Table | None = None  #: the latest published revision of the period
     trailing: pa.Table | None = None  #: also has ``event_date``: the latest published rows of days before the period
-    silver_rows: int | None = None  #: how many rows of silver the number covers, counted on their own
+    silver_rows: int | None = None  #: how many rows of silver the number covers, counted independently
 
     @property
     def row_count(self) -> int:
-        """How many rows of silver are behind the number."""
+        """How many rows of silver the number is computed from."""
         return sum(self.rows["row_count"].to_pylist())
 
     def values(self, column: str) -> list[Any]:
@@ -68,11 +68,11 @@ class Candidate:
         return _values(self.published, column)
 
     def trailing_counts(self, days: int) -> list[int]:
-        """The row counts of so many days before the period, as far as they were published; emptied ones have 0."""
+        """The row counts of the ``days`` days before the period, as far as they were published; emptied ones have 0."""
         return [sum(values) for values in self._by_day("row_count", days, self.trailing).values()]
 
     def trailing_values(self, column: str, days: int) -> list[list[Any]]:
-        """The values of a column that are not NULL on each of so many days before the period that has any."""
+        """The values of a column that are not NULL, on each of the ``days`` days before the period that has any."""
         return list(self._by_day(column, days, None if self.trailing is None else with_content(self.trailing)).values())
 
     def _by_day(self, column: str, days: int, table: pa.Table | None) -> dict[date, list[Any]]:
@@ -88,7 +88,7 @@ class Candidate:
 
 
 def with_content(rows: pa.Table) -> pa.Table:
-    """The rows that have silver behind them: an emptied period is one row that has not, and whose values say nothing."""
+    """The rows that are computed from silver rows: an emptied period is one row without any, whose values have no meaning."""
     return rows.filter(pc.not_equal(rows["row_count"], 0))
 
 
@@ -113,7 +113,7 @@ class Counted(Protocol):
         """How many rows there are."""
 
     def trailing_counts(self, days: int) -> list[int]:
-        """How many there were on each of so many days before, as far as they are known."""
+        """How many there were on each of the ``days`` days before, as far as they are known."""
 
 
 def row_count(candidate: Counted, rule: RowCount) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def nulls(candidate: Candidate, measure: str, rule: NullShare) -> Finding:
 
 
 def null_share(name: str, missing: int, rows: int, rule: NullShare, what: str) -> Finding:
-    """The same from counts; ``what`` the rows are, is told to a person."""
+    """The same from counts; ``what`` is the word for the rows in the message."""
     why = f"{name} is NULL in {missing} of {rows} {what}; a share of {rule.at_most} is tolerated"
     numbers: dict[str, Result] = {f"{name}_nulls": missing, f"{name}_null_share": Fraction(missing, max(rows, 1))}
     return Finding(numbers, why if missing > Fraction(rule.at_most) * rows else None, rule.severity)
@@ -208,7 +208,7 @@ def _distance(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
         enough = days if len(days) >= rule.needs else []
         before, of, whose = [value for values in enough for value in values], f"{rule.days}d", f"{len(days)} days before"
     numbers: dict[str, Result] = {f"{name}_values": len(now), f"{name}_values_{of}": len(before)}
-    # A few values differ from others by chance; none at all, where there were enough, are lost.
+    # A few values differ from others by chance; if there are none at all where there were enough, they are lost.
     if len(before) < rule.needs_rows or 0 < len(now) < rule.needs_rows:
         return Finding(numbers, severity=rule.severity)
     distance = statistics.kolmogorov_smirnov(now, before)
@@ -237,9 +237,9 @@ def _score(candidate: Candidate, rule: Drift, bound: Decimal) -> Finding:
 
 
 def outcome(check: str, period: date, findings: Sequence[Finding], way_out: Callable[[bool], str]) -> CheckResult:
-    """What the rules of one check found, as one: it is an error where any rule that failed is one.
+    """The findings of one check as one result: an error if any rule that failed is one.
 
-    :param way_out: what to do where it failed; asked with whether it is a warning only.
+    :param way_out: returns the remedy for a failure; its argument is whether the failure is only a warning.
     """
     numbers = {name: value for finding in findings for name, value in finding.numbers.items()}
     plotted = {name: value if isinstance(value, int) else as_float(value) for name, value in numbers.items()}

@@ -34,7 +34,7 @@ def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection
     types = {field.name: field.type for field in existing}
     wrong = [field.name for field in expected if types.get(field.name) != field.type]
     passed = table is None or not wrong
-    explanation = None if passed else f"not as the contract says: {', '.join(wrong)}"
+    explanation = None if passed else f"these columns differ from the contract: {', '.join(wrong)}"
     return [CheckResult("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
 
 
@@ -65,7 +65,7 @@ def check_nulls(
 
 def way_out(_warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
     """What to do about files with too few rows or too many NULLs."""
-    return "Numbers follow all the same: look at the files, and have the source send what it left out"
+    return "Numbers are published nevertheless: check the files, and have the source send what it left out"
 
 
 def with_severities(contract: SourceContract, outcomes: Iterable[CheckResult]) -> list[CheckResult]:

@@ -1,6 +1,6 @@
-"""How far a number, or a sample of numbers, lies from others: exact, and the same in whatever order the values come.
+"""How far a number, or a sample of numbers, lies from others: exact, and independent of the order of the values.
 
-Only the statistics belong here. Which values are compared, the bounds and the words for a failure belong to those who call.
+Only the statistics belong here. Which values are compared, the bounds and the words for a failure belong to the callers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_MEDIAN, _OF_MEAN = Fraction("0.6745"), Fraction("1.253314")
 
 
 def total(values: Iterable[Number | None]) -> Result:
-    """The exact sum without the NULLs, 0 of nothing."""
+    """The exact sum without the NULLs; 0 if there are no values."""
     present = [value for value in values if value is not None]
     odd = [float(value) for value in present if not math.isfinite(value)]
     return sum(odd) if odd else sum(map(Fraction, present), Fraction(0))
@@ -36,7 +36,7 @@ def modified_z_score(value: Result, others: Collection[Fraction]) -> Result:
     The modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993), where 3.5 marks an outlier:
     0.6745 (x - median) / MAD, with MAD the median absolute deviation from the median. Where more than half of the values
     are equal, MAD is 0, and the mean absolute deviation takes its place, as in IBM SPSS: (x - median) / (1.253314 MeanAD).
-    Where all are equal, any other value is infinitely far from them; so is, always, one that is infinite or NaN.
+    Where all are equal, any other value is infinitely far from them; an infinite value and NaN always are.
     """
     if isinstance(value, float):
         return math.inf
@@ -52,8 +52,8 @@ def kolmogorov_smirnov(ours: Iterable[Number], theirs: Iterable[Number]) -> Frac
     """The greatest difference of two samples' cumulative shares: 0 for the same distribution, 1 for no overlap.
 
     The two-sample statistic of Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948). It needs no
-    bins, and is the same under any increasing change of scale. NaN counts as the greatest value. A sample of nothing is as far as
-    can be from any other.
+    bins, and is the same under any increasing change of scale. NaN counts as the greatest value. An empty sample has the greatest
+    distance from any other.
     """
     mine, other = sorted(map(_place, ours)), sorted(map(_place, theirs))
     if not mine or not other:

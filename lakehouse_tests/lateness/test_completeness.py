@@ -59,9 +59,9 @@ def test_the_backlog_of_the_first_file_is_no_history() -> None:
     backlog = {FIRST - timedelta(days=offset): {24 * offset: 10} for offset in range(1, 50)}
     found = estimate([day(3)], end_of_day(day(3), UTC), arrivals(backlog, end_of_day(day(3), UTC)), UTC, 1)
     assert isinstance(found, Unknown)
-    assert found.because.startswith("only 0 earlier days have been watched")
+    assert found.because.startswith("only 0 earlier days have been observed")
     before = estimate([day(-1)], end_of_day(day(3), UTC), arrivals(backlog, end_of_day(day(3), UTC)), UTC, 1)
-    assert before == Unknown("how rows came in is known of event days from 2024-01-01 on")
+    assert before == Unknown("arrivals are known only for event days from 2024-01-01 on")
 
 
 def test_what_has_not_begun_and_what_is_too_young() -> None:
@@ -69,7 +69,7 @@ def test_what_has_not_begun_and_what_is_too_young() -> None:
     assert isinstance(estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1), Unknown)
     found = estimate([day(9)], end_of_day(day(9), UTC), arrived, UTC, 6)
     assert isinstance(found, Unknown)
-    assert found.because == "only 4 earlier days have been watched for 144 hours; 5 are needed"
+    assert found.because == "only 4 earlier days have been observed for 144 hours; 5 are needed"
 
 
 def test_weeks_are_held_against_weeks() -> None:

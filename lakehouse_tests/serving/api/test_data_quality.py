@@ -173,7 +173,7 @@ def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Pa
     assert found.periods == 12
     assert found.high - found.low < 0.001, "whole periods are alike"
     assert estimate([day(50)], at(501), came, ZoneInfo("UTC"), 1) == Unknown(
-        f"how rows came in is known of event days from {came.first} on"
+        f"arrivals are known only for event days from {came.first} on"
     )
 
 
