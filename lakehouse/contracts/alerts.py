@@ -1,6 +1,6 @@
 """The conditions under which the owners of a source or a metric are alerted, under the key ``alerts:``.
 
-Only the bounds belong here; what exactly is held against them is in ``operations.alerts.rules``. Bounds are decimals: what lies
+Only the bounds belong here; what exactly is compared with them is in ``operations.alerts.rules``. Bounds are decimals: a value
 exactly on its bound is within it.
 """
 
@@ -23,18 +23,18 @@ _Text = Annotated[str, BeforeValidator(str)]
 
 
 class LateShare(Strict):
-    """Too many rows come beyond the watermark, for so long."""
+    """Too many rows arrive beyond the watermark for too long."""
 
     above: Share | None = Field(
-        None, description="The tolerated share of rows; default: lateness.alert_above. Neither: no alert."
+        None, description="The tolerated share of rows; default: lateness.alert_above. Without either there is no alert."
     )
     lasting: timedelta = Field(
         timedelta(hours=1),
         ge=timedelta(0),
         le=timedelta(days=7),
-        description="How long it must be so, and over how long the share is taken; PT0S judges each delivery by itself.",
+        description="How long the share must be exceeded, and the time that it covers; PT0S judges each delivery by itself.",
     )
-    needs_rows: int = Field(100, ge=1, description="Of fewer rows in that time nothing is judged.")
+    needs_rows: int = Field(100, ge=1, description="With fewer rows in that time nothing is judged.")
 
 
 class Lag(Strict):
@@ -42,7 +42,7 @@ class Lag(Strict):
 
     factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the baseline is too much.")
     days: int = Field(7, ge=1, le=90, description="How many days of arrivals before the newest one make the baseline.")
-    needs_rows: int = Field(100, ge=1, description="Of fewer rows, in the newest day or in the baseline, nothing is judged.")
+    needs_rows: int = Field(100, ge=1, description="With fewer rows in the newest day or the baseline nothing is judged.")
 
 
 class SourceAlerts(Strict):
@@ -75,10 +75,10 @@ class ValueBound(Strict):
     @model_validator(mode="after")
     def _judges(self) -> ValueBound:
         if self.below is None and self.above is None:
-            msg = "says nothing; give below, above or both"
+            msg = "has no bound; give below, above or both"
             raise ValueError(msg)
         if self.below is not None and self.above is not None and self.below > self.above:
-            msg = f"below: {self.below} lies above above: {self.above}, so that every value would alert"
+            msg = f"below: {self.below} is greater than 'above: {self.above}', so that every value would alert"
             raise ValueError(msg)
         return self
 
@@ -87,15 +87,15 @@ class MetricAlerts(Strict):
     """What a metric alerts on. Held numbers always alert."""
 
     restatements: Restatements | None = Field(Restatements(), description="null for none.")
-    overdue_after: int = Field(1, ge=0, description="So many days behind its due day, a number that was not finalized alerts.")
+    overdue_after: int = Field(1, ge=0, description="This many days after its due day, a number that is not final alerts.")
     values: list[ValueBound] = Field(default_factory=list, description="Bounds on the values of days.")
     live_tolerance: Share = Field(
-        Decimal("0.1"), description="By which share of the bound a number that is not final must lie beyond it to alert."
+        Decimal("0.1"), description="How far beyond its bound, as a share of it, a number that is not final must lie to alert."
     )
 
 
 def misfits(alerts: MetricAlerts, types: Mapping[str, str], grain: Collection[str]) -> list[str]:
-    """What does not fit the metric, each as ``field: what to do``.
+    """The bounds that do not fit the metric, each as ``field: what to do``.
 
     :param types: the Spark type of each measure.
     """

@@ -1,4 +1,4 @@
-"""What source and metric contracts share: strictness, names, and the words of the type system."""
+"""What source and metric contracts share: strictness, names, and the names of types."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SparkType = Annotated[str, AfterValidator(_spark_type)]
 
 
 class Documented(Strict):
-    """The keys that describe a contract to people; the project only carries them."""
+    """The keys that describe a contract to people; the project does not interpret them."""
 
     version: str | float | None = None
     info: dict[str, Any] = Field(default_factory=dict)

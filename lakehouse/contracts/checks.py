@@ -1,4 +1,4 @@
-"""What a metric's contract asks of a new number before readers see it (rule R8), under the key ``checks:``.
+"""The rules of a metric's contract for a new number before readers see it (rule R8), under the key ``checks:``.
 
 Only the rules and their bounds belong here. How a number is compared with them is in ``gold.publication.checks``, the
 statistics are in ``quality.statistics``. Bounds are decimals: a number that lies exactly on its bound is within it.
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 Severity = Literal["error", "warn"]
-#: So many digits that a decimal(38,s) fits, and no exponent that would fill the memory.
+#: Enough digits for any decimal(38,s), and no exponent that would exhaust the memory.
 Bound = Annotated[Decimal, Field(ge=0, max_digits=76, decimal_places=38)]
 Share = Annotated[Decimal, Field(ge=0, le=1, decimal_places=38)]
 
 
 class Rule(Strict):
-    """What all rules share. Of a source's rules nothing is held by a failure: the severity is how it is shown."""
+    """What all rules share. A failed rule of a source holds nothing: its severity is only how it is shown."""
 
     severity: Severity = Field("error", description="What a failure does: 'error' holds the number, 'warn' is reported only.")
 
 
 class LooksBack(Strict):
-    """How many days before the period a rule looks at, and how many of them must have been published for it to judge."""
+    """How many days before the period a rule uses, and how many of them must have been published for it to judge."""
 
     days: int = Field(28, ge=1, le=366, description="How many days before the period are looked at.")
-    needs: int = Field(7, ge=1, description="Fewer days with a published number than this, and nothing is judged.")
+    needs: int = Field(7, ge=1, description="With fewer days that have a published number nothing is judged.")
 
     @model_validator(mode="after")
     def _reachable(self) -> LooksBack:
         if self.needs > self.days:
-            msg = f"needs: {self.needs} of {self.days} days can never be there; ask for {self.days} at most, or look back further"
+            msg = f"needs: {self.needs} of {self.days} days is impossible; ask for {self.days} at most, or increase 'days'"
             raise ValueError(msg)
         return self
 
@@ -67,7 +67,7 @@ class RowCount(Rule):
     @model_validator(mode="after")
     def _judges(self) -> RowCount:
         if self.min is None and self.max is None and self.trailing is None:
-            msg = "says nothing; give min, max or trailing"
+            msg = "has no bound; give min, max or trailing"
             raise ValueError(msg)
         if self.min is not None and self.max is not None and self.min > self.max:
             msg = f"min: {self.min} lies above max: {self.max}"
@@ -102,7 +102,7 @@ class Drift(Rule, LooksBack):
     max_distance: Share | None = Field(None, description="0: the same distribution; 1: no overlap. 0.2 to 0.3 is usual.")
     max_score: Bound | None = Field(None, description="In robust standard deviations, either way; 3.5 is usual.")
     needs_rows: int = Field(
-        20, ge=1, description="A distance is judged between samples of at least so many values; of fewer, it is chance."
+        20, ge=1, description="A distance is only judged between samples of at least this many values; fewer differ by chance."
     )
 
     @model_validator(mode="after")
@@ -113,11 +113,11 @@ class Drift(Rule, LooksBack):
         unused = {"needs_rows"} if self.max_distance is None else set()
         if self.against == "published":
             if self.max_score is not None:
-                msg = "max_score: needs many days to compare with; say 'against: trailing', or bound the move with 'change'"
+                msg = "max_score: needs many days to compare with; set 'against: trailing', or bound the move with 'change'"
                 raise ValueError(msg)
             unused = {"days", "needs"}
         for name in sorted(unused & self.model_fields_set):
-            msg = f"{name}: plays no part here; leave it out"
+            msg = f"{name}: has no effect here; leave it out"
             raise ValueError(msg)
         return self
 
@@ -126,13 +126,13 @@ class ChangeLimit(Rule):
     """How far a restatement may move a measure's total of the period. Where both bounds are given, both must hold."""
 
     measure: Name
-    percent: Bound | None = Field(None, description="Of the published total; from a total of 0 any move is beyond.")
-    absolute: Bound | None = Field(None, description="In the measure's unit; in quotes where it has over 15 digits.")
+    percent: Bound | None = Field(None, description="Of the published total; any change of a total of 0 exceeds it.")
+    absolute: Bound | None = Field(None, description="In the measure's unit; in quotes if it has over 15 digits.")
 
     @model_validator(mode="after")
     def _bounds(self) -> ChangeLimit:
         if self.percent is None and self.absolute is None:
-            msg = "says nothing; give percent, absolute or both"
+            msg = "has no bound; give percent, absolute or both"
             raise ValueError(msg)
         return self
 
@@ -147,7 +147,7 @@ class GoldChecks(Strict):
 
     @property
     def trailing_days(self) -> int:
-        """How many days before a period these rules look at; 0 where none does."""
+        """How many days before a period these rules use; 0 if none uses any."""
         counts = [rule.days for rule in self.drift if rule.against == "trailing"]
         if self.row_count and self.row_count.trailing:
             counts.append(self.row_count.trailing.days)
@@ -155,7 +155,7 @@ class GoldChecks(Strict):
 
 
 def problems(checks: GoldChecks, types: Mapping[str, str], grain: Collection[str]) -> list[str]:
-    """What does not fit the metric, each as ``field: what to do``.
+    """The rules that do not fit the metric, each as ``field: what to do``.
 
     :param types: the Spark type of each measure.
     """
@@ -170,7 +170,7 @@ def _problems(checks: GoldChecks, types: Mapping[str, str], grain: Collection[st
         if measure not in types:
             yield f"checks.{key}: no measure is called {measure!r}; there are {', '.join(types)}"
         elif key != "nulls" and not _is_number(types[measure]):
-            yield f"checks.{key}: {measure!r} is a {types[measure]}; only numbers can be compared so"
+            yield f"checks.{key}: {measure!r} is a {types[measure]}; only numbers can be compared like this"
     if not grain and any(rule.max_distance is not None for rule in checks.drift):
         yield "checks.drift: max_distance compares grain rows, and the metric has no grain; use max_score"
 

@@ -25,7 +25,7 @@ def _names_the_day(value: str) -> str:
 
 def _names_a_format(value: str) -> str:
     if not value.endswith(MANIFEST_FORMATS):
-        msg = "must end in .json or .csv, which says how it is read"
+        msg = "must end in .json or .csv, which determines how it is read"
         raise ValueError(msg)
     return value
 
@@ -34,9 +34,9 @@ DayPattern = Annotated[str, AfterValidator(_names_the_day)]
 
 
 class CompleteWhen(Strict):
-    """What marks an arrival day as complete; until then its files are not taken in."""
+    """What marks an arrival day as complete; until then its files are not ingested."""
 
-    marker: DayPattern | None = Field(None, description="A file whose being there says so, as in '{arrival_date}/_SUCCESS'.")
+    marker: DayPattern | None = Field(None, description="A file that exists once the day is complete: '{arrival_date}/_SUCCESS'.")
     manifest: Annotated[DayPattern, AfterValidator(_names_a_format)] | None = Field(
         None, description="JSON or CSV files that name the day's files, with their bytes, rows and sha256 where they are known."
     )
@@ -50,7 +50,7 @@ class CompleteWhen(Strict):
 
     @property
     def pattern(self) -> str:
-        """The names of the files that tell it."""
+        """The pattern of the names of the files that mark it."""
         return self.marker or self.manifest or ""
 
     def takes_files_of(self, landing: str) -> bool:

@@ -40,14 +40,16 @@ class MetricContract(Documented):
 
     metric: Name
     source: Name
-    grain: list[Name] = Field(default_factory=list, description="Silver columns beside the event day.")
+    grain: list[Name] = Field(default_factory=list, description="Silver columns besides the event day.")
     measures: list[Measure] = Field(min_length=1)
     window: int = Field(1, ge=1, le=366, description="How many days, the last one included, a day's number covers.")
     publication: PublicationRules = Field(default_factory=PublicationRules)
     checks: GoldChecks = Field(default_factory=GoldChecks)
     alerts: MetricAlerts = Field(default_factory=MetricAlerts)
-    dataset_version: int = Field(1, ge=1, description="Raised with the logic; versions above 1 are filled beside until promoted.")
-    deprecated_on: date | None = Field(None, description="From when on nobody should read this dataset version.")
+    dataset_version: int = Field(
+        1, ge=1, description="Raised with the logic; versions above 1 have their own table until promoted."
+    )
+    deprecated_on: date | None = Field(None, description="The day from which nobody should read this dataset version.")
     consumers: list[str] = Field(default_factory=list, description="Who reads the numbers: dashboards, exports, later models.")
 
     @property
@@ -65,7 +67,7 @@ class MetricContract(Documented):
         names = [*RESERVED, *self.grain, *(measure.name for measure in self.measures)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            msg = f"measures: named twice, or the table's own: {', '.join(twice)}"
+            msg = f"measures: these names are used twice or reserved: {', '.join(twice)}"
             raise ValueError(msg)
         types = {measure.name: measure.type for measure in self.measures}
         unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain)

@@ -22,11 +22,11 @@ class PublicationRules(Strict):
     after_close: AfterClose = Field(
         "restate", description="What a change of a closed period becomes: a new final revision, or a row in the open period."
     )
-    rollups: list[Rollup] = Field(default_factory=list, description="Longer periods that the metric is published for, too.")
+    rollups: list[Rollup] = Field(default_factory=list, description="Longer periods for which the metric is also published.")
     fiscal_year_starts: int = Field(1, ge=1, le=12, description="The month that the fiscal year begins with.")
     timezone: str | None = Field(None, description="Whose midnight ends a day; default: that of the source's clocks.")
     patch_up_to: int = Field(
-        0, ge=0, description="Up to so many changed rows a day's number is patched and not computed anew, where that is exact."
+        0, ge=0, description="Up to this many changed rows a day's number is patched, if that is exact, and not computed again."
     )
 
     @property

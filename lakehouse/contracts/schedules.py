@@ -1,4 +1,4 @@
-"""What a source's contract asks for by the clock: how fresh arrivals are, and which days silver makes again, night by night."""
+"""The schedules of a source's contract: how fresh arrivals must be, and which days silver rebuilds regularly."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Freshness(Strict):
     """How old the newest arrival may be by the deployment's clock."""
 
     max_age: timedelta = Field(gt=timedelta(0), description="The check arrivals_are_fresh fails beyond this age.")
-    severity: Severity = Field("warn", description="How Dagster shows the failure; nothing is held by it.")
+    severity: Severity = Field("warn", description="How Dagster shows the failure, which holds nothing.")
 
 
 class RollingBackfill(Strict):
-    """The event days that silver makes again from Bronze by the clock: ``days`` of them, the last one ``delay`` days ago."""
+    """The event days that silver rebuilds from Bronze on a schedule: ``days`` of them, the last one ``delay`` days ago."""
 
-    days: int = Field(7, ge=1, le=366, description="How many event days are made again.")
+    days: int = Field(7, ge=1, le=366, description="How many event days are rebuilt.")
     delay: int = Field(2, ge=0, le=366, description="How many days ago the last of them is: 2 leaves today and yesterday alone.")
     at: Cron = Field("0 3 * * *", description="When, as a cron expression in the time zone of clocks.timezone.")

@@ -44,7 +44,7 @@ class Series:
 
     @property
     def content(self) -> list[str]:
-        """The columns that make two numbers equal or not, without the period's own."""
+        """The columns by which two numbers are compared, without those of the period."""
         return [*self.metric.grain, *self.numbers]
 
     @property
@@ -54,18 +54,18 @@ class Series:
 
     @property
     def daily(self) -> Series:
-        """The series of the days: itself, or what a longer period is made from."""
+        """The series of the days: itself, or the one that a longer period is computed from."""
         return Series(self.metric, Kind.DAY, self.called)
 
     @property
     def rollups(self) -> list[Series]:
-        """The series of the longer periods that are made from these days."""
+        """The series of the longer periods that are computed from these days."""
         kinds = self.metric.publication.rollups if self.kind is Kind.DAY else []
         return [Series(self.metric, Kind(kind), self.called) for kind in kinds]
 
     @property
     def checks(self) -> GoldChecks:
-        """The contract's checks, which are about days; longer periods have those that every number has."""
+        """The contract's checks, which apply to days; longer periods only have the checks that every number has."""
         return self.metric.checks if self.kind is Kind.DAY else GoldChecks()
 
     def period(self, day: date) -> Period:
@@ -73,7 +73,7 @@ class Series:
         return self.metric.publication.calendar.containing(day, self.kind)
 
     def periods(self, days: Collection[date]) -> list[Period]:
-        """The periods that some days lie in, in order, each once."""
+        """The periods that contain some days, in order, each once."""
         return self.metric.publication.calendar.covering(days, self.kind)
 
 

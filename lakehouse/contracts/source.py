@@ -2,7 +2,7 @@
 
 ``dataset``, ``primary_key``, ``model``, ``quality`` and ``materialization`` have the form that LakeLogic gives them;
 ``source``, ``clocks``, ``changes``, ``order``, ``lateness``, ``synthetic_key``, ``freshness``, ``rolling_backfill`` and
-``alerts`` are ours. What is decided about rows is in ``rules``, what happens by the clock in ``schedules``.
+``alerts`` are specific to this project. Rules for rows are in ``source_rules``, schedules in ``schedules``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.source_rules import POLICIES_WITH_CHANGES, Lateness, Materialization, Quality, SyntheticKey
 
-#: Columns that every bronze and silver table has beside the contract's own.
+#: Columns that every bronze and silver table has besides those of the contract.
 SYSTEM_COLUMNS = (
     "record_key",
     "event_ts",
@@ -68,7 +68,7 @@ class Source(Strict):
 
     landing: DayPattern = "arrival_date={arrival_date}*"
     complete_when: CompleteWhen | None = Field(
-        None, description="What tells that an arrival day is complete; default: each file is taken once it is left alone."
+        None, description="What marks an arrival day as complete; default: each file is ingested once it is stable."
     )
     format: Literal["csv", "json", "parquet"] = "csv"
     delimiter: str = Field(",", min_length=1, max_length=1)
@@ -83,13 +83,13 @@ class Source(Strict):
             msg = "delimiter: must differ from the quote, and neither may be a line end"
             raise ValueError(msg)
         if self.complete_when and self.complete_when.takes_files_of(self.landing):
-            msg = "complete_when: its pattern matches the day's files themselves; name the file that tells of them"
+            msg = "complete_when: its pattern matches the day's files themselves; name the file that marks the day as complete"
             raise ValueError(msg)
         return self
 
 
 class Clocks(Strict):
-    """Which columns tell when an event happened and when it reached us."""
+    """The columns with the time of an event and the time of its arrival."""
 
     event: str | None = Field(None, description="Column (as in the file) of the event time or event date.")
     arrival: str | None = Field(None, description="Column of the arrival time; default: the time of ingestion.")
@@ -111,7 +111,7 @@ class Clocks(Strict):
 
 
 class Changes(Strict):
-    """Which columns say that a record changes an earlier one."""
+    """The columns that mark a record as a change of an earlier one."""
 
     op: str | None = Field(None, description="Column that holds insert, correct or delete (or the words below).")
     insert_words: list[str] = Field(default_factory=lambda: ["insert", "i", "c", "r"])
@@ -136,7 +136,7 @@ class Changes(Strict):
 
 
 class Order(Strict):
-    """The source's own sequence, where it has one; then arrival time, file and line decide."""
+    """The source's own sequence, if it has one; after it, arrival time, file and line decide."""
 
     sequence: str | None = Field(None, description="Column with an integer that grows with every change of a key.")
 
@@ -171,7 +171,7 @@ class SourceContract(Documented):
         if twice:
             msg = f"model.fields: named twice: {', '.join(twice)}"
             raise ValueError(msg)
-        # A field may bear the name of a clock column only by being that clock: see the last check.
+        # A field may have the name of a clock column only if it is that clock: see the last check.
         reserved = set(names) & (set(SYSTEM_COLUMNS) - {"event_ts", "event_date", "arrival_ts", "source_system"})
         reserved |= {name for name in names if name.startswith("quarantine_")}
         if reserved:
@@ -226,12 +226,12 @@ class SourceContract(Documented):
         policy = self.materialization.reprocess_policy
         changing = next((name for name in ("op", "corrects_event_id") if getattr(self.changes, name)), None)
         if changing and policy not in POLICIES_WITH_CHANGES:
-            msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only ever adds itself"
+            msg = f"changes.{changing}: needs 'reprocess_policy: merge'; under {policy} a record only adds itself"
             raise ValueError(msg)
 
     @property
     def event_column(self) -> str | None:
-        """The file's column with the event time: the contract's word, else a field named event_ts or event_date."""
+        """The file's column with the event time: the one in ``clocks``, else a field named event_ts or event_date."""
         if self.clocks.event:
             return self.clocks.event
         by_name = {field.name: field.in_file for field in self.model.fields}

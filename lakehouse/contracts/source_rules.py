@@ -1,4 +1,4 @@
-"""What a contract decides about rows: which are fit, how late they may come, what identifies them, how silver keeps them."""
+"""The rules of a source's contract for rows: which are valid, how late they may arrive, their key, how silver keeps them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
 
-#: What gives another answer tomorrow.
+#: Functions whose results depend on the time or on chance.
 _BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
 Beyond = Literal["restate", "quarantine", "drop"]
-#: The checks that every source has, beside one per row rule: those whose severity its contract may set.
+#: The checks that every source has, besides one per row rule: those whose severity its contract may set.
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
     *("unique_key", "required_fields", "equals_bronze", "reviews_in_time"),
@@ -22,13 +22,13 @@ CHECKS = (
 
 
 class RowRule(Strict):
-    """A condition in Spark SQL that every row should meet; a row for which it is NULL does."""
+    """A condition in Spark SQL that every row should meet; a row for which it is NULL meets it."""
 
     name: Name | None = None
     sql: str
     category: str = "validity"
     severity: Literal["warn", "quarantine", "reject"] = Field(
-        "quarantine", description="What becomes of a row that fails: it is counted only, waits for a steward, or is refused."
+        "quarantine", description="What becomes of a row that fails: it is only counted, waits for a steward, or is rejected."
     )
     description: str | None = None
 
@@ -37,13 +37,13 @@ class RowRule(Strict):
     def _repeatable(cls, value: str) -> str:
         word = _BY_CHANCE.search(value)
         if word:
-            msg = f"{word[0]!r}: a rule is judged by the row alone, so that a replay judges the same"
+            msg = f"{word[0]!r}: a rule may only depend on the row, so that a replay gives the same result"
             raise ValueError(msg)
         return value
 
 
 class Quality(Strict):
-    """Rules on the content of rows, one by one and together, and how the checks of the source are shown where they fail."""
+    """Rules on the content of rows, one by one and together, and the severity of the source's checks."""
 
     row_rules: list[RowRule] = Field(default_factory=list)
     row_count: RowCount | None = Field(None, description="How many rows an arrival day may bring.")
@@ -51,7 +51,7 @@ class Quality(Strict):
         default_factory=dict, description="By field: the tolerated share without a value, per arrival day and per event day."
     )
     severity: dict[str, Severity] = Field(
-        default_factory=dict, description="By check: 'error' or 'warn', where it is to be another one than usual."
+        default_factory=dict, description="By check: 'error' or 'warn', to replace its default severity."
     )
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class Quality(Strict):
         own = {"row_count": "row_count", "nulls": "nulls", "arrivals_are_fresh": "freshness"}
         for name in self.severity:
             if name in own:
-                msg = f"severity: that of {name} is said under '{own[name]}:' itself"
+                msg = f"severity: set that of {name} under '{own[name]}:' itself"
                 raise ValueError(msg)
             if name not in known:
                 msg = f"severity: no check is called {name!r}; there are {', '.join(known)}"
@@ -82,7 +82,7 @@ class Quality(Strict):
 
 
 class Tier(Strict):
-    """A watermark that some use of the data waits for."""
+    """A watermark after which some use of the data can start."""
 
     within: timedelta = Field(ge=timedelta(0))
     serves: str
@@ -96,7 +96,7 @@ class WatermarkChange(Strict):
 
 
 class TypeLateness(Strict):
-    """Other bounds for one event type; what is left out is as for the source."""
+    """Other bounds for one event type; what is left out is taken from the source."""
 
     expected: timedelta | None = Field(None, ge=timedelta(0))
     watermark: timedelta | None = Field(None, ge=timedelta(0))
@@ -117,7 +117,7 @@ class LatenessByType(Strict):
 
 
 class Tuning(Strict):
-    """Which watermark ``lakehouse lateness propose`` looks for, and how far it may go."""
+    """Which watermark ``lakehouse lateness propose`` looks for, and its limits."""
 
     catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
     at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
@@ -125,13 +125,13 @@ class Tuning(Strict):
     band: float = Field(
         0.25, ge=0, lt=1, description="A watermark stays while the data asks for one that differs by no more than this share."
     )
-    days: int = Field(28, ge=1, le=366, description="How many arrival days are looked at.")
-    rows: int = Field(500, ge=1, description="Of fewer rows nothing is proposed.")
+    days: int = Field(28, ge=1, le=366, description="How many arrival days are measured.")
+    rows: int = Field(500, ge=1, description="With fewer rows nothing is proposed.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Tuning:
         if self.at_least > self.at_most:
-            msg = "at_least: is more than at_most"
+            msg = "at_least: is greater than at_most"
             raise ValueError(msg)
         return self
 
@@ -143,7 +143,7 @@ class Lateness(Strict):
         timedelta(days=1), ge=timedelta(0), description="An event that arrives later than this counts as late."
     )
     tiers: list[Tier] = Field(default_factory=list, description="Watermarks, each with what it serves.")
-    watermark: timedelta | None = Field(None, ge=timedelta(0), description="The bound that 'beyond' is about.")
+    watermark: timedelta | None = Field(None, ge=timedelta(0), description="The bound that 'beyond' refers to.")
     changes: list[WatermarkChange] = Field(default_factory=list, description="Other watermarks since, by arrival day.")
     tuning: Tuning = Field(default_factory=Tuning)
     beyond: Beyond = Field("restate", description="What becomes of a row that arrives beyond the watermark.")
@@ -161,7 +161,7 @@ class Lateness(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Lateness:
         if self.beyond != "restate" and self.watermark is None:
-            msg = f"watermark: is missing; 'beyond: {self.beyond}' needs the bound it is about, such as P7D"
+            msg = f"watermark: is missing; 'beyond: {self.beyond}' needs the bound that it refers to, such as P7D"
             raise ValueError(msg)
         if [tier.within for tier in self.tiers] != sorted({tier.within for tier in self.tiers}):
             msg = "tiers: name them from the shortest to the longest, each once"
@@ -201,10 +201,10 @@ def _each_later(changes: list[WatermarkChange]) -> list[WatermarkChange]:
 
 
 class SyntheticKey(Strict):
-    """A key for a source without one: a hash of some fields, and of a window of event time where events come more than once.
+    """A key for a source without one: a hash of some fields, and of a window of event time if equal events may recur.
 
-    It costs what it cannot tell: two events that agree in these fields (within one window) are one, and a correction of
-    one of these fields is a new event.
+    It has limits: two events that agree in these fields (within one window) are one, and a correction of one of these fields
+    is a new event.
     """
 
     fields: list[str] = Field(min_length=1)
@@ -217,7 +217,7 @@ class SyntheticKey(Strict):
 
 #: The names of the reprocess policies; their rules are classes in ``dispositions.reprocess_policy``.
 ReprocessPolicyName = Literal["merge", "overwrite_partition_safe", "overwrite_all", "append"]
-#: The policies under which a record may correct or delete another; under the rest a record only ever adds itself.
+#: The policies under which a record may correct or delete another; under the others a record only adds itself.
 POLICIES_WITH_CHANGES: frozenset[ReprocessPolicyName] = frozenset({"merge"})
 
 

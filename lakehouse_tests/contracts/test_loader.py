@@ -162,9 +162,9 @@ def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("name: total", "name: row_count", "3: measures: named twice, or the table's own: row_count"),
-        ("name: total", "name: failed", "3: measures: named twice, or the table's own: failed"),
-        ("source: shop", "source: shop\ngrain: [total]", "4: measures: named twice, or the table's own: total"),
+        ("name: total", "name: row_count", "3: measures: these names are used twice or reserved: row_count"),
+        ("name: total", "name: failed", "3: measures: these names are used twice or reserved: failed"),
+        ("source: shop", "source: shop\ngrain: [total]", "4: measures: these names are used twice or reserved: total"),
         ("source: shop", "source: shop\nwindow: 0", "3: window: "),
         ("source: shop\n", "", "1: source: is missing"),
         ("sql: sum(id), ", "", "4: measures.0.sql: is missing"),
