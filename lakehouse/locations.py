@@ -81,7 +81,7 @@ def judgement_history(settings: Settings, source: str) -> str:
 
 
 def ingestions(settings: Settings) -> str:
-    """The files that were taken into Bronze."""
+    """The deliveries of files: ingested into Bronze, delivered before, or held."""
     return settings.table("ops", "ingestions")
 
 

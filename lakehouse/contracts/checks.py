@@ -31,7 +31,7 @@ class Rule(Strict):
 class LooksBack(Strict):
     """How many days before the period a rule uses, and how many of them must have been published for it to judge."""
 
-    days: int = Field(28, ge=1, le=366, description="How many days before the period are looked at.")
+    days: int = Field(28, ge=1, le=366, description="How many days before the period are used.")
     needs: int = Field(7, ge=1, description="With fewer days that have a published number nothing is judged.")
 
     @model_validator(mode="after")
@@ -58,7 +58,7 @@ class Trailing(LooksBack):
 
 
 class RowCount(Rule):
-    """How many silver rows may be behind a period's number: the sum of row_count over its grain rows."""
+    """The bounds on the number of silver rows of a period: the sum of row_count over its grain rows."""
 
     min: int | None = Field(None, ge=0, description="The fewest rows.")
     max: int | None = Field(None, ge=0, description="The most rows.")

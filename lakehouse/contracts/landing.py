@@ -38,7 +38,7 @@ class CompleteWhen(Strict):
 
     marker: DayPattern | None = Field(None, description="A file that exists once the day is complete: '{arrival_date}/_SUCCESS'.")
     manifest: Annotated[DayPattern, AfterValidator(_names_a_format)] | None = Field(
-        None, description="JSON or CSV files that name the day's files, with their bytes, rows and sha256 where they are known."
+        None, description="JSON or CSV files that list the day's files, with their bytes, rows and sha256 where they are known."
     )
 
     @model_validator(mode="after")

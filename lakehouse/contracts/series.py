@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Series:
     """What is published as one table: a metric's numbers for one kind of period.
 
-    ``called`` names the table where it is not named after the metric: a later dataset version may be served under the
+    ``called`` is the table's name if it is not that of the metric: a later dataset version may be served under the
     first one's name.
     """
 

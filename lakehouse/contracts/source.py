@@ -176,7 +176,7 @@ class SourceContract(Documented):
         reserved |= {name for name in names if name.startswith("quarantine_")}
         if reserved:
             names_taken = ", ".join(sorted(reserved))
-            msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and say 'column:'"
+            msg = f"model.fields: these names are the table's own: {names_taken}; give the field another name and set 'column:'"
             raise ValueError(msg)
         self._check_key(names)
         self._check_policy()
@@ -192,7 +192,7 @@ class SourceContract(Documented):
         if shadowed:
             msg = (
                 f"model.fields: the table fills {', '.join(shadowed)} from another column; name this one under 'clocks:', "
-                "leave the field out, or give it another name and say 'column:'"
+                "leave the field out, or give it another name and set 'column:'"
             )
             raise ValueError(msg)
         unknown = sorted(self.quality.nulls.keys() - {field.name for field in self.typed_fields})
@@ -266,5 +266,5 @@ class SourceContract(Documented):
 
     @property
     def typed_fields(self) -> list[FieldSpec]:
-        """The fields that become columns of their own: those that are not already a clock of the table."""
+        """The fields that become separate columns: those that are not already a clock of the table."""
         return [field for field in self.model.fields if field.name not in SYSTEM_COLUMNS]

@@ -174,7 +174,7 @@ class Lateness(Strict):
         return self
 
     def of_type(self, event_type: str | None) -> Lateness:
-        """The bounds of one event type; of the source where it has none of its own."""
+        """The bounds of one event type; those of the source if it has none."""
         own = self.by.values.get(event_type or "") if self.by else None
         if own is None:
             return self

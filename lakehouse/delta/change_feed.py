@@ -44,7 +44,7 @@ class ForgottenFeedError(Exception):
 
 
 def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
-    """The change feed of some versions; it is empty where they lie ahead of the table.
+    """The change feed of some versions; it is empty if they lie ahead of the table.
 
     :param predicate: which rows, in SQL; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.

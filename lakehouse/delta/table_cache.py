@@ -26,10 +26,10 @@ _KEEP_ROWS = 20_000
 class TableCache:
     """Open tables by address, and the rows of their newest versions by question.
 
-    Each table is brought to its newest version whenever it is asked for, so a cache never hides a commit. It must not be
+    Each table is brought to its newest version whenever it is requested, so a cache never hides a commit. It must not be
     shared between threads, and no table in it may be deleted meanwhile.
 
-    :param open_table: opens the table at an address, None where there is none; by default with delta-rs and the storage options
+    :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
     """
 
@@ -39,7 +39,7 @@ class TableCache:
         self._rows: dict[Hashable, tuple[int, pa.Table]] = {}
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
-        """The table at its newest version; None where there is none.
+        """The table at its newest version; None if it does not exist.
 
         :param default: opens the table if the cache was created without ``open_table``.
         """

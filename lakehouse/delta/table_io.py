@@ -40,22 +40,22 @@ _against_others = retry(
 
 
 def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
-    """The table at its newest version, or None where there is none.
+    """The table at its newest version; None if it does not exist.
 
-    :param options: delta-rs options; where they carry a table cache, the table is kept open in it and shared with later reads.
+    :param options: delta-rs options; if they carry a table cache, the table is kept open in it and shared with later reads.
     """
     cache = cache_of(options)
     return open_snapshot(path, options) if cache is None else cache.table(path, partial(open_snapshot, path, options))
 
 
 def version(path: str, options: Mapping[str, str] | None = None) -> int:
-    """The table's newest version, -1 where there is no table."""
+    """The table's newest version, -1 if it does not exist."""
     table = open_table(path, options)
     return -1 if table is None else table.version()
 
 
 def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
-    """The table at its newest version, as an object that no cache updates; None where there is none.
+    """The table at its newest version, as an object that no cache updates; None if it does not exist.
 
     It stays at its version: a write through it conflicts with every commit since.
     """
@@ -68,7 +68,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 def read(
     path: str, columns: Sequence[str] | None = None, where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
-    """The rows whose columns hold one of the values given for them in ``where``; None where there is no table."""
+    """The rows whose columns hold one of the values given for them in ``where``; None if the table does not exist."""
     table = open_table(path, options)
     if table is None:
         return None

@@ -110,7 +110,7 @@ def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
 
 
 def _watermarks(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
-    """The watermark of each row in microseconds, by its event type and arrival day; empty where there is none."""
+    """The watermark of each row in microseconds, by its event type and arrival day; NULL without one."""
     bounds = contract.lateness
     days = pc.unique(rows["arrival_date"])
     types = rows[bounds.by.column].cast(pa.string()) if bounds.by else pa.chunked_array([pa.nulls(len(rows), pa.string())])

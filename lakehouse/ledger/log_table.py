@@ -58,7 +58,7 @@ class LogTable(Generic[Row]):
     """The log of one entry type at one address.
 
     :param path: the table's address, see :mod:`lakehouse.locations`.
-    :param partition_by: the column that the table is partitioned by. Where it is no field but a property of the entry, it
+    :param partition_by: the column that the table is partitioned by. If it is a property of the entry instead of a field, it
         is the first column of the table.
     :param sort_keys: whether the JSON of mappings has its keys in alphabetical order.
     """
@@ -130,7 +130,7 @@ class LogTable(Generic[Row]):
 
 @dataclass(frozen=True)
 class _Column:
-    """A column, and the field that it holds; ``field`` is None where it holds a property of the entry."""
+    """A column, and the field that it stores; ``field`` is None if it stores a property of the entry."""
 
     name: str
     type: pa.DataType

@@ -77,7 +77,7 @@ def of(settings: Settings, series: str) -> list[Publication]:
 
 
 def find(settings: Settings, series: str, publication_id: str) -> Publication | None:
-    """One publication of a series; None where it has not been copied (yet)."""
+    """One publication of a series; None if it has not been copied (yet)."""
     found = _read(settings, {"series": [series], "publication_id": [publication_id]})
     return found[0] if found else None
 

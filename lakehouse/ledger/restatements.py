@@ -53,7 +53,7 @@ def of(settings: Settings, metric: str) -> list[Restatement]:
 
 
 def followed_version(settings: Settings, metric: str) -> int:
-    """The version of its upstream table that a metric has followed, -1 where it has followed none."""
+    """The version of its upstream table that a metric has followed, -1 if it has followed none."""
     return max((entry.followed_version for entry in of(settings, metric)), default=-1)
 
 

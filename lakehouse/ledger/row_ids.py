@@ -1,4 +1,4 @@
-"""What identifies a row of Bronze, and the delivery that it came with.
+"""The id of a row of Bronze, and the delivery that contained the row.
 
 Every module that refers to rows uses these ids: the key log, the decisions, the dispositions and Bronze itself.
 """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a mere warning."""
+    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
 
     check: str
     day: date

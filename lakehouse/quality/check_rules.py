@@ -1,7 +1,7 @@
 """Compares a candidate with the rules of its contract: row counts, NULLs, drift, and how far a restatement moves a number.
 
 This module has the candidate and one function per rule, which returns its finding in numbers and words. The rules and their
-bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked whatever the contract says, and
+bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and
 what follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is
 within it. Two of the rules also judge sources (``source_checks``).
 """
@@ -98,7 +98,7 @@ def _values(rows: pa.Table, column: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule found: its numbers, and the problem in words where there is one."""
+    """What one rule found: its numbers, and the problem in words if there is one."""
 
     numbers: dict[str, Result]
     problem: str | None = None
@@ -158,7 +158,7 @@ def null_share(name: str, missing: int, rows: int, rule: NullShare, what: str) -
 
 
 def changed(candidate: Candidate, rule: ChangeLimit) -> Finding:
-    """The move of a measure's total from the published revision, where there is one. The total of nothing is 0."""
+    """The change of a measure's total from the published revision, if there is one. The total of no values is 0."""
     name, published = rule.measure, candidate.published_values(rule.measure)
     if published is None:
         return Finding({}, severity=rule.severity)

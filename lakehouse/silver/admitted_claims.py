@@ -33,7 +33,7 @@ def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]
     """The claims of the key log whose rows are admitted: by the newest decision, else by the contract.
 
     :param log: rows of the key log.
-    :param decided: per row the decision that holds.
+    :param decided: the decision in force, by row.
     """
     if not decided:
         return log.where(F.col("standing") == AdmissionStatus.ADMITTED.value)

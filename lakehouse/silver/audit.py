@@ -59,7 +59,7 @@ class Change(NamedTuple):
     def newest(self) -> int:
         """The row after the change, or before it if the row was removed."""
         place = self.before if self.after is None else self.after
-        assert place is not None  # noqa: S101 (one of them is there)
+        assert place is not None  # noqa: S101 (one of them is set)
         return place
 
 

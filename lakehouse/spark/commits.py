@@ -52,7 +52,7 @@ def create(spark: SparkSession, path: str, schema: str | StructType, partition_b
 
 
 class SchemaChangeError(LakehouseError):
-    """The columns of a table and of its contract cannot be reconciled. The message names them and the way out."""
+    """The columns of a table and of its contract cannot be reconciled. The message names them and the remedy."""
 
 
 def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, path: str, columns: Columns) -> None:

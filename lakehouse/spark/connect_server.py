@@ -79,7 +79,7 @@ def recorded_server(folder: Path) -> ConnectServer | None:
 
 
 def remote_address(settings: Settings) -> str | None:
-    """The address of the server that sessions use; None when they start a Spark of their own.
+    """The address of the server that sessions use; None when they start their own Spark.
 
     :raises SetupProblem: when the settings name a server that cannot be reached.
     """

@@ -1,6 +1,6 @@
 """The two Delta JARs that PySpark does not include: taken from a folder, or downloaded once from a Maven repository.
 
-They are downloaded by the Ivy that PySpark includes, in a process of its own: that takes two seconds, resolves nothing else (the
+They are downloaded by the Ivy that PySpark includes, in a separate process: that takes two seconds, resolves nothing else (the
 default resolution downloads a second Hadoop), and fails with a reason before Spark has started.
 """
 
@@ -26,7 +26,7 @@ JAVA_VERSIONS = (17, 21)
 
 
 class SetupProblem(LakehouseError):  # noqa: N818 (shown to people)
-    """Something that Spark needs is missing. The message is one line with the way out."""
+    """Something that Spark needs is missing. The message is one line with the remedy."""
 
 
 def delta_modules() -> list[tuple[str, str]]:
