@@ -1,7 +1,7 @@
 """The command line: the commands, grouped by task, and how it starts and ends.
 
-Each command is a module of ``commands``, which parses, calls and prints. Imports that take long stand in the functions that need
-them, so that ``lakehouse --help`` answers at once.
+Each command is a module of ``commands``, which parses, calls and prints. Slow imports are inside the functions that need them,
+so that ``lakehouse --help`` responds at once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ from lakehouse.errors import LakehouseError
 START, INGEST, ROWS, NUMBERS, OPERATE = (
     "Get started",
     "Ingest and rebuild",
-    "Rows: what became of them, and decisions",
+    "Rows: dispositions and decisions",
     "Published numbers",
     "Operate",
 )
 
 app = typer.Typer(
-    help="A lakehouse that keeps history honest.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    help="A medallion lakehouse for data that arrives late, corrected or re-sent.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 app.command("demo", rich_help_panel=START)(demo.demo)
 app.command("simulate", rich_help_panel=START)(simulate.simulate)
@@ -84,7 +87,7 @@ app.add_typer(token.app, name="token", rich_help_panel=OPERATE)
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 (other commands need not wait for it)
+        from importlib.metadata import version  # noqa: PLC0415 (not loaded by other commands)
 
         typer.echo(f"lakehouse {version('lakehouse')}")
         raise typer.Exit
@@ -95,7 +98,7 @@ _Version = Annotated[bool, typer.Option("--version", help="Print the version and
 
 @app.callback()
 def options(version: _Version = False) -> None:  # noqa: FBT002 (its callback prints)
-    """A lakehouse that keeps history honest."""
+    """A medallion lakehouse for data that arrives late, corrected or re-sent."""
 
 
 def main() -> None:

@@ -44,21 +44,21 @@ def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
 def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
     """The table that holds a metric's numbers for a kind of period, as readers see it.
 
-    :raises typer.BadParameter: where the metric is not published for it.
+    :raises typer.BadParameter: if the metric is not published for it.
     """
     from lakehouse.gold.numbers import served_version, version_selector  # noqa: PLC0415
 
     try:
         return version_selector.series_for(metric, kind, served_version.daily(settings, catalog, metric))
     except version_selector.UnpublishedKindError as problem:
-        msg = f"{problem}; 'publication.rollups' of its contract says so"
+        msg = f"{problem}; see 'publication.rollups' in its contract"
         raise typer.BadParameter(msg) from None
 
 
 def period_of(metric: MetricContract, text: str) -> Period:
-    """The period of a name.
+    """The period that a text names.
 
-    :raises typer.BadParameter: for a text that names none.
+    :raises typer.BadParameter: if it names none.
     """
     from lakehouse.calendar.periods import UnknownPeriodError  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
 @dataclass(frozen=True)
 class About:
-    """The published numbers that a command is about."""
+    """The published numbers that a command refers to."""
 
     settings: Settings
     catalog: Catalog
@@ -79,7 +79,7 @@ class About:
 
 
 def about(metric: str, period: str) -> About:
-    """What a metric and a period mean: the table as readers see it.
+    """The published numbers that a metric and a period name, in the table that readers see.
 
     :raises typer.Exit: for a metric that no contract describes.
     :raises typer.BadParameter: for a text that names no period, or one that the metric is not published for.
@@ -92,7 +92,7 @@ def about(metric: str, period: str) -> About:
 def asked_for(text: str) -> VersionSelector:
     """The version that a text names.
 
-    :raises typer.BadParameter: for a text that names none.
+    :raises typer.BadParameter: if it names none.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ def asked_for(text: str) -> VersionSelector:
 def moment(text: str) -> datetime:
     """The time that an option names; a day means its end (UTC).
 
-    :raises typer.BadParameter: for what is no time.
+    :raises typer.BadParameter: if the text is not a time.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 

@@ -28,20 +28,18 @@ _SHOWN = 20
 
 
 def print_plan(plan: BackfillPlan, cost: Cost) -> None:
-    """Everything that the plan would do, in its order."""
+    """Print everything that the plan would do, in order."""
     kind = "arrival days" if plan.metric is None else "event days"
     out.print(
         f"{plan.plan_id}: backfill of {plan.target}, {kind} {plan.first_day} to {plan.last_day}", style="bold", soft_wrap=True
     )
-    _say(f"reason: {plan.reason} (asked by {plan.runner_id})")
-    _say(
-        f"{plan.write_mode}, {plan.order}, up to {plan.wave_size} partitions a run, up to {plan.max_parallel} tables side by side"
-    )
+    _say(f"reason: {plan.reason} (requested by {plan.runner_id})")
+    _say(f"{plan.write_mode}, {plan.order}, up to {plan.wave_size} partitions per run and {plan.max_parallel} tables in parallel")
     _say(f"pinned: code {plan.code_version}; contracts " + ", ".join(f"{name} {v}" for name, v in sorted(plan.contracts.items())))
     if plan.metric is None:
         _files(plan)
     if not plan.waves:
-        out.print("Nothing would be made: everything is as it would be.", style="green")
+        out.print("Nothing to do: every partition is up to date.", style="green")
     for table, waves in groupby(plan.waves, lambda wave: wave.table):
         _wave(plan, table, list(waves))
     for note in plan.notes:
@@ -54,24 +52,22 @@ def print_plan(plan: BackfillPlan, cost: Cost) -> None:
 
 
 def print_verdict(verdict: BackfillVerification, summary: Mapping[str, Any], plan: BackfillPlan) -> None:
-    """The checklist, what was done, and what to tell those who read the numbers."""
-    out.print(
-        f"{plan.plan_id}: {'finished' if not verdict.problems else 'done, but not as it should be'}", style="bold", soft_wrap=True
-    )
+    """Print the checklist, what was done, and the message for the consumers of the numbers."""
+    out.print(f"{plan.plan_id}: {'finished' if not verdict.problems else 'done, with problems'}", style="bold", soft_wrap=True)
     looked_at = ", ".join(f"{count:,} partitions of {table}" for table, count in verdict.partitions.items()) or "numbers only"
-    _say(f"looked at {looked_at}: {len(verdict.problems)} problems, {len(verdict.warnings)} warnings")
+    _say(f"checked {looked_at}: {len(verdict.problems)} problems, {len(verdict.warnings)} warnings")
     for style, lines in (("red", verdict.problems), ("yellow", verdict.warnings)):
         for line in lines[:_SHOWN]:
             errors.print(f"  {line}", style=style, soft_wrap=True)
         if len(lines) > _SHOWN:
-            errors.print(f"  and {len(lines) - _SHOWN:,} more ('lakehouse backfill status {plan.plan_id} --json' has all)")
+            errors.print(f"  and {len(lines) - _SHOWN:,} more ('lakehouse backfill status {plan.plan_id} --json' lists all)")
     _done(summary, plan)
 
 
 def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent]) -> None:
-    """How far one plan has come."""
+    """Print the progress of one plan."""
     out.print(f"{plan.plan_id}: {status}", style="bold", soft_wrap=True)
-    _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (asked by {plan.runner_id})")
+    _say(f"{plan.target}, {plan.first_day} to {plan.last_day}: {plan.reason} (requested by {plan.runner_id})")
     for entry in events:
         about = ""
         if "partitions" in entry.said:
@@ -87,7 +83,7 @@ def print_status(plan: BackfillPlan, status: str, events: Sequence[BackfillEvent
 
 
 def print_plans(plans: Sequence[tuple[BackfillPlan, str, int]]) -> None:
-    """All plans: their state, and the waves that are done."""
+    """Print all plans with their state and the number of completed waves."""
     out.print(plans_table(plans))
 
 
@@ -127,25 +123,25 @@ def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:
         or f"{counted(existing_rows)} there now"
     )
     if outcomes and (plan.metric is not None or plan.write_mode == "overwrite"):
-        description = f"at most {description}; a number that comes out equal stays"
+        description = f"at most {description}; an unchanged number gets no revision"
     if waves[0].layer.value == "bronze":
-        description = f"{counted(sum(file.rows for file in plan.new_files))} to come, {description}"
+        description = f"{counted(sum(file.rows for file in plan.new_files))} to ingest, {description}"
     out.print(table, style="bold", soft_wrap=True)
     _say(f"  {len(partitions):,} {'partition' if len(partitions) == 1 else 'partitions'} ({span}){runs}: {description}")
 
 
 def _cost(cost: Cost) -> None:
     if cost.seconds is None:
-        out.print(f"How long it will take cannot be told: no run is known of {', '.join(cost.unknown)}.", soft_wrap=True)
+        out.print(f"No estimate of the duration: there is no earlier run of {', '.join(cost.unknown)}.", soft_wrap=True)
     else:
         minutes, seconds = divmod(round(cost.seconds), 60)
-        out.print(f"Estimated: {minutes} min {seconds} s, from {cost.runs} earlier runs, without the start of Spark.")
+        out.print(f"Estimated: {minutes} min {seconds} s, from {cost.runs} earlier runs, without starting Spark.")
 
 
 def _done(summary: Mapping[str, Any], plan: BackfillPlan) -> None:
     if plan.metric is None:
         _say(
-            f"{summary['files']:,} files with {counted(summary['rows'])} brought in, {summary['event_days']:,} event days touched"
+            f"{summary['files']:,} files with {counted(summary['rows'])} ingested, {summary['event_days']:,} event days affected"
         )
     restated: list[str] = []
     for name, found in summary["published"].items():
@@ -153,8 +149,8 @@ def _done(summary: Mapping[str, Any], plan: BackfillPlan) -> None:
         _say(f"gold/{name}: {found['numbers']:,} numbers published ({reasons})")
         restated += [f"{name} {period}" for period in found["restated"]]
     if restated and plan.consumers:
-        told = f"restated are {join_limited(restated, _SHOWN)}, because: {plan.reason}"
-        out.print(f"Tell {', '.join(plan.consumers)}: {told}", soft_wrap=True)
+        told = f"restated: {join_limited(restated, _SHOWN)}; reason: {plan.reason}"
+        out.print(f"Notify {', '.join(plan.consumers)}: {told}", soft_wrap=True)
 
 
 def _say(text: str) -> None:

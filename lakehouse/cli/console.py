@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DATE_WIDTH = 10
 #: From this width on there is room for space between the columns of a table.
 _WIDE = 100
-#: Names and keys are data: nothing in them is a smiley or a colour.
+#: Names and keys are data: markup and emoji codes in them are not interpreted.
 out = Console(highlight=False, emoji=False, markup=False)
 errors = Console(stderr=True, emoji=False, markup=False)
 
@@ -73,21 +73,21 @@ def fits(table: Table) -> bool:
 
 
 def counted(rows: int) -> str:
-    """So many rows, in words."""
+    """A number of rows with its noun."""
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
 def confirmed(contract: SourceContract, *, yes: bool) -> None:
-    """Whether a source whose newest arrival replaces the whole table may be run.
+    """Require ``--yes`` for a source whose newest arrival replaces the whole table.
 
-    :raises typer.Exit: where that has not been said.
+    :raises typer.Exit: if it is missing.
     """
     from lakehouse.dispositions.reprocess_policy import policy_of  # noqa: PLC0415
 
     policy = policy_of(contract)
     if policy.needs_confirmation and not yes:
         errors.print(
-            f"{contract.dataset} is kept under {policy.name}: its newest arrival replaces all of silver. Say --yes to do so.",
+            f"{contract.dataset} is kept under {policy.name}: its newest arrival replaces all of silver. Pass --yes to confirm.",
             style="red",
         )
         raise typer.Exit(2)

@@ -94,7 +94,7 @@ def test_with_a_webserver_the_command_goes_through_dagsters_backfills(tmp_path: 
         plan = planned(tmp_path, **command)
         done = lakehouse_command(tmp_path, "backfill", "run", plan["plan_id"], **command)
         assert done.returncode == 0, done.stderr + done.stdout
-        assert "through Dagster's backfills" in done.stderr
+        assert "running as Dagster backfills" in done.stderr
         shown = {run["assetSelection"][0]["path"][-1] for run in deployment.runs() if _tag(run, "dagster/backfill")}
         assert shown == {"sales", "revenue", "revenue_weekly", "revenue_monthly"}
         assert {_tag(run, "lakehouse/backfill") for run in deployment.runs()} == {plan["plan_id"]}

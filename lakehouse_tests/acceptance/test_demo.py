@@ -149,7 +149,7 @@ def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     days = ("--start-date", "2024-11-08", "--end-date", "2024-11-10")
     done = lakehouse_command(home, "rebuild", "sales", *days, "--reason", "to be sure", "--runner-id", "eve")
     assert done.returncode == 0, done.stderr
-    assert "3 event days are made again, 0 rows are judged otherwise" in done.stdout
+    assert "3 event days are rebuilt, 0 rows are judged differently" in done.stdout
     assert "silver/sales: no day changed" in done.stdout
     assert revenue() == after
 
@@ -157,11 +157,11 @@ def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
 def test_impossible_decisions_are_reported(home: Path) -> None:
     said = ("--by", "anna", "--reason", "because")
     for arguments, expected in (
-        (("accept", "sales", *said), "name rows, a file of --ids, a filter"),
+        (("accept", "sales", *said), "pass rows, a file of --ids, a filter"),
         (("accept", "sales", "17", *said), "'17' is no row; write it as"),
         (("reject", "sales", "abc:17", *said, "--no-restate"), "abc:17 is not a well-formed row of bronze/sales"),
         (("list", "sales", "--cause", "mood"), "--cause is one of"),
-        (("show", "sales", "abc:17"), "abc:17 neither waits nor has waited"),
+        (("show", "sales", "abc:17"), "abc:17 is not and was not in quarantine"),
     ):
         done = lakehouse_command(home, "quarantine", *arguments)
         assert done.returncode != 0

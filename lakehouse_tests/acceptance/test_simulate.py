@@ -76,7 +76,7 @@ def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: 
         assert run.poll() is None
         os.killpg(run.pid, signal.SIGKILL)
     done = lakehouse_command(tmp_path, *COMMAND)
-    assert "Living through 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
+    assert "Replaying 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
     rows_by_day = published(tmp_path)
     assert {day: [row["revenue"] for row in rows] for day, rows in rows_by_day.items()} == {
         day: [number for number, _ in expected.revisions] for day, expected in model.items()
@@ -165,7 +165,7 @@ def test_the_same_again_changes_nothing_and_reports_it(home: Path) -> None:
     before = content()
     done = lakehouse_command(home, *COMMAND, PATH="/nonexistent", JAVA_HOME="")
     assert done.returncode == 0, done.stderr
-    assert "Nothing changed: every event, number and report was there already." in done.stdout
+    assert "Nothing changed: every event, number and report exists already." in done.stdout
     assert content() == before
     assert sorted(path.name for path in (home / "lake").iterdir()) == ["simulation"], "the user's own lake is not touched"
 
@@ -174,8 +174,11 @@ def test_other_options_and_other_folders_are_refused(home: Path) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "thesis").touch()
     for arguments, message in (
-        (("--seed", "4"), "holds a simulation with other options (days 6, events 30, late share 0.3, late hours 24-72, seed 3)"),
-        (("--root", "mine"), "holds something that is no simulation"),
+        (
+            ("--seed", "4"),
+            "contains a simulation with other options (days 6, events 30, late share 0.3, late hours 24-72, seed 3)",
+        ),
+        (("--root", "mine"), "contains something other than a simulation"),
         (("--late-hours", "72-24"), "--late-hours is the least and the most in whole hours, as in 24-72"),
     ):
         done = lakehouse_command(home, *COMMAND, *arguments)

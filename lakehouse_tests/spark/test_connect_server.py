@@ -92,7 +92,7 @@ def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
     assert connect_server.stop(folder) == one
     assert not one.is_running()
     assert not (folder / "spark.json").exists()
-    assert spark_command("stop") == (0, "No server runs that was started here.")
+    assert spark_command("stop") == (0, "No server that was started here is running.")
 
 
 def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatch) -> None:

@@ -1,1 +1,1 @@
-"""One module a command: it parses, calls, and prints. What two commands share is in ``cli``."""
+"""One module per command, which parses, calls and prints. Code that several commands share belongs in ``cli``."""

@@ -24,7 +24,7 @@ def account(
     arrival_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="This arrival day only.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
 ) -> None:
-    """Count what became of every row of Bronze: each has exactly one disposition."""
+    """Count the dispositions of the rows of Bronze; every row has exactly one."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
@@ -43,7 +43,7 @@ def account(
     if fits(table):
         out.print(table)
         return
-    for day, of_day in counts.items():  # numbers that are too long for the terminal side by side
+    for day, of_day in counts.items():  # the numbers do not fit next to each other in the terminal
         dispositions = ", ".join(f"{of_day[name]:,} {name.value}" for name in Disposition if of_day[name])
         out.print(f"{day}: {counted(of_day.total())}, {dispositions}.", soft_wrap=True)
 
@@ -51,7 +51,7 @@ def account(
 def rows_by_disposition(source: str, counts: Mapping[date, Counter[Disposition]]) -> Table:
     """The counts of each arrival day, with their sum."""
     total: Counter[Disposition] = sum(counts.values(), Counter())
-    table = data_table(f"What became of the rows of {source}", show_footer=True)
+    table = data_table(f"Dispositions of the rows of {source}", show_footer=True)
     table.add_column("arrival day", "total", no_wrap=True)
     number_column(table, "rows", (f"{of_day.total():,}" for of_day in counts.values()), f"{total.total():,}")
     for name in Disposition:

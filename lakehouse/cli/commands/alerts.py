@@ -21,10 +21,10 @@ _TIME = "%Y-%m-%d %H:%M"
 
 
 def alerts(
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are resolved.")] = False,  # noqa: FBT002
+    everything: Annotated[bool, typer.Option("--all", help="Include resolved alerts.")] = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the alerts that are open, as the sensor `alerts` last saw them."""
+    """List the alerts that were open at the last tick of the sensor `alerts`."""
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.settings import Settings  # noqa: PLC0415
 
@@ -46,7 +46,7 @@ def _as_json(record: AlertRecord) -> dict[str, object]:
 
 
 def alerts_table(alerts: Sequence[AlertRecord]) -> Table:
-    """A row for each alert; when they were resolved only where one is."""
+    """A row per alert; the column of resolution times is present only if one is resolved."""
     table = data_table()
     resolved = any(record.resolved_at for record in alerts)
     for name in ("since (UTC)", *(["resolved (UTC)"] if resolved else [])):

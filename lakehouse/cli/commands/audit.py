@@ -24,8 +24,10 @@ def audit(
     actor: Annotated[str | None, typer.Option(help="Rows by this person or system.")] = None,
     since: Annotated[datetime | None, typer.Option(formats=_TIMES, help="Rows written then or later (UTC).")] = None,
     action: Annotated[str | None, typer.Option(help="late_merge, correction, backfill, replay, redaction or steward.")] = None,
-    limit: Annotated[int | None, typer.Option(help=f"The newest so many; default: {_SHOWN}, all with --json.", min=1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row.")] = False,  # noqa: FBT002
+    limit: Annotated[
+        int | None, typer.Option(help=f"Maximum number of rows, the newest; default: {_SHOWN}, all with --json.", min=1)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,  # noqa: FBT002
 ) -> None:
     """List every late row and every change of an existing row: who changed it, why, and its values before and after."""
     from lakehouse.silver import audit_log as log  # noqa: PLC0415 (Arrow loads in a second)
@@ -49,7 +51,7 @@ def audit(
 
 
 def _print(row: dict[str, Any]) -> None:
-    """A few lines a row, never cut: a table would fold the values."""
+    """Print a few lines per row, never truncated: a table would fold the values."""
     where = f"{row['event_id']} on {row['event_date']}"
     out.print(f"{row['audit_ts']:%Y-%m-%d %H:%M}  {row['action_type']}: {where}", style="bold", soft_wrap=True)
     _say(
@@ -63,11 +65,11 @@ def _print(row: dict[str, Any]) -> None:
         said = {name: value for name, value in (old or new).items() if value is not None}
         _say(f"{'new' if old is None else 'gone'}: " + ", ".join(f"{name} {_shown(value)}" for name, value in said.items()))
     if row["impacted_kpis"]:
-        _say(f"concerns {', '.join(row['impacted_kpis'])}")
+        _say(f"affects {', '.join(row['impacted_kpis'])}")
 
 
 def _shown(value: object) -> str:
-    """As JSON: text in quotes, so that an empty one is seen and no control character reaches the terminal."""
+    """The value as JSON: quotes make an empty text visible, and no control character reaches the terminal."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Recompute a range of days by a plan, in waves; it can be stopped and resumed.", no_args_is_help=True)
 
-PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, how it begins, or 'newest'.")]
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, the beginning of it, or 'newest'.")]
 
 
 @app.command("plan")
 def plan_(
     target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
-    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First arrival day (source), event day (metric).")],
-    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="The last one.")],
-    reason: Annotated[str, typer.Option(help="Why; the trail and restated numbers carry it.")],
-    runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
-    max_parallel: Annotated[int, typer.Option(min=1, help="How many tables may be written side by side.")] = 2,
+    start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First arrival day (source) or event day (metric).")],
+    end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last day.")],
+    reason: Annotated[str, typer.Option(help="Why; recorded in the audit and with restated numbers.")],
+    runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
+    max_parallel: Annotated[int, typer.Option(min=1, help="How many tables may be written in parallel.")] = 2,
     order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending",
     write_mode: Annotated[
         Literal["merge", "overwrite"],
-        typer.Option(help="Of a source. merge: what new files bring. overwrite: the range's event days again from Bronze, too."),
+        typer.Option(help="For a source. merge: apply new files. overwrite: also rebuild the range's event days from Bronze."),
     ] = "merge",
-    target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric that is filled: v2.")] = None,
+    target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric to fill, such as v2.")] = None,
     manifest: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="What the sender says: file, rows, sha256, bytes (.csv, .json)."),
+        typer.Option(exists=True, dir_okay=False, help="The sender's list of file, rows, sha256, bytes (.csv, .json)."),
     ] = None,
-    wave_size: Annotated[int, typer.Option(min=1, help="Partitions of a run.")] = 100,
+    wave_size: Annotated[int, typer.Option(min=1, help="Partitions per run.")] = 100,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Print and store what would be done: files, partitions through the layers, numbers that would be restated, the cost."""
+    """Print and store a plan: files, partitions of each layer, numbers that would be restated, and the estimated duration."""
     if end_date < start_date:
-        msg = "--end-date lies before --start-date"
+        msg = "--end-date is before --start-date"
         raise typer.BadParameter(msg)
     if not reason.strip():
-        msg = "--reason is empty: say why, for those who will ask"
+        msg = "--reason is empty: enter why the backfill is needed"
         raise typer.BadParameter(msg)
     from lakehouse.bronze.manifests import manifest_entries  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
@@ -94,11 +94,11 @@ def plan_(
 @app.command("run")
 def run(
     plan: PlanId,
-    in_process: Annotated[bool, typer.Option("--in-process", help="Here, although a webserver is running.")] = False,  # noqa: FBT002
-    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+    in_process: Annotated[bool, typer.Option("--in-process", help="Run in this process even if a webserver is running.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Do what is planned, or what is left of it. With a webserver running its UI shows the backfill."""
+    """Run a plan, or continue it. If a webserver is running, its UI shows the backfill."""
     from lakehouse.cli.backfill_report import print_verdict  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
@@ -117,7 +117,7 @@ def run(
             layers = InProcess(settings, catalog, instance)
         verdict = _run(settings, catalog, planned, layers)
     summary = backfill_verification.summary(settings, catalog, planned)
-    if as_json:  # without a verdict where it had been finished before
+    if as_json:  # no verdict: it had been finished before
         told = {"verdict": verdict and verdict.as_json(), "summary": summary}
         out.print(json.dumps(told, default=str), soft_wrap=True)
     elif verdict is None:
@@ -133,7 +133,7 @@ def status(
     plan: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="One plan; default: all.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """How far backfills have come, from their events."""
+    """Show the progress of backfills."""
     from lakehouse.cli.backfill_report import print_plans, print_status  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -156,8 +156,8 @@ def status(
 
 
 @app.command("cancel")
-def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who says so; default: the user's name.")] = "") -> None:
-    """Stop a backfill before its next wave. What it has done stays, and is right."""
+def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who cancels it; default: the user's name.")] = "") -> None:
+    """Stop a backfill before its next wave. Completed waves are kept and are correct."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.orchestration.execution import backfill_runner  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
@@ -193,7 +193,7 @@ def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layer
 
 
 def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
-    """The webserver that serves this deployment; None where none does."""
+    """The webserver that serves this deployment; None if there is none."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
@@ -202,19 +202,19 @@ def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
     key, _, _ = keys(plan.source)
     if not webserver.is_ours(key, locations.bronze(settings, plan.source)):
         return None
-    errors.print(f"through Dagster's backfills at {webserver.url}", style="dim")
+    errors.print(f"running as Dagster backfills at {webserver.url}", style="dim")
     return webserver
 
 
 def _stands(settings: Settings, plan: BackfillPlan, events: list[Any]) -> str:
-    """How far a plan has come; one that says that it runs, with nobody at work on it, was stopped."""
+    """The status of a plan; one that is recorded as running, with no process working on it, was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
     from lakehouse.orchestration.common.backfill_lock import is_backfill_running  # noqa: PLC0415
 
     stands = backfill_log.status(events)
     if stands is BackfillStatus.RUNNING and not is_backfill_running(settings, plan.source):
-        return f"stopped; 'lakehouse backfill run {plan.plan_id}' goes on"
+        return f"stopped; 'lakehouse backfill run {plan.plan_id}' continues it"
     return stands.value
 
 

@@ -19,7 +19,7 @@ def group() -> None:
 
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(help="Contract files (YAML).")]) -> None:
-    """Validate contracts; each mistake is named by file, line and field."""
+    """Validate contracts; each mistake is reported with file, line and field."""
     from lakehouse.contracts import ContractError, SourceContract, load_contract  # noqa: PLC0415 (`--help` need not wait for it)
 
     mistakes: list[str] = []

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _LEGEND = """\
-late       arrived after the day was first published, which itself is no restatement
-corrected  the same sale on the same day, with another amount: the day's number was published wrong and is now right
-moved      the sale belongs to another day than it said first; both days change
-withdrawn  deleted, or replaced under a new number, which then counts as late"""
+late       arrived after the day was first published; the first publication itself is no restatement
+corrected  the same sale on the same day, with another amount: the published number was wrong and is now right
+moved      the sale was reassigned to another day; both days change
+withdrawn  deleted, or replaced by a sale with a new id, which then counts as late"""
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Another seed makes another fortnight; give it a LAKEHOUSE_ROOT of its own.")] = 7,
+    seed: Annotated[int, typer.Option(help="Another seed generates other sales; use a separate LAKEHOUSE_ROOT for it.")] = 7,
 ) -> None:
     """Generate two weeks of late, corrected, moved and withdrawn sales, process them, and show what changed."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -54,7 +54,9 @@ def demo(
     written = _write_files(Path(settings.landing_of("sales")), files)
     errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
     if written:
-        errors.print("Taking them through Bronze, Silver and Gold, one arrival day after another: a minute or two.", style="dim")
+        errors.print(
+            "Processing them through Bronze, Silver and Gold, one arrival day after another: a minute or two.", style="dim"
+        )
     with local_instance() as instance:
         run = Replay(settings, load_catalog(None), "sales", instance)
         with_progress(run, run.arrival_days()[0])
@@ -62,7 +64,7 @@ def demo(
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> int:
-    """Write what is not there yet; an unchanged file keeps its time, so that nothing looks new."""
+    """Write new and changed files only: an unchanged file keeps its modification time and does not look new."""
     folder.mkdir(parents=True, exist_ok=True)
     new = {name: text.encode() for name, text in files.items()}
     new = {name: text for name, text in new.items() if not (folder / name).is_file() or (folder / name).read_bytes() != text}
@@ -72,7 +74,7 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> int:
 
 
 def _report(settings: Settings) -> None:
-    """All of it is read from the tables, so that it is the same however often the demo runs."""
+    """Print the results, all read from the tables, so that a repeated demo prints the same."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.contracts.series import Series  # noqa: PLC0415
@@ -106,7 +108,7 @@ def revenue_table(known: Mapping[date, Sequence[PublishedVersion]]) -> Table:
         numbers = (f"{day}", state, f"{first:,.2f}", f"{now:,.2f}", f"{now - first:+,.2f}" if now != first else "0.00")
         later = [version for version in versions if version.restated_on == version.published_at]
         told = [(f"{one.published_at:%b} {one.published_at.day:2}", _why(one)) for one in later]
-        # A row for each restatement, so that a reason stays beside its date in a narrow terminal.
+        # A row for each restatement, so that a reason stays next to its date in a narrow terminal.
         for position, (when, why) in enumerate(told or [("never", "")]):
             said = numbers if position == 0 else ("",) * len(numbers)
             table.add_row(*said, when, why, end_section=position >= len(told) - 1)
@@ -118,12 +120,12 @@ def _revenue(version: PublishedVersion) -> Decimal:
 
 
 def _why(version: PublishedVersion) -> str:
-    """The rows behind a restatement; its reason where no row is."""
+    """The changed rows that explain a restatement; its reason if no row changed."""
     return (version.restatement_reason or "").removeprefix(f"{version.reason.value}: ")
 
 
 def _report_bronze(settings: Settings) -> str:
-    """:returns: a sale that was spoken of more often than any other."""
+    """:returns: the key of the sale with the most records."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
@@ -146,16 +148,16 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         "See it in Dagster, from this folder:",
         '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',
         "  then open http://127.0.0.1:3000/assets/gold/revenue: its partitions are the event days, with their runs and checks.",
-        "Ask what became of every row, or follow one sale from its lines to the numbers it moved:",
+        "Show the disposition of every row, or trace one sale from its records to the numbers it changed:",
         "  lakehouse account sales",
         f"  lakehouse trace sales {key}",
-        "One sale fails a rule of the contract and waits for a steward. Let it in, and see its day restated:",
+        "One sale fails a rule of the contract and waits for a steward. Accept it, and see its day restated:",
         "  lakehouse quarantine list sales",
         "  lakehouse quarantine accept sales --all --by you --reason 'a refund'",
         "  lakehouse audit sales --date 2024-11-09",
-        "Ask why a day's number is what it is, and what it was before:",
+        "Show a day's number with all its revisions and their reasons:",
         "  lakehouse gold history revenue 2024-11-07",
-        "Look at the numbers as their readers do, with the story of each; and ask for them over HTTP:",
+        "Open the pages with the numbers and their history, or request the numbers over HTTP:",
         "  lakehouse serve",
         "  then open http://127.0.0.1:8321/ and http://127.0.0.1:8321/metrics/revenue?window=2024-11-07",
         "Read the numbers, with DuckDB or with delta-rs:",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
 
-app = typer.Typer(help="Published numbers: current, earlier, and the reasons of their changes.", no_args_is_help=True)
+app = typer.Typer(help="Published numbers: current and earlier ones, and the reasons for changes.", no_args_is_help=True)
 
 
 @app.command()
@@ -25,11 +25,11 @@ def show(
     period: arguments.PeriodName,
     version: Annotated[str, typer.Option(help="latest, final, first, r3, a time, v2, or a version name.")] = "latest",
     known_at: Annotated[
-        str | None, typer.Option(help="What had arrived by this time says, published or not; starts Spark.")
+        str | None, typer.Option(help="Compute the number from what had arrived by this time, published or not; starts Spark.")
     ] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show one version of a period's number, with its state and where it comes from."""
+    """Show one version of a period's number, with its state and origin."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
 
     of = arguments.about(metric, period)
@@ -55,7 +55,7 @@ def show(
 
 @app.command()
 def history(metric: arguments.Metric, period: arguments.PeriodName, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
-    """Show every revision of a period: what it moved, by how much, why, and how many rows were behind it."""
+    """Show every revision of a period: what changed, by how much, why, and how many rows caused it."""
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def diff(
     end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The last day; default: all.")] = None,
     by: Annotated[str, typer.Option(help="day, or a roll-up of the metric such as month.")] = "day",
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page.")] = None,
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Report how two versions of many periods differ."""
@@ -145,15 +145,15 @@ def diff(
 
 
 def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
-    """What arrivals up to a time say about a day, made again from Bronze."""
+    """Print a day's number, computed from what had arrived in Bronze by a time."""
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     period = of.period
     if period.last != period.start:
-        msg = "--known-at is answered for days; add them up, or ask for a longer period as it was published (--version)"
+        msg = "--known-at works for days only; add them up, or request a longer period as it was published (--version)"
         raise typer.BadParameter(msg)
-    with errors.status("making it again from Bronze"):
+    with errors.status("computing it from Bronze"):
         found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [period.start], when, LakeSpark().session)
     rows = found[period.start].to_pylist() if period.start in found else []
     if as_json:

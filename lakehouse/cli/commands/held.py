@@ -19,10 +19,10 @@ Revision = Annotated[
     typer.Option(
         parser=arguments.revision_number,
         metavar="REVISION",
-        help="The revision that it would be, as 'gold held' shows it: r3, or 3.",
+        help="The revision that it would become, as 'gold held' shows it: r3, or 3.",
     ),
 ]
-By = Annotated[str, typer.Option(help="Who says so.")]
+By = Annotated[str, typer.Option(help="Who decides.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 
 
@@ -55,18 +55,18 @@ def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Re
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
     done = held_numbers.sign_off(of.settings, of.series, of.period, revision, run, reason)
     if done is None:
-        out.print(f"{of.series.name} says so already for {of.period.name}; nothing was published.", soft_wrap=True)
+        out.print(f"{of.series.name} already has this number for {of.period.name}; nothing was published.", soft_wrap=True)
     else:
         out.print(f"{done.name} is published, {done.state.value}, signed off by {by}.", soft_wrap=True)
 
 
 def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
-    """Refuse a held number: the published one stands, and the same number is not proposed again."""
+    """Reject a held number: the published one is kept, and the same number is not proposed again."""
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     held_numbers.drop(of.settings, of.series, of.period, revision, by, reason)
-    out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number stands.", soft_wrap=True)
+    out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number is kept.", soft_wrap=True)
 
 
 def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
@@ -85,4 +85,4 @@ def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
     for check, explanation in waiting.failed.items():
         out.print(f"    {check}: {explanation}", style="yellow", soft_wrap=True)
     if not waiting.failed:
-        out.print("    its run was stopped before its checks were through; materialize the period again", style="yellow")
+        out.print("    its run was stopped before its checks were complete; materialize the period again", style="yellow")

@@ -23,8 +23,10 @@ _SHOWN = 100
 
 def impact(
     named: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="The dataset of a source contract.")] = None,
-    source: Annotated[str | None, typer.Option(help="The same; it need not be said where there is one source only.")] = None,
-    file: Annotated[str | None, typer.Option(help="A local file, or the name of one in landing or one taken in.")] = None,
+    source: Annotated[str | None, typer.Option(help="The same as an option; not needed if there is only one source.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="A local file, or the name of a file in landing or of an ingested one.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="The record key, as the column record_key shows it.")] = None,
     start_date: Annotated[
         datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
@@ -36,10 +38,10 @@ def impact(
 ) -> None:
     """List the days, published numbers, roll-ups and readers that a file, a key or some days affect. Writes nothing."""
     if sum(asked is not None for asked in (file, key, start_date)) != 1:
-        msg = "say one of --file, --key and --start-date"
+        msg = "pass one of --file, --key and --start-date"
         raise typer.BadParameter(msg)
     if end_date is not None and (start_date is None or end_date < start_date):
-        msg = "--end-date needs a --start-date that is not behind it"
+        msg = "--end-date needs a --start-date that is not after it"
         raise typer.BadParameter(msg)
     from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -57,10 +59,10 @@ def impact(
 
 
 def _only_source() -> str:
-    """:raises typer.BadParameter: where there are several."""
+    """:raises typer.BadParameter: if there are several."""
     _, catalog = deployment()
     if len(catalog.sources) != 1:
-        msg = f"say which source is meant: {', '.join(sorted(catalog.sources))}"
+        msg = f"specify the source: {', '.join(sorted(catalog.sources))}"
         raise typer.BadParameter(msg)
     return next(iter(catalog.sources))
 
@@ -95,15 +97,15 @@ def _print(result: Impact) -> None:
     verb = "touched" if result.applied else "would touch"
     _say(f"silver days that it {verb}: {_spans(result.days)}" if result.days else f"it {verb} no silver day")
     if result.lives_on:
-        _say(f"lives on {_spans(result.lives_on)} now")
+        _say(f"is on {_spans(result.lives_on)} now")
     if result.waiting:
-        _say(f"silver has not followed yet on {_spans(result.waiting)}")
+        _say(f"pending in silver: {_spans(result.waiting)}")
     for series, periods in groupby(result.periods, lambda period: period.series):
         _print_periods(series, list(periods))
     for metric, readers in result.readers.items():
         _section(f"Readers of gold/{metric}: {', '.join(readers) or 'none named in the contract'}")
     if result.models:
-        _section(f"Metrics made from these: {', '.join(result.models)}")
+        _section(f"Metrics computed from these: {', '.join(result.models)}")
     if result.moved:
         _section("Published because of it" if result.applied else "Published of these days")
     for period in result.moved[:_SHOWN]:
@@ -124,7 +126,7 @@ def _outcome(period: Affected) -> str:
     if period.outcome.value == "adjusted":
         return f"closed: a change is booked to {period.booked_to} as an adjustment"
     if period.outcome.value == "unchanged":
-        return "stays: a change of its closed days is booked elsewhere"
+        return "unchanged: a change of its closed days is booked elsewhere"
     if period.outcome.value == "published":
         return "a change publishes it for the first time"
     return "a change restates it as a new final revision" if period.state == "final" else "a change restates it"
@@ -138,7 +140,7 @@ def _spans(days: list[date]) -> str:
 
 def _left(count: int) -> None:
     if count > _SHOWN:
-        _say(f"and {count - _SHOWN:,} more (--json has all)")
+        _say(f"and {count - _SHOWN:,} more (--json lists all)")
 
 
 def _section(text: str) -> None:

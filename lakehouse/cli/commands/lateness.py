@@ -27,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True)
 class _Of:
-    """A source, and what was measured of it."""
+    """A source with its measured lateness."""
 
     settings: Settings
     contract: SourceContract
@@ -37,7 +37,7 @@ class _Of:
 
 @app.command()
 def report(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Show how late the rows of each event type came, what became of all, and who moved the watermark before."""
+    """Show the lateness of each event type, the dispositions of all rows, and earlier changes of the watermark."""
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
     from lakehouse.lateness import watermark_log  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -60,7 +60,7 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
         share = f"{entry.on_time / entry.rows:.1%} on time"
         out.print(f"  {entry.event_type or 'no type'}: {counted(entry.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
-    out.print(f"  became: {became or 'nothing arrived'}", soft_wrap=True)
+    out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
     for past in before:
         which = f" of {past.event_type}" if past.event_type else ""
         moved = f"{_told(past.seconds_before)} -> {_told(past.seconds)} from {past.since} on"
@@ -69,7 +69,7 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
 
 @app.command()
 def propose(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Show which watermark the rows ask for, with what others would have caught. Changes nothing."""
+    """Show the proposed watermark, and the share of rows that other watermarks would have caught. Changes nothing."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
@@ -89,14 +89,14 @@ def apply(
     *,
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why.")],
-    event_type: Annotated[str | None, typer.Option(help="One that the contract has bounds of its own for.")] = None,
-    watermark: Annotated[str | None, typer.Option(help="Another one than is proposed, as P3D or PT36H.")] = None,
+    event_type: Annotated[str | None, typer.Option(help="An event type with its own bounds in the contract.")] = None,
+    watermark: Annotated[str | None, typer.Option(help="Use this watermark instead of the proposed one: P3D or PT36H.")] = None,
     since: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="For rows that arrive from this day on; default: tomorrow.")
     ] = None,
     print_only: Annotated[bool, typer.Option("--print", help="Record the decision, and print the contract's new text.")] = False,
 ) -> None:
-    """Move the watermark: the decision is recorded, and the contract gets a line. Rows that came before keep their judgement."""
+    """Change the watermark: record the decision and add a line to the contract. Earlier rows keep their admission status."""
     from lakehouse.lateness import contract_edit, measurement, watermark_log  # noqa: PLC0415
 
     if not by.strip() or not reason.strip():
@@ -107,7 +107,7 @@ def apply(
     proposals = measurement.proposals(of.contract, of.measured, day)
     if event_type not in proposals:
         known = ", ".join(kind for kind in proposals if kind) or "none"
-        msg = f"the contract has no bounds of its own for {event_type!r} (it has them for {known})"
+        msg = f"the contract has no separate bounds for {event_type!r} (it has them for {known})"
         raise typer.BadParameter(msg)
     proposal = proposals[event_type]
     wanted = _span(watermark) if watermark else proposal.watermark
@@ -117,7 +117,7 @@ def apply(
     path = contract_edit.file_of(of.settings.contracts, source)
     if path is None:
         errors.print(
-            f"The contract of {source} is not in {of.settings.contracts}: put a copy of it there, which then holds.",
+            f"The contract of {source} is not in {of.settings.contracts}: put a copy there, which then takes precedence.",
             style="red",
             soft_wrap=True,
         )
@@ -148,7 +148,7 @@ def apply(
 
 
 def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
-    """:raises typer.Exit: where nothing has arrived."""
+    """:raises typer.Exit: if nothing has arrived."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
@@ -166,19 +166,17 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
 
 
 def _since(of: _Of, requested: datetime | None) -> date:
-    """:raises typer.BadParameter: for a day of which rows have been judged."""
+    """:raises typer.BadParameter: if rows of that day have been judged already."""
     if requested is None:
         return max(of.newest, of.settings.clock().date()) + timedelta(days=1)
     if requested.date() <= of.newest:
-        msg = (
-            f"--since {requested.date()}: rows that arrived on {of.newest} have been judged; a replay would judge them otherwise"
-        )
+        msg = f"--since {requested.date()}: rows that arrived on {of.newest} have been judged; a replay would differ"
         raise typer.BadParameter(msg)
     return requested.date()
 
 
 def _span(text: str) -> timedelta:
-    """:raises typer.BadParameter: for what is no span."""
+    """:raises typer.BadParameter: if the text is not a duration."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
 
     try:
@@ -186,7 +184,7 @@ def _span(text: str) -> timedelta:
     except ValidationError:
         span = timedelta(-1)
     if span < timedelta(0):
-        msg = f"{text!r} is no span; write P3D or PT36H"
+        msg = f"{text!r} is not a duration; write P3D or PT36H"
         raise typer.BadParameter(msg)
     return span
 

@@ -21,12 +21,12 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def maintain(
-    table: Annotated[list[str] | None, typer.Option(help="Only this table, such as silver/sales; may be said again.")] = None,
-    retention_hours: Annotated[int | None, typer.Option(help="How long files stay that left a table, at least.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, about.")] = False,  # noqa: FBT002
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a table.")] = False,  # noqa: FBT002
+    table: Annotated[list[str] | None, typer.Option(help="Only this table, such as silver/sales; may be repeated.")] = None,
+    retention_hours: Annotated[int | None, typer.Option(help="How long files that left a table are kept, at least.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report roughly what would be done.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per table.")] = False,  # noqa: FBT002
 ) -> None:
-    """Compact tables, write checkpoints, and delete files and log entries that nobody needs. Numbers stay as they are."""
+    """Compact tables, write checkpoints, and delete files and log entries that are no longer needed. Numbers do not change."""
     from lakehouse.operations.maintenance import maintain as maintenance_maintain  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = deployment()
@@ -84,7 +84,7 @@ def _counted(number: int) -> str:
 
 
 def _size(size: float) -> str:
-    """Bytes as people say them; nothing of none."""
+    """A number of bytes in a readable unit; empty for 0."""
     unit = 0
     while size >= 1000 and unit < len(_UNITS) - 1:  # noqa: PLR2004 (the next unit)
         size, unit = size / 1000, unit + 1

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _SHOWN = 50
-#: So long each target is given messages.
+#: How long messages are sent to each target.
 _SECONDS = 60.0
 
 
 def notices(
     metric: Annotated[str | None, typer.Option(help="Notices about this metric, its longer periods among them.")] = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Only those that no target has taken yet.")] = False,  # noqa: FBT002
-    send: Annotated[bool, typer.Option("--send", help="First look for news and send what waits, of all metrics.")] = False,  # noqa: FBT002
+    pending: Annotated[bool, typer.Option("--pending", help="Only notices that were not delivered yet.")] = False,  # noqa: FBT002
+    send: Annotated[bool, typer.Option("--send", help="First detect restatements and send pending notices.")] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """List the notices of restated numbers: to whom, through which target, and when."""
@@ -43,7 +43,7 @@ def notices(
 
 
 def _send(settings: Settings, catalog: Catalog) -> bool:
-    """Tell what is to be told, as the sensor does; whether anything went wrong."""
+    """Send pending notices as the sensor does; returns whether anything failed."""
     from lakehouse.operations.channels import targets  # noqa: PLC0415
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
     from lakehouse.operations.notices.dispatch import dispatch_notices  # noqa: PLC0415
@@ -53,9 +53,9 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
     for problem in result.problems:
         errors.print(problem, style="red", highlight=False, soft_wrap=True)
     if not ledger.has_begun(settings):
-        errors.print("No metric's contract names 'consumers:'; there is nobody to tell.", highlight=False, soft_wrap=True)
+        errors.print("No metric's contract names 'consumers:'; there is nobody to notify.", highlight=False, soft_wrap=True)
     elif not begun:
-        errors.print("Consumers are told of what is published from now on.", highlight=False, soft_wrap=True)
+        errors.print("Consumers are notified of everything published from now on.", highlight=False, soft_wrap=True)
     else:
         errors.print(f"{result}.", highlight=False, soft_wrap=True)
     return bool(result.problems)
@@ -70,7 +70,7 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
 
 
 def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
-    """The newest ones, each with a line per consumer and target."""
+    """Print the newest notices, each with a line per consumer and target."""
     from lakehouse.operations.notices.pending import NOTIFY_WITHIN  # noqa: PLC0415
 
     shown: str | None = None
@@ -81,14 +81,14 @@ def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
         when = (
             "waits"
             if entry.published_at >= settings.clock() - NOTIFY_WITHIN
-            else f"not told: no news after {NOTIFY_WITHIN.days} days"
+            else f"not sent: older than {NOTIFY_WITHIN.days} days"
         )
         if entry.delivered_at is not None:
-            when = f"told {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
+            when = f"delivered {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
         out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
     left = len(entries) - _SHOWN
     count = f"{len(entries):,} {'notice' if len(entries) == 1 else 'notices'}"
-    out.print(f"{count}{f', {left:,} older ones not shown (--json has all)' if left > 0 else ''}.")
+    out.print(f"{count}{f', {left:,} older ones not shown (--json lists all)' if left > 0 else ''}.")
 
 
 def _plain(entry: NoticeEntry) -> dict[str, Any]:

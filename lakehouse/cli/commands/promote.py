@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
-_By = Annotated[str, typer.Option(help="Who wants it; default: the user's name.")]
-_Why = Annotated[str, typer.Option(help="Why, as readers are to be told.")]
-_Restate = Annotated[bool, typer.Option("--restate", help="Bring numbers and roll-ups up to date now (starts Spark).")]
+_By = Annotated[str, typer.Option(help="Who requests it; default: the user's name.")]
+_Why = Annotated[str, typer.Option(help="Why, in words for the readers.")]
+_Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (starts Spark).")]
 
 
 def promote(
@@ -36,11 +36,11 @@ def promote(
     reason: _Why,
     by: _By = "",
     threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
-    accept_differences: Annotated[bool, typer.Option(help="Go on beyond a threshold, and where a measure ends.")] = False,  # noqa: FBT002
-    dry_run: Annotated[bool, typer.Option(help="Only say what would change; exit code 1 where it cannot be done.")] = False,  # noqa: FBT002
-    html: Annotated[Path | None, typer.Option(help="Write the comparison there, as a page.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the comparison there, as Markdown.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the release notes there.")] = None,
+    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a threshold, or if a measure ends.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option(help="Only report what would change; exit code 1 if it is refused.")] = False,  # noqa: FBT002
+    html: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as HTML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as Markdown.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the release notes to this file.")] = None,
     restate: _Restate = False,  # noqa: FBT002
 ) -> None:
     """Show readers another dataset version of a metric: all its numbers at once, as new revisions with your reason."""
@@ -160,7 +160,7 @@ def _thresholds(texts: Sequence[str]) -> list[Threshold]:
         except InvalidOperation:
             limit = Decimal(-1)
         if not measure or not limit.is_finite() or limit < 0:
-            msg = f"{text!r} is no threshold; name a measure and percent, as in revenue=5"
+            msg = f"{text!r} is not a threshold; write a measure and a percentage, as in revenue=5"
             raise typer.BadParameter(msg)
         thresholds.append(Threshold(measure.strip(), limit))
     return thresholds
@@ -173,7 +173,7 @@ def _run(who: str, job: str) -> Run:
 
 
 def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
-    """Print what a promotion would do; the exit code."""
+    """Print what a promotion would do; returns the exit code."""
     from lakehouse.serving.reports import comparison_report  # noqa: PLC0415
 
     if plan.comparison is not None:
@@ -209,7 +209,7 @@ def _release_notes(settings: Settings, catalog: Catalog, plan: PromotionPlan, wh
 
 
 def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
-    """Put the release notes beside the table, where that is a folder."""
+    """Write the release notes next to the table, if the root is a local folder."""
     if not move.release_notes or "://" in settings.root:
         return
     folder = Path(settings.table("gold", f"{move.metric}_release_notes"))
@@ -226,14 +226,12 @@ def _say(done: PromotionResult) -> None:
     if done.plan.left:
         from lakehouse.gold.promotion.compatibility import join_periods  # noqa: PLC0415
 
-        stays = (
-            f"v{move.to_version} never had a number of {join_periods(done.plan.left)}: what readers see there stays until it has."
-        )
+        stays = f"v{move.to_version} has no number yet for {join_periods(done.plan.left)}: readers see the earlier ones there."
         out.print(stays, soft_wrap=True)
 
 
 def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
-    """Say what follows the move, or do it."""
+    """Print which numbers are pending after the promotion, or update them."""
     from lakehouse.cli import catch_up  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
@@ -245,9 +243,7 @@ def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *,
     waiting = {series.name: len(find_pending(settings, series).starts) for series in (one, *one.rollups)}
     for name, count in waiting.items():
         if count:
-            out.print(
-                f"gold/{name}: {_periods(count)} to follow, by the sensor restate_{name} or with --restate.", soft_wrap=True
-            )
+            out.print(f"gold/{name}: {_periods(count)} pending, for the sensor restate_{name} or --restate.", soft_wrap=True)
 
 
 def _periods(count: int) -> str:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.stewardship.quarantine import QuarantineFilter
 
-app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, call a duplicate.", no_args_is_help=True)
+app = typer.Typer(help="Rows that wait for a steward: list, show, accept, reject, mark as duplicate.", no_args_is_help=True)
 
 _LISTED = [f"quarantine_{name}" for name in ("reason", "detail", "decided_by", "decision")]
 _LISTED += ["record_key", "event_date"]
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Rows = Annotated[list[str] | None, typer.Argument(help="Rows, as 'list' shows them: <ingestion>:<line>.")]
-Ids = Annotated[Path | None, typer.Option(help="File with a row on each line; what follows the id is ignored.")]
-Cause = Annotated[str | None, typer.Option(help="Rows barred for this: beyond_watermark, rule_failed, shrunken_partition.")]
+Ids = Annotated[Path | None, typer.Option(help="File with a row id on each line; the rest of a line is ignored.")]
+Cause = Annotated[str | None, typer.Option(help="Rows quarantined for this: beyond_watermark, rule_failed, shrunken_partition.")]
 ArrivalDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows that arrived on this day.")]
 EventDate = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows of this event day.")]
 Key = Annotated[str | None, typer.Option(help="Rows of this key.")]
@@ -33,8 +33,8 @@ Overdue = Annotated[bool, typer.Option(help="Rows past their review deadline.")]
 All = Annotated[bool, typer.Option("--all", help="All rows that wait.")]
 By = Annotated[str, typer.Option(help="Who decides.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
-Yes = Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")]
-Restate = Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to Dagster's daemon.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")]
+Restate = Annotated[bool, typer.Option(help="Update silver and gold at once, or leave it to Dagster's daemon.")]
 
 
 @app.command("list")
@@ -46,10 +46,10 @@ def list_(
     event_date: EventDate = None,
     key: Key = None,
     overdue: Overdue = False,  # noqa: FBT002
-    limit: Annotated[int, typer.Option(help="Show at most so many.", min=1)] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a row, all of them.")] = False,  # noqa: FBT002
+    limit: Annotated[int, typer.Option(help="Maximum number of rows.", min=1)] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, for all rows.")] = False,  # noqa: FBT002
 ) -> None:
-    """The rows that wait, each with its id, why it waits, and until when a steward should have looked."""
+    """List the rows that wait, each with its id, its reason and its review deadline."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = catalog_with(source)
@@ -74,14 +74,14 @@ def list_(
 
 @app.command()
 def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'list' shows it.")]) -> None:
-    """One row, whole."""
+    """Show one row with all its values."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
     wanted = quarantine.QuarantineFilter(status=None, rows=_parsed([row], None))
     found = quarantine.entries(settings, catalog.sources[source], wanted)
     if not found:
-        errors.print(f"{row} neither waits nor has waited; see 'lakehouse quarantine list {source}'.", style="yellow")
+        errors.print(f"{row} is not and was not in quarantine; see 'lakehouse quarantine list {source}'.", style="yellow")
         raise typer.Exit(1)
     for name, value in found[0].items():
         if value is not None:
@@ -112,9 +112,9 @@ def _register(verdict: StewardVerdict, description: str) -> None:
         _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate, yes=yes)
 
 
-_register(StewardVerdict.ACCEPT, "Let rows into silver, and restate exactly their days.")
-_register(StewardVerdict.REJECT, "Keep rows out of silver, with the reason; one that was accepted before leaves it.")
-_register(StewardVerdict.DUPLICATE, "Keep rows out of silver because they tell of an event that is there already.")
+_register(StewardVerdict.ACCEPT, "Accept rows into silver, and restate exactly their days.")
+_register(StewardVerdict.REJECT, "Keep rows out of silver; a row that was accepted before is removed.")
+_register(StewardVerdict.DUPLICATE, "Keep rows out of silver because their event is there already.")
 
 
 def _decide(
@@ -138,9 +138,9 @@ def _decide(
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if (named is not None) + wanted.narrows + everything > 1:
-        raise typer.BadParameter("name rows, or a filter, or --all: one of the three")
+        raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
     if named is None and not wanted.narrows and not everything:
-        raise typer.BadParameter("name rows, a file of --ids, a filter such as --event-date, or --all")
+        raise typer.BadParameter("pass rows, a file of --ids, a filter such as --event-date, or --all")
     rows = (
         [row_id_of(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.KEY_COLUMNS)]
         if named is None
@@ -149,11 +149,11 @@ def _decide(
     confirmed(contract, yes=yes)
     if rows:
         taken = stewardship_decide.decide(settings, contract, rows, verdict, by=by, reason=reason)
-        again = f" {taken.repeated:,} had been already." if taken.repeated else ""
+        again = f" {taken.repeated:,} had been decided so before." if taken.repeated else ""
         out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
     else:
-        out.print("No row waits that is meant; nothing was decided.")
-    # Also what an earlier command decided, and was stopped before silver or gold followed.
+        out.print("No waiting row matches; nothing was decided.")
+    # Also decisions of an earlier command that was stopped before silver or gold was updated.
     if not restate:
         say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)), settings.sensor_seconds)
     elif is_behind(settings, catalog, source):
@@ -200,7 +200,7 @@ def _wanted(
 
 
 def _named(rows: list[str] | None, ids: Path | None) -> list[RowId] | None:
-    """The rows that were named one by one; None where none was."""
+    """The rows that were named one by one; None if none was."""
     return _parsed(rows or [], ids) if rows or ids else None
 
 

@@ -18,11 +18,11 @@ def rebuild(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
     start_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First event day.")],
     end_date: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last event day.")],
-    reason: Annotated[str, typer.Option(help="Why, for instance the bug that was mended.")],
-    runner_id: Annotated[str, typer.Option(help="Who asks for it; default: the user's name.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+    reason: Annotated[str, typer.Option(help="Why, for instance the bug that was fixed.")],
+    runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
-    """Evaluate the rows of these event days again and rebuild Silver; days that come out equal cause no restatement."""
+    """Evaluate the rows of these event days again and rebuild Silver; unchanged days cause no restatement."""
     from lakehouse.cli.catch_up import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
@@ -31,7 +31,7 @@ def rebuild(
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if end_date < start_date:
-        raise typer.BadParameter("--end-date lies before --start-date")
+        raise typer.BadParameter("--end-date is before --start-date")
     confirmed(contract, yes=yes)
 
     def session() -> SparkSession:
@@ -47,10 +47,10 @@ def rebuild(
         runner_id=runner_id or getpass.getuser(),
     )
     if not planned.days:
-        out.print(f"bronze/{source} names no event day from {start_date:%Y-%m-%d} through {end_date:%Y-%m-%d}; nothing to do.")
+        out.print(f"bronze/{source} contains no event day from {start_date:%Y-%m-%d} through {end_date:%Y-%m-%d}; nothing to do.")
         return
     now = provenance.stamp(contract)
-    out.print(f"{len(planned.days)} event days are made again, {planned.rows_judged_otherwise:,} rows are judged otherwise.")
+    out.print(f"{len(planned.days)} event days are rebuilt, {planned.rows_judged_otherwise:,} rows are judged differently.")
     out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
     restate(settings, catalog, source)

@@ -12,10 +12,10 @@ from lakehouse.cli.console import catalog_with, out
 def redact(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
     key: Annotated[str, typer.Option(help="The record key, as the column record_key shows it.")],
-    fields: Annotated[str, typer.Option(help="The fields to hide, separated by commas.")],
+    fields: Annotated[str, typer.Option(help="The fields to mask, separated by commas.")],
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why.")],
-    restate: Annotated[bool, typer.Option(help="Bring silver and gold up to date at once, or leave it to the daemon.")] = True,  # noqa: FBT002
+    restate: Annotated[bool, typer.Option(help="Update silver and gold at once, or leave it to the daemon.")] = True,  # noqa: FBT002
 ) -> None:
     """Mask fields of a key from now on, also in the audit and the quarantine. The files in Bronze stay as they are."""
     from lakehouse.cli.catch_up import is_behind, say_waiting  # noqa: PLC0415
@@ -26,7 +26,7 @@ def redact(
     settings, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
     redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=catalog.metrics_of(source))
-    out.print(f"{', '.join(names)} of {key} are hidden from now on.", soft_wrap=True)
+    out.print(f"{', '.join(names)} of {key} are masked from now on.", soft_wrap=True)
     out.print(
         "Bronze keeps the file as it came, and older versions of the tables keep the value until VACUUM: see "
         "'The right to erasure' in docs/stewardship.md.",

@@ -24,7 +24,7 @@ def replay(
     first: Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First arrival day.")] = None,
     last: Annotated[datetime | None, typer.Option("--through", formats=["%Y-%m-%d"], help="Last arrival day.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per arrival day.")] = False,  # noqa: FBT002
-    yes: Annotated[bool, typer.Option("--yes", help="For a source under overwrite_all: yes, replace the table.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
     """Ingest every arrival day in order as if it were today. It can be stopped and run again."""
     settings, catalog = catalog_with(source, landing)
@@ -53,7 +53,7 @@ def replay(
 
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:
-    """Replay the days with a bar on standard error (none where that is no terminal)."""
+    """Replay the days with a progress bar on standard error (none if that is not a terminal)."""
     from rich.progress import (  # noqa: PLC0415 (`--help` need not wait for it)
         BarColumn,
         MofNCompleteColumn,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.reproduction.reproduce import Reproduced
 
-#: What the command ends with where nothing could be compared; 1 says that the numbers differ.
+#: The exit code if nothing could be compared; 1 means that the numbers differ.
 _NOT_COMPARED = 2
 _SHOWN = 50
 
@@ -33,11 +33,11 @@ def reproduce(
 
     name = parse_version_name(metric)
     if name is not None and (period is not None or revision is not None or adjustment is not None):
-        _stop(f"{metric} names period and revision already; say only that, or a metric with a period and --revision.")
+        _stop(f"{metric} contains period and revision; pass only that, or a metric with a period and --revision.")
     if name is not None:
         period, revision, adjustment = name.period, name.revision, name.adjustment
     if period is None or revision is None:
-        _stop(f"say which: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
+        _stop(f"specify the number: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
     from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
     from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
     from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415
@@ -48,7 +48,7 @@ def reproduce(
     try:
         series = _series(catalog, metric if name is None else name.series, period)
         start = series.metric.publication.calendar.parse(period).start
-        with errors.status("making the number again"):
+        with errors.status("computing the number again"):
             found = tables.reproduce(settings, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
     except (UnknownPeriodError, UnknownInputsError, ForgottenContractError, ReproduceError) as problem:
         _stop(f"{problem}.")
@@ -57,7 +57,7 @@ def reproduce(
 
 
 def _series(catalog: Catalog, name: str, period: str) -> Series:
-    """The series of a table's or a metric's name that has periods such as this one.
+    """The series with the name of this table or metric, and with periods as long as this one.
 
     :raises UnknownPeriodError: for a text that names no period.
     """
@@ -78,27 +78,27 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
 
 
 def _print(result: Reproduced) -> None:
-    out.print(f"{result.name}, made again from Bronze, {_verdict(result)}.", style="bold", soft_wrap=True)
+    out.print(f"{result.name}, computed again from Bronze, {_verdict(result)}.", style="bold", soft_wrap=True)
     _say(f"compared: {', '.join(result.compared)} ({counted(len(result.rows))})")
     _say(f"code: {result.code_then} then, {result.code_now} now")
     _say(f"contract: {result.contract_then} then, {result.contract_now} now")
     if not result.certain:
-        _say("the source's contract of then is not kept: silver was made again under the one of now")
+        _say("the source's contract of that time is not stored: silver was computed under the current one")
     for key, fields in sorted(result.hidden.items()):
         _say(f"redacted since: {', '.join(fields)} of {key}")
     if result.close:
         _say(f"the last digits of {', '.join(result.close)} depend on the order of rows: give it a decimal type")
     for one in result.differences[:_SHOWN]:
         where = ", ".join(f"{name} {_shown(value)}" for name, value in one.grain.items())
-        _say(f"{f'{where}: ' if where else ''}{one.column}: {_shown(one.stored)} published, {_shown(one.again)} made again")
+        _say(f"{f'{where}: ' if where else ''}{one.column}: {_shown(one.stored)} published, {_shown(one.again)} computed again")
     if len(result.differences) > _SHOWN:
-        _say(f"and {len(result.differences) - _SHOWN:,} cells more")
+        _say(f"and {len(result.differences) - _SHOWN:,} more cells")
 
 
 def _verdict(result: Reproduced) -> str:
     if not result.equal:
         return "differs"
-    return "is equal in all that is not redacted" if result.hidden else "is equal"
+    return "is equal except for redacted values" if result.hidden else "is equal"
 
 
 def _shown(value: Any) -> str:

@@ -15,15 +15,15 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8321,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name under which this server may be asked; repeat it. Default: its address.")
+        list[str] | None, typer.Option(help="A host name that the server accepts; may be repeated. Default: its address.")
     ] = None,
     open_reading: Annotated[
-        bool, typer.Option("--open-reading", help="Let everybody read who reaches the port; on loopback that is so anyhow.")
+        bool, typer.Option("--open-reading", help="Allow reading without a token; on loopback none is needed anyway.")
     ] = False,
-    rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client address.")] = 200.0,
+    rate: Annotated[float, typer.Option(min=1, help="Requests per second of one client address.")] = 200.0,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
-    """Serve published numbers, for programs and as pages: on loopback unless told otherwise; elsewhere reading needs a token."""
+    """Serve published numbers as an API and as pages, on loopback by default; on other addresses reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
     from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
@@ -38,7 +38,7 @@ def serve(
     if not local:
         errors.print(
             f"Listening on {host}: "
-            + ("everybody who reaches it can read. " if open_reading else "reading needs a token ('lakehouse token add'). ")
+            + ("everyone who reaches it can read. " if open_reading else "reading needs a token ('lakehouse token add'). ")
             + "Put TLS in front of it: tokens travel in a header.",
             style="yellow",
             soft_wrap=True,
@@ -53,7 +53,7 @@ def serve(
         log_level="info" if verbose else "warning",
         access_log=verbose,
         server_header=False,
-        proxy_headers=False,  # the client's address is the one that asks: anybody could send another in a header
+        proxy_headers=False,  # the client's address is that of the connection: a header could contain any other
         timeout_keep_alive=30,
         limit_concurrency=1000,
     )

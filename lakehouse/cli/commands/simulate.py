@@ -35,15 +35,15 @@ _MARK_IN_WRITING = f".{_MARK}.new"
 def simulate(
     days: Annotated[int, typer.Option(help="Event days.", min=1, max=3660)] = 14,
     events: Annotated[int, typer.Option(help="Events per day.", min=1)] = 200,
-    late_share: Annotated[float, typer.Option(help="The share of all events that come late.", min=0, max=1)] = 0.1,
+    late_share: Annotated[float, typer.Option(help="The share of all events that arrive late.", min=0, max=1)] = 0.1,
     late_hours: Annotated[str, typer.Option(help="How late these are, in hours: least and most.")] = "24-72",
-    seed: Annotated[int, typer.Option(help="Another seed makes other events.")] = 7,
+    seed: Annotated[int, typer.Option(help="Another seed generates other events.")] = 7,
     root: Annotated[Path | None, typer.Option(help="Folder of the simulated lake; default: simulation, in the root.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of the reports; default: reports, in the simulated lake.")] = None,
 ) -> None:
     """Publish a stream of partly late events day by day until all is final; report provisional against final numbers.
 
-    It has a lake of its own, and touches no other table. The same options again change nothing.
+    It uses its own root and changes no other table. Running it again with the same options changes nothing.
     """
     from lakehouse.examples import late_events as stream  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.spark.jars import require_java  # noqa: PLC0415
@@ -66,7 +66,7 @@ def simulate(
     new += _write({reports / name: text for name, text in _reports(found).items()})
     _say(found, options, lake, reports)
     if not new and _versions(lake) == before:
-        out.print("Nothing changed: every event, number and report was there already.")
+        out.print("Nothing changed: every event, number and report exists already.")
 
 
 def _hours(text: str) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def _hours(text: str) -> tuple[int, int]:
 
 
 def _lake(root: Path | None) -> Settings:
-    """Settings as the user has them, but for where the data lies and what it is."""
+    """The user's settings, with the folders and contracts of the simulation."""
     from lakehouse.examples.late_events import SOURCE  # noqa: PLC0415
     from lakehouse.settings import Settings  # noqa: PLC0415
 
@@ -92,9 +92,9 @@ def _lake(root: Path | None) -> Settings:
 
 
 def _claim(folder: Path, options: Options, now: datetime) -> datetime:
-    """Make the folder that of this simulation.
+    """Reserve the folder for this simulation.
 
-    :returns: when it was begun, so that the same simulation writes the same report later.
+    :returns: when it began, so that the same simulation writes the same report later.
     """
     wanted = json.loads(json.dumps(asdict(options)))
     mark = folder / _MARK
@@ -102,12 +102,10 @@ def _claim(folder: Path, options: Options, now: datetime) -> datetime:
         said = json.loads(mark.read_text())
         if said["options"] != wanted:
             there = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in said["options"].items())
-            _stop(f"{folder} holds a simulation with other options ({there}). Give this one a --root of its own.")
+            _stop(f"{folder} contains a simulation with other options ({there}). Pass another --root for this one.")
         return datetime.fromisoformat(said["begun_at"])
     if folder.exists() and any(entry.name != _MARK_IN_WRITING for entry in folder.iterdir()):
-        _stop(
-            f"{folder} holds something that is no simulation. Give this one a --root of its own: a folder that is new or empty."
-        )
+        _stop(f"{folder} contains something other than a simulation. Pass another --root: a folder that is new or empty.")
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / _MARK_IN_WRITING
     written.write_text(json.dumps({"options": wanted, "begun_at": now.isoformat()}) + "\n")
@@ -116,7 +114,7 @@ def _claim(folder: Path, options: Options, now: datetime) -> datetime:
 
 
 def _write(texts: Mapping[Path, str]) -> int:
-    """Write what is not there yet; an unchanged file keeps its time, so that nothing looks new.
+    """Write new and changed files only: an unchanged file keeps its modification time and does not look new.
 
     :returns: how many files were written.
     """
@@ -129,7 +127,7 @@ def _write(texts: Mapping[Path, str]) -> int:
 
 
 def _publish(lake: Settings, days: list[date]) -> Series:
-    """Live through the days.
+    """Replay the days.
 
     :returns: the published days.
     """
@@ -144,9 +142,9 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     daily = served_version.daily(lake, catalog, catalog.metrics[METRIC])
     reached = simulation_results.lived_through(lake, daily) or days[0]
     days = [day for day in days if day >= reached]
-    errors.print(f"Living through {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
+    errors.print(f"Replaying {days[0]} to {days[-1]} in {lake.root}.", style="dim", soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.ERROR)
-    with dg.DagsterInstance.ephemeral() as instance:  # the user's own history of runs is not about these tables
+    with dg.DagsterInstance.ephemeral() as instance:  # these runs do not belong into the user's run history
         with_progress(Replay(lake, catalog, SOURCE, instance), days)
     return daily
 
@@ -158,7 +156,7 @@ def _catalog(lake: Settings) -> Catalog:
 
 
 def _versions(lake: Settings) -> list[int]:
-    """How far the tables that people read have come."""
+    """The versions of the tables that people read."""
     from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
 
@@ -175,7 +173,7 @@ def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -
 
 
 def _reports(simulation: Simulation) -> dict[str, str]:
-    """File name to text."""
+    """The reports: file name to text."""
     from lakehouse.serving.reports.simulation_report import simulation_html, simulation_markdown  # noqa: PLC0415
 
     log = "".join(json.dumps(asdict(line), default=str) + "\n" for line in simulation.promotions)
@@ -193,10 +191,10 @@ def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path
     parameters = ", ".join(f"{name} {value}" for name, value in options.summary().items())
     out.print(f"Simulated: {parameters}.", soft_wrap=True)
     out.print(summary(simulation, "->"), soft_wrap=True)
-    out.print(f"{len(simulation.promotions):,} promotions, each with what it was made from; the reports:", soft_wrap=True)
+    out.print(f"{len(simulation.promotions):,} promotions, each with its inputs; the reports:", soft_wrap=True)
     for name in ("simulation.html", "simulation.md", "promotions.jsonl"):
         out.print(f"  {reports / name}", soft_wrap=True)
-    out.print("Ask this lake as any other:", style="dim")
+    out.print("Query this lake like any other:", style="dim")
     out.print(f"  export LAKEHOUSE_ROOT={lake.root} LAKEHOUSE_CONTRACTS={lake.contracts}", style="dim", soft_wrap=True)
     out.print(f"  lakehouse gold history {METRIC} {simulation.periods[0]}", style="dim", soft_wrap=True)
 

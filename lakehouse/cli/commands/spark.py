@@ -8,21 +8,21 @@ import typer
 
 from lakehouse.cli.console import errors, out
 
-app = typer.Typer(help="Keep a Spark warm: a Spark Connect server on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Keep Spark running: a Spark Connect server on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Keep a Spark warm: a Spark Connect server on this machine."""
+    """Keep Spark running: a Spark Connect server on this machine."""
 
 
 @app.command()
 def start(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on 127.0.0.1 alone.")] = 15002,
-    memory: Annotated[str | None, typer.Option(help="Its heap, as in 4g; default: LAKEHOUSE_SPARK_MEMORY.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on 127.0.0.1.")] = 15002,
+    memory: Annotated[str | None, typer.Option(help="The heap size, such as 4g; default: LAKEHOUSE_SPARK_MEMORY.")] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds to wait until it answers.")] = 120,
 ) -> None:
-    """Start it, wait until it answers, and print what makes commands and Dagster use it."""
+    """Start the server, wait until it answers, and print the setting with which commands and Dagster use it."""
     from lakehouse.settings import Settings  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
     from lakehouse.spark.session import local_options  # noqa: PLC0415
@@ -31,13 +31,13 @@ def start(
     settings = Settings(spark_long_lived=True, spark_memory=memory) if memory else Settings(spark_long_lived=True)
     found, new = connect_server.start(connect_server.state_folder(), local_options(settings), port, wait)
     if not new:
-        errors.print(f"It runs already, since {found.started_at}; other options take effect behind 'lakehouse spark stop'.")
+        errors.print(f"It runs already, since {found.started_at}; other options take effect after 'lakehouse spark stop'.")
     out.print(f"export LAKEHOUSE_SPARK_REMOTE={found.address}", soft_wrap=True)
 
 
 @app.command()
 def status() -> None:
-    """Say whether it answers; the exit code is 1 where it does not."""
+    """Report whether the server answers; the exit code is 1 if it does not."""
     from lakehouse.spark import connect_client, connect_server  # noqa: PLC0415
 
     server = connect_server.recorded_server(connect_server.state_folder())
@@ -45,7 +45,7 @@ def status() -> None:
         out.print("No server was started here: 'lakehouse spark start' starts one.")
         raise typer.Exit(1)
     if not server.is_running():
-        out.print(f"The server of {server.started_at} is gone; its log is {server.log}.", soft_wrap=True)
+        out.print(f"The server started at {server.started_at} is gone; its log is {server.log}.", soft_wrap=True)
         raise typer.Exit(1)
     connect_client.check_installed()
     about = f"process {server.pid}, since {server.started_at}, log {server.log}"
@@ -58,8 +58,8 @@ def status() -> None:
 
 @app.command()
 def stop() -> None:
-    """End it, and wait until it is gone."""
+    """Stop the server, and wait until it has ended."""
     from lakehouse.spark import connect_server  # noqa: PLC0415
 
     ended = connect_server.stop(connect_server.state_folder())
-    out.print(f"{ended.address} has ended." if ended else "No server runs that was started here.")
+    out.print(f"{ended.address} has ended." if ended else "No server that was started here is running.")

@@ -1,4 +1,4 @@
-"""``lakehouse token``: the tokens with which the API is read and decisions are made through it."""
+"""``lakehouse token``: the tokens for reading and deciding through the API."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lakehouse.cli.console import deployment, errors, out
 if TYPE_CHECKING:
     from lakehouse.serving.http.tokens import Token
 
-app = typer.Typer(help="Tokens for the API: add, list, revoke. Only hashes are kept.", no_args_is_help=True)
+app = typer.Typer(help="Tokens for the API: add, list, revoke. Only hashes are stored.", no_args_is_help=True)
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Who holds it: decisions bear this name.")],
-    role: Annotated[str, typer.Option(help="reader, or steward (who may decide, too).")] = "reader",
-    days: Annotated[int, typer.Option(min=1, max=3650, help="For how many days it holds.")] = 365,
+    name: Annotated[str, typer.Argument(help="Who holds it; decisions are recorded under this name.")],
+    role: Annotated[str, typer.Option(help="reader, or steward (may also decide).")] = "reader",
+    days: Annotated[int, typer.Option(min=1, max=3650, help="For how many days it is valid.")] = 365,
 ) -> None:
-    """Make a token and show it, this once."""
+    """Create a token and show it once."""
     from lakehouse.serving.http import tokens  # noqa: PLC0415 (Arrow loads in a second)
 
     if role not in [one.value for one in tokens.Role]:
         msg = f"--role is one of {', '.join(one.value for one in tokens.Role)}"
         raise typer.BadParameter(msg)
     if not name.strip():
-        msg = "say who holds it"
+        msg = "NAME is empty: enter who holds the token"
         raise typer.BadParameter(msg)
     settings, _ = deployment()
     _, text = tokens.add(settings, name.strip(), tokens.Role(role), settings.clock() + timedelta(days=days))
@@ -38,7 +38,7 @@ def add(
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a token.")] = False) -> None:  # noqa: FBT002
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per token.")] = False) -> None:  # noqa: FBT002
     """List the tokens, without their secrets."""
     from lakehouse.serving.http import tokens  # noqa: PLC0415
 
@@ -53,12 +53,12 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
         else:
             out.print(f"{token.token_id}  {token.role.value}  {token.name}  {_status(token, settings.clock())}", soft_wrap=True)
     if not known and not as_json:
-        out.print("No token was ever added.")
+        out.print("No token has been added.")
 
 
 @app.command()
 def revoke(token_id: Annotated[str, typer.Argument(help="As 'token list' shows it.")]) -> None:
-    """End a token; a running server heeds it within two seconds."""
+    """Revoke a token; a running server rejects it within two seconds."""
     from lakehouse.serving.http import tokens  # noqa: PLC0415
 
     settings, _ = deployment()

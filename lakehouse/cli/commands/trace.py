@@ -40,7 +40,7 @@ def trace(
 
 
 def _print_records(records: list[BronzeRow]) -> None:
-    """Some lines a record, never cut: a table would fold the files' names."""
+    """Print some lines per record, never truncated: a table would fold the file names."""
     out.print("In Bronze", style="bold")
     for row in records:
         about = f" for {row.event_date}" if row.event_date else ""
@@ -53,7 +53,7 @@ def _print_records(records: list[BronzeRow]) -> None:
 
 
 def _print_life(life: list[SilverChange], oldest: int) -> None:
-    out.print("In silver, and the published days that moved", style="bold")
+    out.print("In silver, and the published days that changed", style="bold")
     if oldest:
         _say(f"  (the table's log begins with version {oldest})")
     for change in life:

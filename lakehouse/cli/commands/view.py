@@ -11,7 +11,7 @@ from lakehouse.cli.console import catalog_with, out
 
 
 class Engine(str, Enum):
-    """Who is to run the query."""
+    """The engine that runs the query."""
 
     duckdb = "duckdb"
     spark = "spark"
@@ -19,7 +19,7 @@ class Engine(str, Enum):
 
 def view(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
-    engine: Annotated[Engine, typer.Option(help="Whose SQL it is.")] = Engine.duckdb,
+    engine: Annotated[Engine, typer.Option(help="The SQL dialect.")] = Engine.duckdb,
 ) -> None:
     """Print a SELECT over silver with one row per key: the newest."""
     from lakehouse.silver import merge as silver_merge  # noqa: PLC0415 (Arrow loads in a second)

@@ -26,7 +26,7 @@ def test_the_audit_is_listed_for_people_and_for_programs(tmp_path: Path) -> None
     assert done.returncode == 0
     assert "late_merge: s1 on 2024-02-02\n    by shop: arrived 5 d after the event (silver version 1)\n" in done.stdout
     assert 'new: record_key "s1", ' in done.stdout
-    assert done.stdout.endswith("    concerns revenue@2024-02-02, revenue_weekly@2024-W05, revenue_monthly@2024-02\n1 row.\n")
+    assert done.stdout.endswith("    affects revenue@2024-02-02, revenue_weekly@2024-W05, revenue_monthly@2024-02\n1 row.\n")
 
     lines = lakehouse_command(tmp_path, "audit", "sales", "--actor", "shop", "--json").stdout.splitlines()
     assert [json.loads(line)["event_id"] for line in lines] == ["s0", "s1", "s2"]

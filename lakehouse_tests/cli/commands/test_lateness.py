@@ -125,8 +125,8 @@ def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> No
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (("--watermark", "soon"), 2, "'soon' is no span; write P3D or PT36H"),
-        (("--event-type", "refund"), 2, "no bounds of its own for 'refund'"),
+        (("--watermark", "soon"), 2, "'soon' is not a duration; write P3D or PT36H"),
+        (("--event-type", "refund"), 2, "no separate bounds for 'refund'"),
         (("--since", "2024-02-05"), 2, "have been judged"),
     ],
 )
@@ -144,5 +144,5 @@ def test_a_bundled_contract_is_not_touched(tmp_path: Path) -> None:
     write_source_rows(Settings(root=str(tmp_path / "lake")), sales, rows)
     done = lakehouse_command(tmp_path, "lateness", "apply", "sales", "--by", "anna", "--reason", "x")
     assert done.returncode == 1
-    assert "The contract of sales is not in contracts: put a copy of it there" in done.stderr
+    assert "The contract of sales is not in contracts: put a copy there" in done.stderr
     assert watermark_log.of(Settings(root=str(tmp_path / "lake")), "sales") == []

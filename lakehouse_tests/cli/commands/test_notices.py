@@ -57,7 +57,7 @@ def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
     path = folder / "told.jsonl"
     assert done.stdout == (
         "2024-02-04 12:00  total restated for 2024-02-01: late_data\n"
-        f"    board by file:{path}: told 2024-02-04 12:30 UTC\n"
+        f"    board by file:{path}: delivered 2024-02-04 12:30 UTC\n"
         "1 notice.\n"
     )
     (line,) = path.read_text().splitlines()
@@ -96,11 +96,11 @@ def test_the_first_scan_reports_that_notification_begins(folder: Path) -> None:
         lake.add_rows((f"{number}", 1, 1))
         lake.publish()
     done = command(folder, "--send")
-    assert (done.stderr, done.stdout) == ("Consumers are told of what is published from now on.\n", "0 notices.\n")
+    assert (done.stderr, done.stdout) == ("Consumers are notified of everything published from now on.\n", "0 notices.\n")
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"
 
 
 def test_without_consumers_nobody_is_notified(folder: Path) -> None:
     (folder / "contracts" / "total.yaml").write_text(TOTAL_METRIC)
     done = command(folder, "--send")
-    assert (done.returncode, done.stderr) == (0, "No metric's contract names 'consumers:'; there is nobody to tell.\n")
+    assert (done.returncode, done.stderr) == (0, "No metric's contract names 'consumers:'; there is nobody to notify.\n")

@@ -94,9 +94,9 @@ def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
     [
         (("promote", "totla", "v2", *WHO), "No contract has 'metric: totla'; known are total."),
         (("promote", "total", "two", *WHO), "'two' is not a dataset version"),
-        (("promote", "total", "v2", *WHO, "--threshold", "total"), "'total' is no threshold"),
-        (("promote", "total", "v2", *WHO, "--threshold", "total=-1"), "'total=-1' is no threshold"),
-        (("promote", "total", "v2", *WHO, "--threshold", "total=nan"), "'total=nan' is no threshold"),
+        (("promote", "total", "v2", *WHO, "--threshold", "total"), "'total' is not a threshold"),
+        (("promote", "total", "v2", *WHO, "--threshold", "total=-1"), "'total=-1' is not a threshold"),
+        (("promote", "total", "v2", *WHO, "--threshold", "total=nan"), "'total=nan' is not a threshold"),
         (("rollback", "total", "--to", "x", *WHO), "'x' is not a dataset version"),
         (("promote", "total", "v2"), "Missing option '--reason'"),
     ],

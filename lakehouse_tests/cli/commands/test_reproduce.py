@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     [
         (["revenu", "2024-11-07", "--revision", "1"], "No contract has 'metric: revenu'; known are earthquakes_daily, revenue."),
         (["revenue", "novembre", "--revision", "1"], "'novembre' is no period"),
-        (["revenue", "2024-11-07"], "say which: 'lakehouse reproduce revenue 2024-11-07 --revision r2', or a version name."),
-        (["revenue_v2024-11-07.r1", "2024-11-07"], "names period and revision already"),
+        (
+            ["revenue", "2024-11-07"],
+            "specify the number: 'lakehouse reproduce revenue 2024-11-07 --revision r2', or a version name.",
+        ),
+        (["revenue_v2024-11-07.r1", "2024-11-07"], "contains period and revision"),
         (["revenue_v2024-11-07.r1"], "revenue has no revision 1 of 2024-11-07; published: nothing."),
         (["revenue", "2024-W45", "--revision", "1"], "revenue_weekly has no revision 1 of 2024-W45"),
     ],
@@ -58,7 +61,7 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
 
     equal = run("total_v2024-02-01.r1")
     assert equal.exit_code == 0, equal.output
-    assert "total_v2024-02-01.r1, made again from Bronze, is equal." in equal.output
+    assert "total_v2024-02-01.r1, computed again from Bronze, is equal." in equal.output
     assert "compared: total, biggest, row_count (1 row)" in equal.output
     path = locations.gold(settings, Series(METRICS[0]))
     rows = table_io.read(path)
@@ -66,4 +69,4 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
     write_deltalake(path, bent, mode="overwrite")
     differs = run("total", "2024-02-01", "--revision", "1")
     assert differs.exit_code == 1
-    assert "total: 9 published, 1 made again" in differs.output
+    assert "total: 9 published, 1 computed again" in differs.output

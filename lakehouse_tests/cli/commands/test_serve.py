@@ -88,7 +88,7 @@ def test_elsewhere_reading_needs_a_token(tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("token", "add", "ben", "--role", "king"), 2, "--role is one of reader, steward"),
-        (("token", "add", " "), 2, "say who holds it"),
+        (("token", "add", " "), 2, "NAME is empty: enter who holds the token"),
         (("token", "revoke", "12345678"), 1, "There is no token 12345678"),
     ],
 )

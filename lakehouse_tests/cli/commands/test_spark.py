@@ -23,4 +23,4 @@ def test_where_no_server_was_started_its_commands_say_so(tmp_path: Path) -> None
     status = lakehouse_command(tmp_path, "spark", "status", **state)
     assert (status.returncode, status.stdout) == (1, "No server was started here: 'lakehouse spark start' starts one.\n")
     stop = lakehouse_command(tmp_path, "spark", "stop", **state)
-    assert (stop.returncode, stop.stdout) == (0, "No server runs that was started here.\n")
+    assert (stop.returncode, stop.stdout) == (0, "No server that was started here is running.\n")
