@@ -1,7 +1,7 @@
-"""A seeded stream of events of which some reach us days late, and the contracts under which it is published.
+"""A seeded stream of events, some of which arrive days late, and the contracts under which it is published.
 
-Only texts are made here: files by arrival day, and contracts. Where they go, and taking them through the layers, is the
-caller's business; the demo's stream with corrections and deletes is in ``demo``.
+Only the texts of files and contracts are generated here; the caller writes and ingests them. The demo's stream with
+corrections and deletes is in ``sales_stream``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCE = "simulation_events"
 METRIC = "simulation_revenue"
 _HEADER = ("event_id", "happened_at", "amount", "received_at")
 _HOUR = 3600
-#: An event that is not late reaches us within the hour, and on its own day.
+#: An event that is not late arrives within an hour, and on its own day.
 _LAST_HOUR = 23
 
 CONTRACTS = {
@@ -65,9 +65,9 @@ publication:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a simulation: the same options make the same events.
+    """The options of a simulation: the same options generate the same events.
 
-    ``late_share`` is of all events, to the nearest whole one; ``late_hours`` are the least and the most that they are late.
+    ``late_share`` is the share of all events, rounded to whole events; ``late_hours`` are the least and the greatest delay.
     """
 
     days: int = 14
@@ -90,7 +90,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Event:
-    """One event: when it happened, when it reached us, and what it is worth."""
+    """One event: when it happened, when it arrived, and its amount."""
 
     event_id: str
     happened_at: datetime
@@ -115,7 +115,7 @@ def files(made: Iterable[Event]) -> dict[str, str]:
 
 
 def clock_days(made: Iterable[Event]) -> list[date]:
-    """Every day to be lived through: from the first until all has arrived and all days and weeks are final."""
+    """Every day to replay: from the first until all events have arrived and all days and weeks are final."""
     last_event = max(event.happened_at.date() for event in made)
     last_arrival = max(event.received_at.date() for event in made)
     last_closing = Calendar().containing(last_event, Kind.WEEK).last + timedelta(days=FINAL_AFTER)

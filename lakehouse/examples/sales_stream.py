@@ -1,7 +1,7 @@
 """A seeded stream of sales as a shop chain would send it: late, corrected, moved, withdrawn, and once delivered twice.
 
-Only the text of the files is made here; where they go is the caller's business. The stream ends with the second day
-after the last sales: what would arrive later is not sent.
+Only the text of the files is generated here; the caller writes them. The stream ends with the second day after the last
+sales: records that would arrive later are left out.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _sale(chance: random.Random, day: int, number: int) -> Sale:
 
 
 def _changes(chance: random.Random, sale: Sale) -> Iterable[Sale]:
-    """What happens to a sale after it was first sent; mostly nothing."""
+    """The later records of a sale; most sales have none."""
     fate = chance.random()
     later = _second(sale.received_at + timedelta(days=chance.uniform(1, 6)))
     if fate < _CORRECTED:
@@ -93,7 +93,7 @@ def _changes(chance: random.Random, sale: Sale) -> Iterable[Sale]:
 
 
 def _old_move(originals: list[Sale], changes: list[Sale]) -> Sale:
-    """On the last arrival day a sale moves to the day after it, and nothing else touches either of these old days then."""
+    """A record of the last arrival day that moves a sale to the next day; no other record of that day affects these two days."""
     received = _END - timedelta(hours=12)
     sold = {sale.sale_id: sale.sold_at for sale in originals}
     arrived = [record for record in (*originals, *changes) if _day(record.received_at) == _day(received)]

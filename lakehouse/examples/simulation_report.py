@@ -1,6 +1,6 @@
-"""What came out of a simulation of late data, as plain values.
+"""The results of a simulation of late data, as plain values.
 
-Running one is not here; writing the report is ``serving.reports.simulation_report``.
+``simulation_results`` reads them from the tables; ``serving.reports.simulation_report`` writes the report.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class SimulatedDay:
     """One measure of one event day, over all grain.
 
-    :param provisional: what was published first; ``final`` is what stands in the end.
-    :param revisions: what each revision said, first to last.
-    :param on_time: rows that were there when the day was first published; ``late`` are those that came after.
-    :param preliminary: the first number that was published as preliminary, where one was.
+    :param provisional: the number first published; ``final`` is the last one.
+    :param revisions: the number of each revision, first to last.
+    :param on_time: rows that had arrived when the day was first published; ``late`` are those that arrived after.
+    :param preliminary: the first number that was published as preliminary, if any.
     """
 
     period: str
@@ -40,14 +40,14 @@ class SimulatedDay:
         return Sides(self.provisional, self.final)
 
     def distances(self) -> tuple[float, ...]:
-        """How far each revision was from the final number, in percent of it; empty where that is 0 or unknown."""
+        """The distance of each revision from the final number in percent; empty if that is 0 or unknown."""
         found = [Sides(self.final, said).ratio for said in self.revisions]
         return tuple(float(one) for one in found if one is not None) if all(one is not None for one in found) else ()
 
 
 @dataclass(frozen=True)
 class SimulatedPromotion:
-    """A line of the log: which version of a period readers were shown, when, and what it was made from."""
+    """A line of the log: which version of a period was published, when, and from which inputs."""
 
     period: str
     version: str
@@ -62,7 +62,7 @@ class SimulatedPromotion:
 class Simulation:
     """A simulation that has ended.
 
-    :param parameters: what it was run with, by name.
+    :param parameters: its parameters, by name.
     :param additive: the measures whose values over days may be added up.
     """
 
@@ -75,7 +75,7 @@ class Simulation:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures, in the order in which they come."""
+        """The measures, in the order of their first day."""
         return tuple(dict.fromkeys(day.measure for day in self.days))
 
     @property
@@ -96,7 +96,7 @@ class Simulation:
         }
 
     def restated(self) -> tuple[str, ...]:
-        """The days of which some final number is not the provisional one."""
+        """The days with a final number that differs from the provisional one."""
         return tuple(sorted({day.period for day in self.days if day.sides.changed}))
 
     def arrived(self) -> tuple[int, int]:

@@ -1,7 +1,6 @@
-"""What a simulation left in its lake: how far it came, each day's revisions, and what readers were shown and made from what.
+"""Reads the results of a simulation from its tables: its progress, each day's revisions, and the published versions.
 
-Only reading, without a JVM. The events are made in ``examples.late_events``; the report is written in
-``serving.reports.simulation_report``.
+The events are generated in ``examples.late_events``; the report is written in ``serving.reports.simulation_report``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def simulation(settings: Settings, daily: Series, title: str, parameters: Mapping[str, object], made_at: datetime) -> Simulation:
-    """All that was published of a metric's days, and of their roll-ups in the log."""
+    """Everything that was published for a metric's days, and in the log also for their roll-ups."""
     known = _history(settings, daily)
     days = [day for versions in known.values() for day in _days(daily, versions)]
     log = _promotions(settings, daily, known.values())
@@ -38,9 +37,9 @@ def simulation(settings: Settings, daily: Series, title: str, parameters: Mappin
 
 
 def lived_through(settings: Settings, daily: Series) -> date | None:
-    """The newest day on which anything was taken in or published: where a simulation that was stopped has to go on.
+    """The newest day on which anything was ingested or published: the day on which a stopped simulation continues.
 
-    What was left to do then must not be done under the clock of an earlier day.
+    Its remaining work must not be done under the clock of an earlier day.
     """
     moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
     for one in (daily, *daily.rollups):
@@ -55,7 +54,7 @@ def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersio
 
 
 def _days(daily: Series, versions: Sequence[PublishedVersion]) -> list[SimulatedDay]:
-    """One day, measure by measure."""
+    """The results of one day, one per measure."""
     totals = [{name: sides.after for name, sides in moved.items()} for moved in numbers_history.moved(daily, versions)]
     preliminary = next((numbers for version, numbers in zip(versions, totals) if version.state is State.PRELIMINARY), {})
     counts = [sum(row["row_count"] for row in version.rows) for version in versions]

@@ -1,1 +1,1 @@
-"""Dagster, thin: assets, checks, policies and sensors made from contracts. What they do is in ``tables``."""
+"""The Dagster layer: assets, checks, sensors and schedules built from contracts. What they run belongs to the layers below."""

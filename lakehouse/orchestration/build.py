@@ -70,7 +70,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             asset_checks=all_checks,
             sensors=all_sensors,
             schedules=all_schedules,
-            # In process: a step in a process of its own would live on when its run is killed.
+            # In process: a step in a separate process would continue when its run is killed.
             executor=dg.in_process_executor,
             resources={
                 "spark": LakeSpark(long_lived=settings.spark_long_lived),

@@ -22,23 +22,23 @@ _SECOND = 1.0
 
 
 class LocalRunLauncher(dg.DefaultRunLauncher):
-    """Dagster's default launcher, whose runs are given up when their process has gone."""
+    """Dagster's default launcher; runs whose process has ended are reported as failed."""
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Run monitoring may ask."""
+        """True: run monitoring may check runs."""
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether one of the processes lives that have reported to work on a run; before any has, it counts as alive."""
+        """Whether a process that has reported to work on a run is alive; before any has reported, the run counts as alive."""
         workers = dict(self._workers(run))
         if not workers or any(_lives(pid, reported) for pid, reported in workers.items()):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         gone = ", ".join(map(str, workers))
-        return CheckRunHealthResult(WorkerStatus.FAILED, f"its process ({gone}) has gone without a word")
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"its process ({gone}) has ended without reporting")
 
     def _workers(self, run: dg.DagsterRun) -> Iterator[tuple[int, float]]:
-        """The processes that have reported to work on a run, each with when it last did (seconds since 1970)."""
+        """The processes that have reported to work on a run, each with the time of its last report (seconds since 1970)."""
         for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
             pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
             if pid is not None:
@@ -46,7 +46,7 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 
 
 def _lives(pid: int, reported: float) -> bool:
-    """Whether the process is there that reported, and not a later one of the same number."""
+    """Whether the process that reported is alive; a later process with the same number does not count."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= reported + _SECOND

@@ -1,1 +1,1 @@
-"""Dagster assets and asset checks, made from contracts."""
+"""Dagster assets and asset checks, built from contracts."""

@@ -18,7 +18,7 @@ from lakehouse.quality.check_result import CheckResult
 from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 
-#: Evaluates the wanted checks for some days, reading with the settings it is given; it may evaluate others as well.
+#: Evaluates the requested checks for some days, reading through the given settings; it may evaluate others as well.
 Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
 
 _NEWEST_WITHOUT_PARTITION = 31
@@ -45,7 +45,7 @@ def source_checks(
 def metric_checks(
     settings: Settings, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition
 ) -> dg.AssetChecksDefinition:
-    """The checks of a metric's days: of what would be published now, and whether that is what readers see."""
+    """The checks of a metric's days: of the number that would be published now, and whether readers see it."""
 
     def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         one = served_version.daily(settings, catalog, metric)
@@ -68,7 +68,7 @@ def rollup_checks(
         return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
 
     names = publication_checks.names(rollup.checks) | publication_checks.deprecated_names()
-    del names["totals_equal_silver"]  # it is made from published days
+    del names["totals_equal_silver"]  # a roll-up is computed from published days
     return _checks_of(settings, gold, names, judge)
 
 
@@ -93,7 +93,7 @@ def _checks_of(
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
         judged = judge(tables.reading(settings), days, wanted, spark) if days else []
         outcomes = [outcome for outcome in publication_checks.with_deprecated_names(judged) if outcome.check in wanted]
-        if not one_day:  # what is yielded below is then about no partition
+        if not one_day:  # the results yielded below then refer to no partition
             run_events.checked(context, key, outcomes)
         for name in sorted(wanted):
             of_check = [outcome for outcome in outcomes if outcome.check == name]

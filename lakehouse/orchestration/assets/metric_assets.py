@@ -21,7 +21,7 @@ from lakehouse.orchestration.common.partitions import days_of_run, event_days, p
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.settings import Settings
 
-#: Set on runs that answer changes of the layer below: the version they bring the numbers up to.
+#: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
 #: What a partition's page shows of a publication; ``ops/publications`` has the rest.
 _LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
@@ -58,9 +58,9 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         daily = served_version.daily(settings, catalog, metric)
-        follows = find_pending(settings, daily)  # also a close or a backfill may be the first to see what silver has changed
+        follows = find_pending(settings, daily)  # a close or a backfill may also be the first run after a change of silver
         if FOLLOWS_TAG in context.run.tags:
-            days = sorted({*days, *follows.starts})  # silver may have moved on since the run was asked for
+            days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
         contract_history.remember(settings, daily.metric, contract)
         done = restatement_days.restate(settings, daily, spark.session, days, _run(context), follows)
         outcomes = [*done.outcomes, *restatement_checks.check_published(settings, daily, days)]
@@ -115,7 +115,7 @@ def _run(context: dg.AssetExecutionContext) -> Run:
 
 
 def _metadata(done: PublishResult, start: object) -> dict[str, object]:
-    """What Dagster shows of one period: its revision, and the lineage's names."""
+    """The metadata that Dagster shows for one period: its revision and its lineage."""
     metadata: dict[str, object] = {"restated": False, "held": start in done.held}
     for revision in done.revisions:
         if revision.start == start:

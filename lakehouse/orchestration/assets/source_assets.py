@@ -23,17 +23,17 @@ from lakehouse.text import join_limited
 
 _SHOWN = 5
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
-#: Dagster sees a request one evaluation late. What arrived in between came after the request, which does not cover it.
+#: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
 #: Silver follows exactly the event days that arrivals touched, however old, also when one arrives during a run.
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 
 
 class SettledFiles(dg.Config):
-    """The files that a sensor requests a run for; a run that is started by hand leaves them out."""
+    """The files that a sensor requests a run for; a run that is started by hand omits them."""
 
     files: dict[str, str] | None = Field(
-        None, description="The landing files that may be taken, each with its state; by default all of the day that are ready."
+        None, description="The landing files that may be ingested, each with its state; by default all of the day that are ready."
     )
 
 
@@ -82,8 +82,8 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 context.log.error("held: %s", entry.message)
             for left in report.waiting:
                 context.log.warning("left for now: %s", left)
-        if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill brings silver up to date itself
-            # Also what an earlier, killed run brought in and did not announce.
+        if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
+            # Also days of files that an earlier, killed run ingested but did not announce.
             run_events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
         yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(settings, contract, days))
@@ -133,7 +133,7 @@ def _bronze_metadata(report: DayReport) -> dict[str, Any]:
 
 
 def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
-    """Per event day that waits for silver because of these arrival days: how many rows of how many files."""
+    """For each event day that waits for silver because of these arrival days: the numbers of rows and files."""
     waiting = applied_inputs.pending_entries(settings, source)
     return {
         day: {

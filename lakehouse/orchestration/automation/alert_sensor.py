@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UnreadError(LakehouseError):
-    """Sources or metrics whose alerts could not be looked at. The message names each, with the reason."""
+    """Sources or metrics whose alerts could not be evaluated. The message lists each with the reason."""
 
 
 def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:

@@ -1,6 +1,6 @@
-"""The daily close: numbers whose state is to change by now are computed again and published in their next state.
+"""The daily close: numbers whose next state is due are computed again and published in that state.
 
-What is due is read from the tables, so that a tick makes up for earlier ones that were missed.
+Due numbers are read from the tables, so that a tick makes up for missed ones.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _close(settings: Settings, name: str, due: Callable[[Settings], list[date]])
         execution_timezone="UTC",
         target=dg.AssetSelection.assets(key),
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Publishes what is due of gold/{name} in its next state: live, preliminary, final.",
+        description=f"Publishes the due numbers of gold/{name} in their next state: live, preliminary, final.",
     )
     def close() -> dg.RunRequest | dg.SkipReason:
         starts = due(with_table_cache(settings))
         if not starts:
-            return dg.SkipReason(f"no number of {name} changes its state by now")
+            return dg.SkipReason(f"no number of {name} is due to change its state")
         return dg.RunRequest(asset_selection=[key], tags=tags_for(starts))
 
     return close

@@ -38,14 +38,14 @@ DECIDED_TAG = "lakehouse/decided"
 
 @dataclass(frozen=True)
 class _Waiting:
-    """The content of the next run: the first days of its partitions, and the tag that names its cause."""
+    """The next run: the first days of its partitions, and the tag that names its cause."""
 
     starts: Collection[date]
     tag: dict[str, str]
 
 
 def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
-    """Runs silver for exactly the days that a decision or a redaction concerns."""
+    """Runs silver for exactly the days that a decision or a redaction affects."""
     source = contract.dataset
 
     def look(settings: Settings) -> _Waiting:
@@ -59,7 +59,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         source,
         f"stewards_{source}",
         dg.AssetKey(["silver", source]),
-        f"Decisions and redactions start silver/{source} for the days they concern.",
+        f"Decisions and redactions start silver/{source} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, [contract]),
         nothing="no decision waits for silver",
@@ -68,7 +68,7 @@ def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
 
 
 def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
-    """Runs gold for exactly the days that silver's changes concern, scattered days in one run."""
+    """Runs gold for exactly the days that silver's changes affect, scattered days in one run."""
 
     def look(settings: Settings) -> _Waiting:
         pending = find_pending(settings, served_version.daily(settings, catalog, metric))
@@ -80,7 +80,7 @@ def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContr
         metric.source,
         f"restate_{metric.name}",
         gold_key(metric.name),
-        f"Changed days of silver/{metric.source} start gold/{metric.name} for the days they concern.",
+        f"Changed days of silver/{metric.source} start gold/{metric.name} for the days that they affect.",
         look,
         lambda settings: state_of(settings, read, list(catalog.metrics.values())),
         nothing="gold follows silver",
@@ -110,13 +110,13 @@ def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, 
 
 
 def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
-    """Evaluates the policies of late partitions."""
+    """Evaluates the automation conditions of silver, which follow arrivals."""
     targets = [dg.AssetKey(["silver", source]) for source in catalog.sources]
     return dg.AutomationConditionSensorDefinition(
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        # Not more often: bronze announces the days of a large file one after another, and each look makes a run of those so far.
+        # Not more often: bronze announces the days of a large file one after another, and each tick requests a run for some.
         minimum_interval_seconds=max(15, settings.sensor_seconds),
     )
 
@@ -138,9 +138,9 @@ def _sensor_of_one_run(
     What becomes pending meanwhile is left to the next run: a second run at the same time would compute the days of the first
     again, because nothing records yet which of them that completes.
 
-    :param state: the fingerprint of everything that ``look`` reads; while it is the one of an idle tick, nothing is pending.
-    :param nothing: the skip reason where nothing is pending.
-    :param subject: a word for what the runs are about.
+    :param state: the fingerprint of everything that ``look`` reads; while it equals that of an idle tick, nothing is pending.
+    :param nothing: the skip reason if nothing is pending.
+    :param subject: a word for the subject of the runs.
     """
 
     @dg.sensor(
@@ -154,19 +154,19 @@ def _sensor_of_one_run(
         if is_backfill_running(settings, source):
             return dg.SkipReason(BACKFILL_RUNNING)
         reading = tables.reading(settings)
-        now = state(reading)  # before the look: what is written in between makes the next tick look again
+        now = state(reading)  # before the look: a write in between changes the state, so that the next tick looks again
         waiting = None if Cursor.read(context.cursor).idle_state == now else look(reading)
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
             return dg.SkipReason(nothing)
         if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: name}, statuses=RUNNING)):
-            return dg.SkipReason(f"a run for {subject} is on its way; the next follows when it has ended")
+            return dg.SkipReason(f"a run for {subject} is in progress; the next one is requested when it has ended")
         (cause,) = waiting.tag.values()
         planned = plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
         if planned.on_their_way:
-            return dg.SkipReason(f"a run for {cause} is on its way")
+            return dg.SkipReason(f"a run for {cause} is in progress")
         if planned.given_up:
-            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {subject}; look at the newest and start it again")
+            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {subject}; see the newest one and start it again")
         tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
         return dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
 

@@ -42,7 +42,7 @@ RECONCILES_TAG = "lakehouse/reconciles"
 
 
 def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
-    """Runs bronze for each arrival day with a new or changed file that has settled and may be taken."""
+    """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
     source = contract.dataset
     key = dg.AssetKey(["bronze", source])
 
@@ -66,7 +66,7 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
         reasons = list(scan.remarks)
         if scan.unsettled:
-            reasons.append(f"left until settled: {join_limited(scan.unsettled, _SHOWN, ' files')}")
+            reasons.append(f"not stable yet: {join_limited(scan.unsettled, _SHOWN, ' files')}")
         if scan.is_idle:
             because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
             context.update_cursor(f"{Cursor(state, because)}")
@@ -81,15 +81,16 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             for day, request_spec in scan.requests.items()
             if request_spec.cause in planned.run_keys
         ]
-        yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "take the files of"))
+        yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "ingest the files of"))
 
     return sense
 
 
 def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
-    """Runs bronze again for arrival days whose event days wait for silver while nobody works on them.
+    """Runs bronze again for arrival days whose event days wait for silver with no run in progress.
 
-    Bronze then announces them again, so that a run that was killed between its commit and its events loses nothing (R11).
+    Bronze then announces these days again, so that a run that was killed between its commit and its events loses nothing
+    (R11).
     """
     source = contract.dataset
     bronze_key, arrivals_key, silver_key = keys(source)
@@ -99,7 +100,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         target=dg.AssetSelection.assets(bronze_key),
         minimum_interval_seconds=max(60, settings.sensor_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Days of {source} that were left waiting for silver are announced again.",
+        description=f"Announces event days of {source} again that wait for silver with no run in progress.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
         reading = tables.reading(settings)
@@ -113,13 +114,13 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
         if _is_run_active(context.instance, {bronze_key, silver_key}):
-            yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is at work")
+            yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is in progress")
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=settings.reconcile_seconds))
         first = contract.source.start_date
         causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
         planned = plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
-        # Files are the landing sensor's: such a run takes none.
+        # The landing sensor requests runs for files: these runs ingest none.
         requests = [
             _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
             for cause, day in causes.items()
@@ -128,9 +129,11 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
         reasons = _why_not(planned, causes, "make silver follow the arrivals of")
         if outside := [f"{day}" for day in left_behind if day < first]:
             listed = join_limited(outside, _SHOWN, " days")
-            reasons.append(f"arrivals of {listed} wait for silver, and source.start_date of {source} is {first}: set it back")
+            reasons.append(
+                f"arrivals of {listed} wait for silver, and source.start_date of {source} is {first}: set an earlier date"
+            )
         if not left_behind:
-            reasons.append(f"{len(waiting)} days wait for silver, all announced a short while ago")
+            reasons.append(f"{len(waiting)} days wait for silver, all were announced recently")
         yield from _requests_or_reasons(context, requests, reasons)
 
     return sense
@@ -139,7 +142,7 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
 def _left_behind(
     instance: dg.DagsterInstance, arrivals: dg.AssetKey, waiting: Mapping[date, Sequence[Ingestion]], patience: timedelta
 ) -> dict[date, list[str]]:
-    """By arrival day the ingestions of which a waiting event day was not announced for a while."""
+    """By arrival day, the ingestions with a waiting event day that was not announced recently."""
     announced = run_events.newest(instance, arrivals, [day.isoformat() for day in waiting])
     recent = (datetime.now(timezone.utc) - patience).timestamp()
     ingestion_ids: dict[date, set[str]] = defaultdict(set)
@@ -154,7 +157,7 @@ def _left_behind(
 def _bronze_run(
     key: dg.AssetKey, day: date, tag: str, cause: str, planned: RunRequestPlan, files: Mapping[str, str]
 ) -> dg.RunRequest:
-    """A run of bronze that may take these files of an arrival day, and no others that have come since."""
+    """A run of bronze that may ingest these files of an arrival day, and none that arrived since."""
     return dg.RunRequest(
         run_key=planned.run_keys[cause],
         partition_key=day.isoformat(),
@@ -165,16 +168,16 @@ def _bronze_run(
 
 
 def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
-    """Why some runs are not requested, for people.
+    """The reasons why some runs are not requested.
 
     :param days: the arrival day of each cause.
-    :param task: what the runs were to do to these days.
+    :param task: the task of the runs, as a verb that takes these days.
     """
     reasons = []
     if planned.on_their_way:
-        reasons.append(f"runs for {_days(planned.on_their_way, days)} are on their way")
+        reasons.append(f"runs for {_days(planned.on_their_way, days)} are in progress")
     if planned.given_up:
-        reasons.append(f"{ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; look at the newest and start it again")
+        reasons.append(f"{ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; see the newest one and start it again")
     if planned.answered:
         reasons.append(f"files of {_days(planned.answered, days)} are held: see the check no_file_held")
     if planned.later:
@@ -189,7 +192,7 @@ def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
 def _requests_or_reasons(
     context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Dagster takes requests or one skip reason, never both: next to requests the reasons are logged."""
+    """Dagster accepts requests or one skip reason, not both: if there are requests, the reasons are logged."""
     reason = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
         yield dg.SkipReason(reason)
@@ -200,7 +203,7 @@ def _requests_or_reasons(
 
 
 def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
-    """Whether a run or a backfill of one of the assets is on its way."""
+    """Whether a run or a backfill of one of the assets is in progress."""
     runs = instance.get_runs(dg.RunsFilter(statuses=RUNNING))
     if any(run.asset_selection is None or run.asset_selection & assets for run in runs):
         return True

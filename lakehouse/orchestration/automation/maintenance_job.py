@@ -22,7 +22,7 @@ NAME = "maintenance"
 
 
 def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
-    """Starts the job ``maintenance``, unless a run of it is on its way."""
+    """Starts the job ``maintenance``, unless a run of it is in progress."""
 
     @dg.schedule(
         name=NAME,
@@ -30,20 +30,20 @@ def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
         cron_schedule=settings.maintenance_cron,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Compacts tables, and deletes files and log entries that nobody needs any more.",
+        description="Compacts tables, and deletes files and log entries that are no longer needed.",
     )
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=RUNNING)):
-            return dg.SkipReason("a run of maintenance is on its way")
+            return dg.SkipReason("a run of maintenance is in progress")
         return dg.RunRequest()
 
     return look
 
 
 def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
-    """Looks after every table."""
+    """Maintains every table."""
 
-    @dg.op(name="maintain_tables", pool=NAME, description="Compacts every table, and deletes what nobody needs any more.")
+    @dg.op(name="maintain_tables", pool=NAME, description="Compacts every table, and deletes what is no longer needed.")
     def maintain_tables() -> None:
         context = dg.OpExecutionContext.get()
         done = []
@@ -56,7 +56,7 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
         if problems:
             raise dg.Failure("; ".join(problems), metadata=_metadata(done), allow_retries=False)
 
-    @dg.job(name=NAME, executor_def=dg.in_process_executor, description="Looks after the tables.")
+    @dg.job(name=NAME, executor_def=dg.in_process_executor, description="Maintains the tables.")
     def maintenance_job() -> None:
         maintain_tables()
 
@@ -64,7 +64,7 @@ def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
 
 
 def _metadata(done: list[Upkeep]) -> dict[str, Any]:
-    """What was done, for people; a table that needed nothing is counted only."""
+    """The work that was done, as a table; tables that needed none are only counted."""
     lines = ["| table | files | log deleted | deleted | bytes freed | left |", "| --- | --- | --- | --- | --- | --- |"]
     for upkeep in done:
         if (

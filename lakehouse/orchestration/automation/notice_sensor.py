@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-#: So long a target is sent messages in one tick of the sensor: one that does not answer must not use up the tick.
+#: How long messages are sent to a target in one tick: a target that does not answer must not use up the tick.
 _SECONDS = 10.0
 
 

@@ -1,6 +1,6 @@
 """The schedules of a source: the rolling rebuild of its newest days, and the checks of freshness and overdue reviews.
 
-A source has them only where its contract asks for them. The ticks read with delta-rs. The schedules of metrics are in
+The rolling rebuild exists only if the contract requests it. The ticks read with delta-rs. The schedules of metrics are in
 ``close_schedules``.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> list[dg.ScheduleDefinition]:
-    """The schedules of a source: the rolling backfill only where the contract asks for it."""
+    """The schedules of a source: the rolling backfill only if the contract requests it."""
     terms = contract.rolling_backfill
     return [_freshness(settings, contract), *([_rolling(settings, contract, terms)] if terms else [])]
 
 
 def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
-    """Evaluates what changes by waiting alone: the age of the newest arrival, and the deadlines of reviews."""
+    """Evaluates checks whose result changes with time alone: the age of the newest arrival, and overdue reviews."""
     source = contract.dataset
     key = keys(source)[1]
     checks = {name: dg.AssetCheckKey(key, name) for name in bronze_checks.source_check_names(contract)}
@@ -41,22 +41,21 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
         execution_timezone="UTC",
         target=dg.AssetSelection.checks(*checks.values()),
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Looks whether {source} is still sending, and whether rows wait too long for a steward.",
+        description=f"Checks whether {source} is still sending, and whether rows wait too long for a steward.",
     )
     def look() -> dg.RunRequest | dg.SkipReason:
         names = bronze_checks.time_dependent_checks(settings, contract)
         if not names:
-            return dg.SkipReason(f"the contract of {source} asks for no freshness, and no row has ever waited for a steward")
+            return dg.SkipReason(f"the contract of {source} requires no freshness, and no row has ever waited for a steward")
         return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])
 
     return look
 
 
 def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:
-    """Materializes the days of the window in one run: what waits is applied, the others are made again from Bronze.
+    """Materializes the days of the window in one run: pending inputs are applied, the other days are rebuilt from Bronze.
 
-    Files that the ledger does not know yet are the landing sensor's. Days that come out equal are not written, and start
-    nothing below.
+    New files are left to the landing sensor. Unchanged days are not written and start nothing downstream.
     """
     source = contract.dataset
     key = keys(source)[2]
@@ -67,7 +66,7 @@ def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfil
         execution_timezone=contract.clocks.timezone,
         target=dg.AssetSelection.assets(key),
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Makes {terms.days} event days of silver/{source} again from Bronze, the last one {terms.delay} days ago.",
+        description=f"Rebuilds {terms.days} event days of silver/{source} from Bronze, the last one {terms.delay} days ago.",
     )
     def roll(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = settings.now or context.scheduled_execution_time

@@ -1,7 +1,7 @@
 """The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs meanwhile.
 
 It is a lock of the operating system, which is released when the process ends in any way. It is visible on one machine. Sensors on
-another machine go on next to the backfill; the numbers are the same, only other runs produce them.
+another machine continue during the backfill; the numbers are the same, only other runs produce them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 5
 #: The reason that a sensor gives for requesting no run.
-BACKFILL_RUNNING = "a planned backfill is at work on the source: it brings all layers up to date"
+BACKFILL_RUNNING = "a planned backfill is running on the source and updates all layers"
 
 
 class BackfillRunningError(LakehouseError):
@@ -35,14 +35,14 @@ class BackfillRunningError(LakehouseError):
 def backfill_lock(settings: Settings, source: str) -> Iterator[None]:
     """Hold the lock of a source.
 
-    :raises BackfillRunningError: where another backfill holds it.
+    :raises BackfillRunningError: if another backfill holds it.
     """
     lock = _lock(settings, source)
     try:
         with lock.acquire(timeout=_PATIENCE_SECONDS):
             yield
     except Timeout:
-        msg = f"another backfill is at work on {source}; wait for it, or end it: 'lakehouse backfill status' shows it"
+        msg = f"another backfill is running on {source}; wait for it, or cancel it: 'lakehouse backfill status' lists it"
         raise BackfillRunningError(msg) from None
 
 
@@ -64,7 +64,7 @@ def _lock(settings: Settings, source: str) -> FileLock:
 
 
 def _folder() -> Path:
-    """The folder of the lock files: the user's state folder, or the temporary folder where that cannot be written."""
+    """The folder of the lock files: the user's state folder, or the temporary folder if that cannot be written."""
     folder = user_state_path("lakehouse", appauthor=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)

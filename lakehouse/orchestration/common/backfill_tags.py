@@ -41,7 +41,7 @@ def is_planned_run(tags: Mapping[str, str]) -> bool:
 
 
 def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
-    """:raises OtherVersionError: where a run of a plan would run under other code or contracts than were planned."""
+    """:raises OtherVersionError: if a run of a plan would use other code or contracts than were planned."""
     if _PINS_TAG not in tags:
         return
     pins = json.loads(tags[_PINS_TAG])

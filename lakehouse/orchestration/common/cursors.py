@@ -1,4 +1,4 @@
-"""What a sensor remembers from one tick to the next.
+"""The cursors of sensors, which survive from one tick to the next.
 
 A cursor stores no pending work. It stores a fingerprint of the tables, contracts and code for which the sensor last found nothing
 to do: while that is the same, a tick opens the logs of the tables and reads nothing more. A tick without a readable cursor reads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cursor:
-    """The memory of a sensor.
+    """The cursor of a sensor.
 
     :param idle_state: the fingerprint for which there was nothing to do.
     :param skip_reason: the message that the sensor gave then.
@@ -37,7 +37,7 @@ class Cursor:
 
     @staticmethod
     def read(text: str | None) -> Cursor:
-        """The cursor that an earlier tick has stored; an empty one where the text is none."""
+        """The cursor that an earlier tick has stored; an empty one if the text is not a cursor."""
         try:
             fields = json.loads(text or "{}")
             return Cursor(fields.get("nothing_at"), fields.get("because", ""), Observations.from_json(fields.get("seen", {})))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.series import Series
 
-#: The exact days of a run that is not about one partition or one range of them.
+#: The exact days of a run that materializes neither one partition nor one range of them.
 DAYS_TAG = "lakehouse/days"
 
 
@@ -39,7 +39,7 @@ def periods(contract: SourceContract, rollup: Series) -> dg.TimeWindowPartitions
 
 
 def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
-    """The days a run is about: those of its tag, else of its partition or range."""
+    """The days of a run: those of its tag, otherwise of its partition or range."""
     tag = context.run.tags.get(DAYS_TAG)
     if tag:
         return from_json(tag)
@@ -48,10 +48,10 @@ def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContex
 
 
 def tags_for(days: Collection[date]) -> dict[str, str]:
-    """The tags of a single run about scattered days.
+    """The tags of a single run for scattered days.
 
-    Dagster wants a range for an asset with partitions below it. It gets the first day alone: of a range around all of them
-    it would plan each day in between, and mark each as failed when the run fails.
+    Dagster requires a range for an asset with partitions. The range is the first day alone: for a range around all of them
+    Dagster would plan each day in between, and mark each as failed when the run fails.
     """
     first = min(days).isoformat()
     return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: first, DAYS_TAG: to_json(days)}

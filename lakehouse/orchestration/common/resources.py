@@ -1,7 +1,7 @@
 """Resources of assets, checks and sensors: Spark through dagster-pyspark, tables to read through dagster-deltalake.
 
-Assets write with Spark, and ask :class:`LakeSpark` for it. Checks and sensors read with delta-rs, and take their tables from
-:class:`LakeTables`. What is computed or judged belongs to the layers.
+Assets write with Spark, which :class:`LakeSpark` provides. Checks and sensors read with delta-rs, through the tables of
+:class:`LakeTables`. Computations and checks belong to the layers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         return spark_options(settings) | self.spark_config
 
     def session(self) -> SparkSession:
-        """The same as a function, for code that may not need it."""
+        """The session as a function, for code that may not need it."""
         return self.spark_session
 
 
@@ -63,8 +63,8 @@ class LakeTables(dg.ConfigurableResource["LakeTables"]):
     def reading(self, settings: Settings) -> Settings:
         """Settings whose reads take their tables from this resource, and keep them open as long as the settings are used.
 
-        Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake knows a fixed
-        set of options, delta-rs knows more.
+        Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake accepts a fixed
+        set of options, delta-rs accepts more.
         """
         return with_table_cache(settings) if _is_remote(settings) else with_table_cache(settings, TableCache(_open))
 

@@ -1,7 +1,7 @@
 """The events that a run reports to Dagster: for each of its days a materialization, and an evaluation of each check.
 
-A run about scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
-materialized; it logs the events of its days instead. A run about a partition or a contiguous range yields one output, and its
+A run for scattered days (see ``partitions``) yields no output, because Dagster would mark the whole range of the run as
+materialized; it logs the events of its days instead. A run for a partition or a contiguous range yields one output, and its
 checks follow as steps of their own. Evaluations name the materialization that they judge, also in runs over a range.
 """
 
@@ -28,7 +28,7 @@ def report(
     days: Mapping[date, Mapping[str, Any]],
     outcomes: Iterable[CheckResult],
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Report the materialization of ``days``, with their metadata, and the checks' outcomes where no step of theirs follows."""
+    """Report the materialization of ``days``, with their metadata, and the checks' outcomes if no check step follows."""
     scattered = DAYS_TAG in context.run.tags
     if scattered:
         materialized(context, key, days)

@@ -1,6 +1,6 @@
 """Which runs a sensor requests: those that were not requested before, and those that have failed, up to a number of attempts.
 
-A tag on each run names its *cause*. The daemon starts no run key a second time, also when its run has failed. The key therefore
+A tag on each run names its *cause*. The daemon starts no run key a second time, not even if its run has failed. The key therefore
 contains the number of the attempt, and a tick that is repeated requests the same keys.
 """
 
@@ -51,7 +51,7 @@ class RunRequestPlan:
 
     @property
     def enough(self) -> bool:
-        """Whether as many runs are active as may be."""
+        """Whether the maximum number of runs is active."""
         return len(self.run_keys) + len(self.on_their_way) >= AT_ONCE
 
 

@@ -48,7 +48,7 @@ class Layers(Protocol):
     """Materializes partitions of one asset: in this process, or in the deployment of a webserver."""
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
-        """Come back when they are materialized.
+        """Materialize the partitions, and return when that is done.
 
         :raises RunFailedError: with the reason.
         """
@@ -82,14 +82,14 @@ class Backfill:
         self._told = wave_done
 
     def run(self) -> BackfillVerification | None:
-        """Do what is left to do, then look at every partition.
+        """Do the remaining work, then verify every partition.
 
-        :returns: the checklist; None where the backfill had been finished before.
-        :raises PlanProblemError: where something is otherwise than it was planned, and nothing was done.
-        :raises BackfillRunningError: where another backfill works on the same source.
-        :raises RunFailedError: when a run failed three times; the same command goes on when the reason is mended.
-        :raises WebserverError: when the webserver went away for long; the same command goes on.
-        :raises CancelledError: when somebody cancelled it.
+        :returns: the checklist; None if the backfill had been finished before.
+        :raises PlanProblemError: if something differs from the plan; nothing was done.
+        :raises BackfillRunningError: if another backfill works on the same source.
+        :raises RunFailedError: if a run failed three times; the same command continues once the cause is fixed.
+        :raises WebserverError: if the webserver was unreachable for too long; the same command continues.
+        :raises CancelledError: if somebody cancelled it.
         """
         plan = self._plan
         with backfill_lock(self._settings, plan.source):
@@ -106,7 +106,7 @@ class Backfill:
             try:
                 self._through_the_layers()
             except (RunFailedError, WebserverError) as problem:
-                self._stop_if_cancelled()  # its runs end as if they had failed
+                self._stop_if_cancelled()  # its runs end like failed ones
                 self._record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
                 raise
             verdict = backfill_verification.verify(self._settings, self._catalog, plan)
@@ -184,14 +184,14 @@ class Backfill:
         self._at_once(follow, rollups)
 
     def _at_once(self, what: Callable[[Any], None], about: Iterable[Any]) -> None:
-        """Different tables side by side, as many as the plan allows; the same table never."""
+        """Process different tables in parallel, as many as the plan allows, but never the same table twice."""
         with ThreadPoolExecutor(self._plan.max_parallel) as threads:
             for done in [threads.submit(what, one) for one in about]:
                 done.result()
 
     def _follow(self, layer: Layer, key: dg.AssetKey, waiting: Collection[date], version: int) -> None:
-        """Make all that waits of a table in one run: only so it is known to follow the version of the layer below."""
-        # A cause of its own: the sensors count the runs of theirs, and would give up because of ours.
+        """Materialize everything pending of a table in one run: only such a run is recorded as following the layer below."""
+        # A separate cause: the sensors count the runs of each cause, and would give up because of these.
         tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{key.to_user_string()}:{version}"}
         left = sorted(waiting)
         for found in self._found_waiting(key, waiting):
@@ -199,7 +199,7 @@ class Backfill:
             left = []
 
     def _found_waiting(self, key: dg.AssetKey, waiting: Iterable[date]) -> list[list[date]]:
-        """The partitions of a table that this backfill has found waiting, find by find.
+        """The partitions of a table that this backfill has found pending, one list per search.
 
         New ones are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
         """
@@ -213,9 +213,9 @@ class Backfill:
         return [[date.fromisoformat(day) for day in find] for find in finds]
 
     def _stop_if_cancelled(self) -> None:
-        """:raises CancelledError: where somebody has cancelled the backfill."""
+        """:raises CancelledError: if somebody has cancelled the backfill."""
         if self._has("cancelled"):
-            msg = f"{self._plan.plan_id} was cancelled; what it had done stays, and is right"
+            msg = f"{self._plan.plan_id} was cancelled; completed waves are kept and are correct"
             raise CancelledError(msg)
 
     def _wave(
@@ -228,7 +228,7 @@ class Backfill:
     ) -> None:
         """Materialize the remaining partitions of a wave, and record the wave as a whole.
 
-        :raises CancelledError: instead, where somebody has cancelled the backfill, also between two attempts.
+        :raises CancelledError: if somebody has cancelled the backfill, also between two attempts.
         """
 
         def attempt() -> None:
@@ -261,9 +261,9 @@ class Backfill:
 
 
 def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
-    """Ask a backfill to stop before its next wave, and never to start again.
+    """Record that a backfill is cancelled: it stops before its next wave and never starts again.
 
-    :returns: whether there was anything to stop.
+    :returns: False if it had ended already.
     """
     if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {BackfillStatus.FINISHED, BackfillStatus.CANCELLED}:
         return False

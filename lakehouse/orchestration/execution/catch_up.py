@@ -1,8 +1,8 @@
-"""Bringing silver and gold up to date in this process: what a decision, a redaction, a rebuild or an arrival day leaves to do.
+"""Updates silver and gold in this process after a decision, a redaction, a rebuild or an arrival day.
 
 The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.close_schedules``); here
-the layers follow one another at once, for a command that somebody waits for. Which days those are is read from the tables, so
-that doing it again does nothing twice, and what an earlier command has left undone is done as well.
+the layers follow one another at once, for a command that somebody waits for. The days to update are read from the tables: a
+repeated update does nothing twice, and work that an earlier command left unfinished is done as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatchUpResult:
-    """The silver days brought up to date, the days written per metric, and what happened to keys, by silver day."""
+    """The updated silver days, the days written per metric, and the counts of key changes by silver day."""
 
     silver_days: list[date]
     restated: dict[str, list[date]]
@@ -36,11 +36,11 @@ class CatchUpResult:
 
 
 def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
-    """Update silver on all days that wait for it, then gold on exactly the days that this concerns, then roll-ups; close what
-    is due of them.
+    """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups; publish numbers whose next
+    state is due.
 
     :param layers: runs the assets; built from the same settings, so that runs and reads share clock and table cache.
-    :raises RunFailedError: when a run fails; what was done before stays, and the next call goes on from there.
+    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
     silver_days = sorted(applied_inputs.pending(settings, source))
     if silver_days:
@@ -61,7 +61,7 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
 
 
 def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> None:
-    """Publish the numbers of a source that are to become preliminary or final by now; silver is left as it is.
+    """Publish the numbers of a source that are due to become preliminary or final; silver does not change.
 
     :param layers: as in :func:`catch_up`.
     :raises RunFailedError: as :func:`catch_up`.
@@ -75,7 +75,7 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
 
 
 def _update_rollup(settings: Settings, rollup: Series, layers: InProcess) -> None:
-    """Bring a roll-up up to date with its published days, and close what is due of it."""
+    """Update a roll-up from its published days, and publish its numbers whose next state is due."""
     pending = find_pending(settings, rollup)
     starts = {*pending.starts, *find_due(settings, rollup)}
     if starts:

@@ -27,7 +27,7 @@ _LOOK_AT = 200
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of all waves, one after another, and the number of earlier runs behind them; None where a table has none."""
+    """Seconds of all waves, one after another, and the number of earlier runs used; None if a table has no earlier run."""
 
     seconds: float | None
     runs: int
@@ -45,7 +45,7 @@ def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
 
 
 def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, list[tuple[int, float]]]:
-    """Per table the partitions and seconds of the runs that succeeded and were about it alone.
+    """Per table, the partitions and seconds of the successful runs that materialized only this table.
 
     :param longer: the tables whose partitions are longer than a day, so that a range does not determine their number.
     """

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-#: Dagster does not remember of a run in this process which asset it was about.
+#: Dagster does not record which asset a run in this process materializes.
 TABLE_TAG = "lakehouse/table"
-#: What a run prints goes where this process prints. To capture it Dagster would start four processes for each run, which outlive
-#: this one, and hold its output open, where it was started with interrupts ignored ('nohup lakehouse ... &' in a script).
+#: The output of runs is not captured. To capture it Dagster would start four processes for each run, which outlive this one and
+#: hold its output open if it was started with interrupts ignored ('nohup lakehouse ... &' in a script).
 _OUTPUT_STAYS_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 #: The events are in Dagster's storage; a terminal has the progress bar.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 class RunFailedError(LakehouseError):
-    """A run failed; its text names the asset, the days and the reason."""
+    """A run failed; the message names the asset, the days and the reason."""
 
 
 class InProcess:
-    """Runs assets of a catalog, one after another: Dagster sets up logging anew for each run, and threads would block in that.
+    """Runs assets of a catalog, one after another: Dagster configures logging for each run, and threads would block in that.
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
     """
@@ -54,7 +54,7 @@ class InProcess:
         :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
         """
-        # The asset evaluates its checks itself: a step of theirs would be skipped for want of an output.
+        # The asset evaluates its checks itself: a check step would be skipped because there is no output.
         job = self._job.get_subset(asset_selection={key}, asset_check_selection=set())
         with self._one_at_a_time:
             result = job.execute_in_process(
@@ -79,7 +79,7 @@ class InProcess:
 
 
 def local_instance(home: Path | None = None) -> dg.DagsterInstance:
-    """The instance that the UI shows: DAGSTER_HOME, else ``dagster_home`` here, else one that ends with the process."""
+    """The instance of DAGSTER_HOME, else of ``dagster_home`` in this folder, else one that ends with the process."""
     logging.getLogger("dagster").setLevel(logging.ERROR)
     home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
     if "DAGSTER_HOME" not in os.environ and home is not None:
@@ -91,7 +91,7 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
 
 
 def _reason(error: SerializableErrorInfo) -> str:
-    """The first line of an error, without the name of its class where it is one of ours: these are sentences."""
+    """The first line of an error; errors of this project are sentences, so that their class name is removed."""
     line = error.message.strip().splitlines()[0]
     if error.cls_name in {cls.__name__ for cls in _subclasses(LakehouseError)}:
         return line.partition(": ")[2]

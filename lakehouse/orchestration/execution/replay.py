@@ -1,7 +1,7 @@
-"""Replaying history: arrival days in order, each as if it were today, through the same assets in one process.
+"""Replays history: arrival days in order, each as if it were today, through the same assets in one process.
 
-The simulated clock is the replay's own: it works on a copy of the settings it is given. What an arrival day leaves to do is done
-in ``catch_up``, as after a steward's decision.
+The simulated clock belongs to the replay, which works on a copy of its settings. ``catch_up`` updates silver and gold after each
+arrival day, as after a steward's decision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DayResult:
-    """What one arrival day did. ``restated`` are the days written per metric, ``causes`` the keys changed in silver."""
+    """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver."""
 
     arrival_date: date
     rows: int
@@ -46,7 +46,7 @@ class DayResult:
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The result in types that JSON knows."""
+        """The result in JSON types."""
         plain = asdict(self)
         plain["arrival_date"] = self.arrival_date.isoformat()
         plain["touched"] = [day.isoformat() for day in self.touched]
@@ -55,7 +55,7 @@ class DayResult:
 
 
 class Replay:
-    """Replays one source, under a clock of its own; ``settings`` stay as they are.
+    """Replays one source under a simulated clock; ``settings`` are not changed.
 
     :param instance: where Dagster keeps the runs; see :func:`local_instance`.
     """
@@ -78,9 +78,9 @@ class Replay:
         return wanted, complaints
 
     def days(self, days: Collection[date]) -> Iterator[DayResult]:
-        """Take arrival days through the layers, one after another; what is done already is passed over quickly.
+        """Process arrival days through the layers, one after another; completed days are skipped.
 
-        :raises RunFailedError: when a run fails; start the replay again when the reason is mended.
+        :raises RunFailedError: if a run fails; start the replay again once the cause is fixed.
         """
         lived_through = self._lived_through()
         before: date | None = lived_through
@@ -89,17 +89,17 @@ class Replay:
                 self._close_between(before, day)
             before = max(day, before or day)
             self._begin(day)
-            # What a stopped replay left to do must not be done under the clock of an earlier day.
+            # The remaining work of a stopped replay must not be done under the clock of an earlier day.
             past = lived_through is not None and day < lived_through and not self._has_unseen_files(day)
             yield self._recorded(day) if past else self._take(day)
 
     def _begin(self, day: date) -> None:
-        """Set the clock to the end of a day, and start it with an empty cache: what earlier days read is not asked again."""
+        """Set the clock to the end of a day, and clear the cache: tables that earlier days read are not needed again."""
         self._clock.set(replay_clock(day))
         self._tables.clear()
 
     def _take(self, day: date) -> DayResult:
-        """Take one arrival day through the layers."""
+        """Process one arrival day through the layers."""
         start = perf_counter()
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
@@ -113,7 +113,7 @@ class Replay:
         )
 
     def _recorded(self, day: date) -> DayResult:
-        """What an arrival day brought, as the ledger has it."""
+        """The ingestions of an arrival day, from the ledger."""
         entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
         held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
@@ -127,12 +127,12 @@ class Replay:
         )
 
     def _lived_through(self) -> date | None:
-        """The newest arrival day that a replay has begun with."""
+        """The newest arrival day that a replay has ingested files of."""
         known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
         return max((entry.arrival_date for entry in known if entry.recorded_at == replay_clock(entry.arrival_date)), default=None)
 
     def _close_between(self, before: date, day: date) -> None:
-        """Let the days pass on which nothing arrived: numbers become preliminary and final on them, too."""
+        """Process the days without arrivals in between: numbers become preliminary and final on them, too."""
         for quiet in list(span(before, day))[1:-1]:
             self._begin(quiet)
             close_due(self._settings, self._catalog, self._source, self._layers)
@@ -144,7 +144,7 @@ class Replay:
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:
-    """All changed keys of some arrival days, by what happened to them."""
+    """The numbers of changed keys of some arrival days, by kind of change."""
     totals: Counter[str] = Counter()
     for result in results:
         for what in result.causes.values():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 30
 _POLL_SECONDS = 2
-#: So long a webserver may be away while a backfill of its daemon goes on.
+#: How long a webserver may be unreachable while a backfill of its daemon continues.
 _PATIENCE_SECONDS = 300
 _STEP_TAG = "lakehouse/step"
 _OVER = {"COMPLETED_SUCCESS", "COMPLETED", "COMPLETED_FAILED", "FAILED", "CANCELED"}
@@ -53,7 +53,7 @@ class Webserver:
         self.url = url.rstrip("/")
 
     def is_ours(self, key: dg.AssetKey, address: str) -> bool:
-        """Whether it serves this deployment, with a daemon that works: its asset has the same table.
+        """Whether it serves this deployment, with a healthy daemon: its asset has the same table.
 
         :param address: of the table of asset ``key``.
         """
@@ -61,18 +61,18 @@ class Webserver:
             answer = self._ask(_ABOUT, key={"path": list(key.path)})
             entries = answer["assetNodeOrError"].get("metadataEntries", [])
             daemons = answer["instance"]["daemonHealth"]["allDaemonStatuses"]
-        except (WebserverError, LookupError):  # nobody, or somebody else
+        except (WebserverError, LookupError):  # no webserver, or one of another deployment
             return False
         same = any(entry["label"] == "dagster/uri" and entry.get("text") == address for entry in entries)
         healthy = {one["daemonType"] for one in daemons if one["healthy"]}
         return same and {"BACKFILL", "QUEUED_RUN_COORDINATOR"} <= healthy
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> str:
-        """Materialize days of one asset by a backfill, or wait for the one that was launched for the same before.
+        """Materialize days of one asset by a backfill, or wait for the one that was launched for the same days before.
 
         :returns: the backfill's id.
         :raises RunFailedError: with its status and address.
-        :raises WebserverError: when the webserver is away for five minutes.
+        :raises WebserverError: if the webserver is unreachable for five minutes.
         """
         partitions = [day.isoformat() for day in days]
         step = hashlib.sha256(f"{key.to_user_string()}{partitions}".encode()).hexdigest()[:16]
@@ -89,7 +89,10 @@ class Webserver:
         return backfill
 
     def cancel(self, plan_id: str) -> list[str]:
-        """Cancel every backfill of a plan that is under way; gives their ids."""
+        """Cancel every running backfill of a plan.
+
+        :returns: their ids.
+        """
         own = [one["id"] for one in self._newest() if one["tags"].get(PLAN_TAG) == plan_id and one["status"] not in _OVER]
         for backfill in own:
             self._ask(_CANCEL, id=backfill)
@@ -106,7 +109,7 @@ class Webserver:
         return (
             status
             if "status" in status
-            else {"status": "FAILED", "error": {"message": "the webserver does not know it any more"}}
+            else {"status": "FAILED", "error": {"message": "the webserver does not know it any longer"}}
         )
 
     def _under_way(self, tags: Mapping[str, str]) -> str | None:
@@ -136,7 +139,7 @@ class Webserver:
         return [one | {"tags": {tag["key"]: tag["value"] for tag in one["tags"]}} for one in found]
 
     def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """:raises WebserverError: where nobody answers, or not what was asked."""
+        """:raises WebserverError: if there is no answer, or an unexpected one."""
         try:
             body: dict[str, Any] = {"query": query, "variables": variables}
             answer = requests.post(f"{self.url}/graphql", json=body, timeout=_TIMEOUT_SECONDS)
@@ -146,6 +149,6 @@ class Webserver:
             raise WebserverError(msg) from None
         data: dict[str, Any] | None = payload.get("data") if isinstance(payload, dict) and not payload.get("errors") else None
         if not isinstance(data, dict):
-            msg = f"the webserver at {self.url} refused, or is none of Dagster's: {payload!s:.300}"
+            msg = f"the webserver at {self.url} refused, or does not belong to Dagster: {payload!s:.300}"
             raise WebserverError(msg)
         return data

@@ -68,7 +68,7 @@ def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake:
     ingest(lake, date(2024, 10, 31), name="before")
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == (
-        "arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set it back"
+        "arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set an earlier date"
     )
     ingest(lake)
     (request,) = sensor.run_requests()
@@ -79,7 +79,7 @@ def test_days_just_announced_are_left_to_the_policy(lake: Settings, instance: dg
     ingest(lake)
     announce(instance, TOUCHED)
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
-    assert "all announced a short while ago" in sensor.skip_message()
+    assert "all were announced recently" in sensor.skip_message()
     lake.reconcile_seconds = 0
     assert len(SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()) == 1
 
@@ -122,7 +122,7 @@ def test_it_waits_while_a_run_is_at_work(lake: Settings, instance: dg.DagsterIns
     ingest(lake)
     silver = frozenset({dg.AssetKey(["silver", "sales"])})
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", asset_selection=silver, status=dg.DagsterRunStatus.STARTED))
-    assert "a run is at work" in SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message()
+    assert "a run is in progress" in SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message()
 
 
 def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance: dg.DagsterInstance) -> None:
@@ -150,7 +150,7 @@ def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_w
     asked = {**request.tags, "dagster/sensor_name": "stewards_sales"}  # as the daemon does
     run = instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=asked, status=dg.DagsterRunStatus.STARTED))
     decide(lake, "s2", [date(2024, 11, 3)])
-    assert sensor.skip_message() == "a run for decisions is on its way; the next follows when it has ended"
+    assert sensor.skip_message() == "a run for decisions is in progress; the next one is requested when it has ended"
     instance.report_run_failed(run)
     (both,) = sensor.run_requests()
     assert both.tags["lakehouse/days"] == '["2024-11-02", "2024-11-03", "2024-11-04"]'

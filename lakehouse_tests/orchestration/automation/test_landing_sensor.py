@@ -75,9 +75,9 @@ def _landing(lake: Settings, instance: dg.DagsterInstance) -> Landing:
 def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landing) -> None:
     assert landing.skip_message() == "no new file"
     landing.put(NAME)
-    assert landing.skip_message() == f"left until settled: {NAME}"
+    assert landing.skip_message() == f"not stable yet: {NAME}"
     landing.wait(4)
-    assert landing.skip_message() == f"left until settled: {NAME}"
+    assert landing.skip_message() == f"not stable yet: {NAME}"
     landing.wait(1)
     (request,) = landing.run_requests()
     assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
@@ -146,7 +146,7 @@ def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
         run_keys.add(request.run_key)
         landing.add_run(request)
     assert len(run_keys) == 3, "the daemon never runs a run key twice"
-    assert landing.skip_message() == "3 runs did not take the files of 2024-11-05; look at the newest and start it again"
+    assert landing.skip_message() == "3 runs did not ingest the files of 2024-11-05; see the newest one and start it again"
     landing.put(NAME, "something else")
     landing.settle()
     assert len(landing.run_requests()) == 1, "another state of the file is another cause"
@@ -157,7 +157,7 @@ def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
     landing.settle()
     (request,) = landing.run_requests()
     landing.add_run(request, dg.DagsterRunStatus.STARTED)
-    assert landing.skip_message() == "runs for 2024-11-05 are on their way"
+    assert landing.skip_message() == "runs for 2024-11-05 are in progress"
 
 
 def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(landing: Landing) -> None:

@@ -73,7 +73,7 @@ def test_nothing_is_started_while_a_run_is_on_its_way(settings: Settings, instan
     started = instance.create_run_for_job(maintenance_job.job(settings, CATALOG), status=dg.DagsterRunStatus.STARTED)
     skipped = schedule(dg.build_schedule_context(instance))
     assert isinstance(skipped, dg.SkipReason)
-    assert "on its way" in f"{skipped.skip_message}"
+    assert "in progress" in f"{skipped.skip_message}"
     instance.report_run_canceled(started)
     assert isinstance(schedule(dg.build_schedule_context(instance)), dg.RunRequest)
 
