@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
 
-_ABOUT = """Published numbers, whether they are live, preliminary or final, and how they came to change.
+_ABOUT = """Published numbers with their state (live, preliminary or final) and their history.
 
-Every number is one version of a period: `latest`, `final`, `r3`, or what readers saw at a time. Answers carry an `ETag`; errors
-are problem documents (RFC 9457) whose `type` programs can rely on. Decimals are text."""
+Every number is one version of a period: `latest`, `final`, `r3`, or what readers saw at a time. Responses have an `ETag`; errors
+are problem documents (RFC 9457) with a stable `type`. Decimals are text."""
 
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """Who may use the server, and how much.
+    """The limits of access to the server.
 
     :param hosts: the host names that it accepts; empty to accept any.
     :param rate: requests per second of one client address.
@@ -52,11 +52,11 @@ class AccessPolicy:
 
 
 def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
-    """The ASGI application for a deployment; it can also run behind a server of your own.
+    """The ASGI application for a deployment; it can also run in another ASGI server.
 
     :param settings: where the tables are.
     :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
-    :param policy: who may use the server, and how much; by default anyone who reaches it may read.
+    :param policy: the limits of access; by default everyone who reaches the server may read.
     """
     policy = policy or AccessPolicy()
     cache = PublishedCache(settings, catalog)

@@ -288,7 +288,7 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
     assert f"gold/revenue: {day} restated" in demo.run(*command[1:]).stdout
 
     demo.browser.refresh()
-    assert "Silver and gold have taken it in." in demo.text(".decided")
+    assert "Silver and gold are up to date." in demo.text(".decided")
     after = max((row for row in demo.gold() if row["period"] == day), key=lambda row: row["revision"])
     assert after["revenue"] == before["revenue"] + Decimal("-24.50")
     assert f"r{after['revision']} {STATES[after['state']]} revenue {shown(after['revenue'])}" in demo.text(".decided")

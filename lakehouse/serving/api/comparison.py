@@ -48,9 +48,9 @@ def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
-    @router.get("/{name}/compare", response_model=models.ComparisonModel, summary="Two versions of a number side by side")
+    @router.get("/{name}/compare", response_model=models.ComparisonModel, summary="Compare two versions of a number")
     async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
-        """Per measure and row of the grain the difference, absolute and in percent; percent is null where the base is 0."""
+        """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0."""
         metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
         published = await cache.published(metric, period.kind)
@@ -65,8 +65,8 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/at-this-time", response_model=models.AtThisTimeModel, summary="Yesterday as it was known at this time")
     async def at_this_time(request: Request, name: MetricName, wanted: Annotated[AtThisTimeParameters, Query()]) -> Response:
-        """Today so far is not to be held against all of yesterday: here is what was known of yesterday at this time of day,
-        beside what is known of it now.
+        """Compares today so far with yesterday at the same time of day. Returns what was known of yesterday then, what is known
+        of it now, and today.
         """
         metric = cache.metric(name)
         published = await cache.published(metric)
@@ -74,7 +74,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         zone = ZoneInfo(contract.publication.timezone or "UTC")
         now = _zoned(wanted.at or cache.settings.clock(), zone)
         try:
-            today, then = now.date(), now - timedelta(days=1)  # the same wall clock time, also across a change of the clocks
+            today, then = now.date(), now - timedelta(days=1)  # the same wall clock time, also across a change of the clock
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
         wanted_sides = ((then.date(), then, SelectBy.LATEST), (then.date(), now, SelectBy.FINAL), (today, now, SelectBy.LATEST))
@@ -93,11 +93,11 @@ def routes(cache: PublishedCache) -> APIRouter:
 
 
 def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
-    """:raises Problem: at the ends of the calendar."""
+    """:raises Problem: if the time is outside the calendar."""
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(zone)
     except OverflowError:
-        raise Problem(400, "makes-no-sense", "that time is beyond the calendar") from None
+        raise Problem(400, "makes-no-sense", "that time is outside the calendar") from None
 
 
 def _side(text: str, version: PublishedVersion, note: str | None) -> dict[str, Any]:

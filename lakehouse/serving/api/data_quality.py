@@ -69,14 +69,14 @@ def routes(cache: PublishedCache) -> APIRouter:
         version = table_io.version(locations.dispositions(cache.settings, source), cache.settings.storage_options)
         return measured(source, start, end, version)
 
-    @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows came")
+    @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows arrived")
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
         """Measured on the rows that arrived from one day through another, 92 days at most: shares, percentiles per source and
-        event type, what became of the rows, and which watermark they ask for, with what others would have caught.
+        event type, dispositions, and the proposed watermark with the shares of rows that others would have caught.
         """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         if (end - start).days >= _DAYS:
-            raise Problem(400, "too-much", f"ask for {_DAYS} days at most")
+            raise Problem(400, "too-much", f"request {_DAYS} days at most")
         names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
         lateness = [await run_in_threadpool(source_lateness, name, start, end) for name in names]
         return responses.respond(request, {"start_date": start, "end_date": end, "sources": lateness})

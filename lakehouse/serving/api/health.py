@@ -24,7 +24,7 @@ def routes(cache: PublishedCache, *, lists_metrics: bool) -> APIRouter:
 
     @router.get("", response_model=quality_models.HealthModel, summary="Whether numbers can be read")
     async def health(request: Request, _: NoParameters) -> Response:
-        """Looks at every metric's table; 503 where one cannot be read."""
+        """Reads every metric's table; returns 503 if one cannot be read."""
         published = [await cache.published(cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
         metrics = [
             {"metric": name, "table_version": series.numbers.version, "periods": len(series.numbers.periods)}

@@ -1,4 +1,4 @@
-"""``/lineage``: the inputs, code and contract that a number was made from, and what triggered its publication."""
+"""``/lineage``: the inputs, code and contract of a number, and the trigger of its publication."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def routes(cache: PublishedCache) -> APIRouter:
     """The routes of this resource."""
     router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("/{name}/{window_name}", response_model=quality_models.LineageModel, summary="Where a number comes from")
+    @router.get("/{name}/{window_name}", response_model=quality_models.LineageModel, summary="The lineage of a number")
     async def lineage(
         request: Request, name: MetricName, window_name: WindowName, wanted: Annotated[LineageParameters, Query()]
     ) -> Response:
-        """The inputs that its revision names, the commit that published it, and what that concerns downstream."""
+        """The inputs of its revision, the commit that published it, and what that affects downstream."""
         metric = cache.metric(name)
         period = parameters.period_of(metric, window_name)
         published = await cache.published(metric, period.kind)

@@ -29,16 +29,16 @@ _HISTORY, _FEW_ROWS = 100, 100
 
 
 class NumberParameters(Parameters):
-    """Which number, and how much of it."""
+    """The number to return, and how much of it."""
 
     window: parameters.Window
     version: parameters.Version = "latest"
     include_history: Flag = False
-    row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="So many rows of the grain are left out first.")] = 0
+    row_offset: Annotated[int, Field(ge=0, le=10_000_000, description="The number of rows of the grain to skip.")] = 0
 
 
 class HistoryParameters(Parameters):
-    """Whose history."""
+    """The number whose history is returned."""
 
     window: parameters.Window
     limit: Limit = 100
@@ -46,7 +46,7 @@ class HistoryParameters(Parameters):
 
 
 class SeriesParameters(Parameters):
-    """Which periods."""
+    """The periods to return."""
 
     start: Day
     end: Day
@@ -66,10 +66,10 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}", response_model=models.NumberModel, summary="A published number")
     async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
-        """One version of a number: what it says, how sure it is, how old, and how much of its period has come.
+        """One version of a number with its state, its age and its completeness.
 
-        `version=final` before the close answers with the newest number, and `note` says so. The ETag begins with the
-        version's name: ask with `If-None-Match` and an unchanged number costs nothing.
+        Before the close, `version=final` returns the newest number, and `note` reports it. The ETag begins with the version's
+        name; a request with `If-None-Match` gets 304 for an unchanged number.
         """
         metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
@@ -98,9 +98,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         body["staleness"] = staleness
         return responses.respond(request, body, {"staleness": staleness | {"seconds": seconds}}, content.name)
 
-    @router.get("/{name}/history", response_model=models.HistoryModel, summary="How a number came to be")
+    @router.get("/{name}/history", response_model=models.HistoryModel, summary="The history of a number")
     async def history(request: Request, name: MetricName, wanted: Annotated[HistoryParameters, Query()]) -> Response:
-        """Every revision and adjustment, oldest first: what it moved, by how much, and why."""
+        """Every revision and adjustment, oldest first: what it changed, by how much, and why."""
         metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
         published = await cache.published(metric, period.kind)
@@ -113,9 +113,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         }
         return responses.respond(request, window(published, period) | {"versions": page} | following)
 
-    @router.get("/{name}/series", response_model=models.PointsModel, summary="A number of many periods in a row")
+    @router.get("/{name}/series", response_model=models.PointsModel, summary="The numbers of consecutive periods")
     async def series(request: Request, name: MetricName, wanted: Annotated[SeriesParameters, Query()]) -> Response:
-        """The version asked for of each period from one day through another; all as of one moment."""
+        """The requested version of each period from one day through another, all read at the same moment."""
         metric = cache.metric(name)
         start, end = parameters.span(wanted.start, wanted.end)
         version = parameters.version_of(wanted.version)

@@ -1,7 +1,7 @@
-"""The schema of answers about published numbers, as the OpenAPI document shows it.
+"""The schema of responses about published numbers, as the OpenAPI document shows it.
 
-Only shapes belong here; the values are built in ``http.responses`` and in the routes. Every class ends in ``Model``, so that it
-is not taken for the class of the same thing in the product; the OpenAPI document leaves the ending out.
+Only shapes belong here; the values are built in ``http.responses`` and in the routes. The name of every class ends in ``Model``,
+to distinguish it from the domain class of that name; the OpenAPI document omits the ending.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Label = Literal["Live (updating)", "Preliminary", "Final"]
 Reason = Literal["initial", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"]
 Value = Annotated[
     int | float | str | bool | None,
-    Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are no number, as text."),
+    Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are not numbers, as text."),
 ]
 Percent = Annotated[
     float | None,
-    Field(description="Of the size of before, to two places; null where before is 0 or missing, or no double holds it."),
+    Field(description="Of the absolute value of before, to two places; null if that is 0 or missing, or no double holds it."),
 ]
 Row = dict[str, Value]
 
@@ -33,7 +33,7 @@ def schema_name(model: type) -> str:
 
 
 class Shape(BaseModel):
-    """A part of an answer: it has these fields and no others."""
+    """A part of a response: it has these fields and no others."""
 
     model_config = ConfigDict(extra="forbid", model_title_generator=schema_name)
 
@@ -61,17 +61,17 @@ class VersionModel(Shape):
     result: list[Row] = Field(
         description="By row of the grain; 10,000 at most.", examples=[[{"revenue": "1204.50", "sales": 61, "row_count": 61}]]
     )
-    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
-    event_count: int = Field(description="How many rows of silver are behind it.")
-    undecided_rows: int = Field(description="How many rows waited for a steward then.")
+    total_rows: int = Field(description="The number of rows of the grain. Request the number alone to read the rest.")
+    event_count: int = Field(description="The number of silver rows that it is computed from.")
+    undecided_rows: int = Field(description="The number of rows that waited for a steward when it was published.")
     changed_rows: int | None
     computed_at: datetime = Field(description="When it was computed and published.")
     superseded_at: datetime | None
     reason: Reason
-    restated_on: datetime | None = Field(description="When its content changed last; null until it has.")
+    restated_on: datetime | None = Field(description="When its content last changed; null if it never has.")
     restatement_reason: str | None
     booked_on: date | None
-    known_through: date | None = Field(description="The newest arrival day that is in it.")
+    known_through: date | None = Field(description="The newest arrival day that it includes.")
     due_on: date | None
     dataset_version: int
     signed_off_by: str | None
@@ -79,23 +79,23 @@ class VersionModel(Shape):
 
 
 class RevisionModel(VersionModel):
-    """A version in a history, with what it moved."""
+    """A version in a history, with the change that it made."""
 
     moved: dict[str, SidesModel]
 
 
 class StalenessModel(Shape):
-    """How old the number is, and whether more is known by now."""
+    """The age of the number, and whether newer data is known."""
 
-    seconds: int = Field(description="Since it was computed.")
-    behind: bool = Field(description="Whether arrivals, or newer numbers that it is made of, are not in it yet.")
+    seconds: int = Field(description="Seconds since it was computed.")
+    behind: bool = Field(description="Whether it does not yet include all arrivals, or the newest numbers of its days.")
     newest_arrival: datetime | None = Field(description="The newest arrival of the source.")
 
 
 class CompletenessModel(Shape):
-    """The share of the period's rows that is in the number, judged by how earlier periods came in; or why it is not known.
+    """The share of the period's rows that the number contains, estimated from earlier periods; or why it is unknown.
 
-    It speaks of the rows that come within ``horizon_hours``; ``low`` to ``high`` held the share in ``coverage`` of cases.
+    Only rows that arrive within ``horizon_hours`` count; ``low`` to ``high`` contains the share in ``coverage`` of cases.
     """
 
     known: bool
@@ -110,10 +110,10 @@ class CompletenessModel(Shape):
 
 
 class WindowModel(Shape):
-    """Which number it is."""
+    """The metric and the period of a number."""
 
     metric: str
-    series: str = Field(description="The table below gold/.")
+    series: str = Field(description="The name of the table in gold/.")
     window: str
     first_day: date
     last_day: date
@@ -124,16 +124,16 @@ class NumberModel(WindowModel, VersionModel):
 
     staleness: StalenessModel
     completeness: CompletenessModel
-    next_row_offset: int | None = Field(description="Ask with this row_offset for more of result; null at the end.")
+    next_row_offset: int | None = Field(description="The row_offset that returns the next rows of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None
     history: list[RevisionModel] | None = Field(
-        None, description="The newest hundred versions, or as many as fit, oldest first, where it was asked for."
+        None, description="The newest 100 versions, or as many as fit, oldest first; only if requested."
     )
 
 
 class MeasureModel(Shape):
-    """What a metric measures."""
+    """A measure of a metric."""
 
     name: str
     type: str
@@ -142,7 +142,7 @@ class MeasureModel(Shape):
 
 
 class TermsModel(Shape):
-    """When numbers are what."""
+    """The rules by which numbers change their state."""
 
     start_delay: int
     preliminary_after: int
@@ -160,12 +160,12 @@ class MetricModel(Shape):
     source: str
     grain: list[str]
     measures: list[MeasureModel]
-    windows: list[str] = Field(description="The lengths of period that it is published for.")
+    windows: list[str] = Field(description="The kinds of period that it is published for.")
     terms: TermsModel
     consumers: list[str]
     dataset_version: int = Field(description="The version of its logic that readers see.")
     deprecated_on: date | None
-    published: int = Field(description="For how many days.")
+    published: int = Field(description="The number of days with a published number.")
     first_day: date | None
     last_day: date | None
 
@@ -201,15 +201,15 @@ class SideModel(Shape):
 
 
 class ComparisonModel(WindowModel):
-    """Two versions of a number side by side."""
+    """A comparison of two versions of a number."""
 
     version_a: SideModel
     version_b: SideModel
     changes: list[ChangeModel]
     total: int
     next_offset: int | None
-    totals: dict[str, SidesModel] = Field(description="Over the grain, of the measures that add up.")
-    reason: str | None = Field(description="The gravest reason of a revision in between.")
+    totals: dict[str, SidesModel] = Field(description="The sums over the grain, of the measures that add up.")
+    reason: str | None = Field(description="The most important reason of the revisions in between.")
     changed_rows: int | None
 
 
@@ -227,7 +227,7 @@ class PointModel(Shape):
     event_count: int
     computed_at: datetime
     result: list[Row] = Field(description="By row of the grain; 10,000 at most.")
-    total_rows: int = Field(description="How many rows of the grain it has. Ask for the number alone to read those beyond.")
+    total_rows: int = Field(description="The number of rows of the grain. Request the number alone to read the rest.")
 
 
 class PointsModel(Shape):
@@ -237,11 +237,11 @@ class PointsModel(Shape):
     series: str
     version: str
     points: list[PointModel]
-    next_start: date | None = Field(description="Ask with this start for more; null at the end.")
+    next_start: date | None = Field(description="The start that returns the next periods; null at the end.")
 
 
 class HistoryModel(WindowModel):
-    """How a number came to be."""
+    """The history of a number."""
 
     versions: list[RevisionModel]
     total: int
@@ -253,12 +253,12 @@ class KnownModel(Shape):
 
     window: str
     at: datetime
-    number: VersionModel | None = Field(description="Null where nothing had been published.")
+    number: VersionModel | None = Field(description="Null if nothing had been published.")
     note: str | None
 
 
 class AtThisTimeModel(Shape):
-    """Yesterday as it was known at this time of day, beside yesterday final, and today."""
+    """Yesterday as it was known at this time of day, yesterday as it is known now, and today."""
 
     metric: str
     series: str

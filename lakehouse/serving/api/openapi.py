@@ -1,6 +1,6 @@
-"""What FastAPI leaves out of the OpenAPI document: problem documents, examples, and answers without a body.
+"""The parts of the OpenAPI document that FastAPI omits: problem documents, examples, and responses without a body.
 
-The shapes of answers are in ``models`` and ``quality_models``, examples of them in ``openapi_examples``.
+The shapes of responses are in ``models`` and ``quality_models``, examples of them in ``openapi_examples``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 _SCHEMAS = "#/components/schemas/"
 _MODEL_REFERENCE = re.compile(rf'("{_SCHEMAS}\w+){MODEL}"')
-#: What a status of any request means.
+#: The meanings of status codes of any request.
 ERRORS = {
     400: "The request makes no sense.",
     404: "There is no such metric, window, version, source or row.",
-    421: "The server is not asked under this name.",
+    421: "The server does not accept this host name.",
     422: "A parameter is not as documented.",
     429: "Too many requests.",
-    500: "An incident, which the server's log tells of.",
+    500: "An internal error; the server's log describes the incident.",
     503: "The tables cannot be read.",
 }
-#: What a status of a request that needs a token means.
+#: The meanings of status codes of a request that needs a token.
 TOKEN_ERRORS = {401: "A token is needed."}
-#: What a status of a request that writes means.
+#: The meanings of status codes of a request that writes.
 WRITE_ERRORS = TOKEN_ERRORS | {
-    403: "The token does not allow it, or a page of another site asks.",
+    403: "The token does not allow it, or the request comes from a page of another site.",
     409: "The row cannot be decided on.",
     413: "The request is too large.",
 }
@@ -49,14 +49,14 @@ def problem_responses(meanings: dict[int, str]) -> dict[int | str, dict[str, Any
 
 
 def complete(app: FastAPI) -> None:
-    """Add to the application's OpenAPI document what FastAPI cannot know."""
+    """Add the parts that FastAPI omits to the application's OpenAPI document."""
     document = json.loads(_MODEL_REFERENCE.sub(r'\1"', json.dumps(app.openapi())))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if path in ANSWERS:
                 operation["responses"]["200"]["content"]["application/json"]["example"] = ANSWERS[path]
             if method == "get":
-                operation["responses"]["304"] = {"description": "Still the answer that If-None-Match names."}
+                operation["responses"]["304"] = {"description": "The response named by If-None-Match is still current."}
     schemas = {name.removesuffix(MODEL): schema for name, schema in document["components"]["schemas"].items()}
     problem = ProblemModel.model_json_schema(ref_template=_SCHEMAS + "{model}")
     definitions = {name.removesuffix(MODEL): schema for name, schema in problem.pop("$defs", {}).items()}

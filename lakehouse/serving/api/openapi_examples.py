@@ -1,4 +1,4 @@
-"""Answers as they look, for the OpenAPI document: by path, of GET (and of the one POST)."""
+"""Example responses for the OpenAPI document, by path, of GET (and of the one POST)."""
 
 from __future__ import annotations
 

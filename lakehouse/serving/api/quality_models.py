@@ -1,4 +1,4 @@
-"""The schema of answers about data quality, lineage, quarantine and health, and of problem documents; see ``models``."""
+"""The schema of responses about data quality, lineage, quarantine and health, and of problem documents; see ``models``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehouse.serving.api.models import Reason, Shape, SidesModel, State, Windo
 
 
 def inline_schema(words: type[Enum], title: str | None = None) -> WithJsonSchema:
-    """The schema of a vocabulary, written where it is used and not as a component of its own."""
+    """The schema of a vocabulary, written where it is used and not as a separate component."""
     named = {"title": title} if title else {}
     return WithJsonSchema({"enum": [word.value for word in words], "type": "string", **named})
 
@@ -24,7 +24,7 @@ VerdictName = Annotated[StewardVerdict, inline_schema(StewardVerdict, "Decision"
 
 
 class QuantilesModel(Shape):
-    """Seconds behind the event within which so many rows came."""
+    """Seconds after the event within which these shares of rows arrived."""
 
     p50: int
     p90: int
@@ -35,14 +35,14 @@ class QuantilesModel(Shape):
 
 
 class CaughtModel(Shape):
-    """What a watermark would have caught."""
+    """The share of rows that a watermark would have caught."""
 
     watermark_seconds: int
     share: float
 
 
 class RecommendationModel(Shape):
-    """Which watermark the data asks for, and the evidence."""
+    """The proposed watermark, and the evidence."""
 
     verdict: Literal["keep", "set", "raise", "lower", "too_few"]
     wanted_share: float
@@ -66,26 +66,26 @@ class TypeLatenessModel(Shape):
 
 
 class SourceLatenessModel(Shape):
-    """How late the rows of a source came, and what became of them."""
+    """The lateness of the rows of a source, and their dispositions."""
 
     source: str
     expected_seconds: int
     rows: int
     on_time_share: float | None
     late_share: float | None
-    seconds: QuantilesModel | None = Field(description="Of all event types together; null where no row has an event time.")
+    seconds: QuantilesModel | None = Field(description="Of all event types together; null if no row has an event time.")
     without_event_time: int
     accepted: int = Field(description="Applied, superseded or duplicate.")
     quarantined: int
     dropped: int
     dispositions: dict[str, int]
-    recommendation: RecommendationModel = Field(description="Of the event types without bounds of their own, together.")
-    event_types: list[TypeLatenessModel] = Field(description="Those with the most rows.")
+    recommendation: RecommendationModel = Field(description="For the event types without separate bounds, together.")
+    event_types: list[TypeLatenessModel] = Field(description="The event types with the most rows.")
     event_types_left_out: int
 
 
 class LatenessModel(Shape):
-    """By arrival day."""
+    """The lateness of the rows that arrived in a range of days."""
 
     start_date: date
     end_date: date
@@ -108,7 +108,7 @@ class RestatementModel(WindowModel):
 
 
 class RestatementsModel(Shape):
-    """Newest first."""
+    """Restatements, newest first."""
 
     start_date: date
     end_date: date
@@ -134,7 +134,7 @@ class PublicationModel(Shape):
 
 
 class LineageModel(WindowModel):
-    """Where a number comes from."""
+    """The lineage of a number."""
 
     version: str
     version_name: str
@@ -144,17 +144,17 @@ class LineageModel(WindowModel):
     inputs_without: str | None
     known_through: date | None
     silver_version: int | None
-    made_from: dict[str, Any] = Field(description="Of a longer period: the daily revisions.")
+    made_from: dict[str, Any] = Field(description="For a longer period: the daily revisions.")
     code_version: str | None
     contract_version: str | None
     run_id: str | None
     signed_off_by: str | None
     sign_off_reason: str | None
-    publication: PublicationModel | None = Field(description="Null where the ledger has not told of it yet.")
+    publication: PublicationModel | None = Field(description="Null until the ledger has recorded it.")
 
 
 class QuarantinedModel(Shape):
-    """A row that waits, or has waited, for a steward. What it says is not told here: `lakehouse quarantine show` does."""
+    """A row that waits, or has waited, for a steward. Its values are not included: `lakehouse quarantine show` prints them."""
 
     id: str = Field(examples=["sales:3f1c0b9a7d2e4f60:17"])
     source: str
@@ -183,20 +183,20 @@ class QuarantineModel(Shape):
 
 
 class DecidedModel(Shape):
-    """What was decided. Silver and gold follow with Dagster's daemon, or with `lakehouse quarantine` and no row."""
+    """The recorded decision. Dagster's daemon updates silver and gold, or the same decision with `lakehouse quarantine`."""
 
     id: str
     decision: VerdictName
     by: str
-    repeated: bool = Field(description="Whether the same had been decided already.")
-    waiting_days: list[date] = Field(description="The event days that are made anew.")
+    repeated: bool = Field(description="Whether the same decision had been recorded before.")
+    waiting_days: list[date] = Field(description="The event days that are rebuilt.")
 
 
 class MetricHealthModel(Shape):
     """One metric as this process sees it."""
 
     metric: str
-    table_version: int = Field(description="-1 where nothing has been published.")
+    table_version: int = Field(description="-1 if nothing has been published.")
     periods: int
 
 
@@ -206,7 +206,7 @@ class HealthModel(Shape):
     status: Literal["ok"]
     version: str
     now: datetime
-    metrics: list[MetricHealthModel] = Field(description="None where reading needs a token.")
+    metrics: list[MetricHealthModel] = Field(description="Empty if reading needs a token.")
 
 
 class MistakeModel(Shape):

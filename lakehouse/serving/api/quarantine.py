@@ -56,7 +56,7 @@ class QuarantineParameters(Parameters):
 
 
 class DecisionModel(BaseModel):
-    """What a steward decides on a row; the token's name is who decides."""
+    """A steward's decision on a row; it is recorded under the token's name."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -74,7 +74,7 @@ def reading(cache: PublishedCache) -> APIRouter:
 
     @router.get("", response_model=quality_models.QuarantineModel, summary="Rows that wait for a steward")
     async def waiting(request: Request, wanted: Annotated[QuarantineParameters, Query()]) -> Response:
-        """Which rows wait, why, and until when somebody should have looked; not what they say."""
+        """The rows that wait, with reason and review deadline, but without their values."""
         names = [cache.source(wanted.source).dataset] if wanted.source else sorted(cache.catalog.sources)
         rows = [(name, row) for name in names for row in await run_in_threadpool(listed, cache, name, wanted.status)]
         if wanted.cause:
@@ -113,11 +113,11 @@ def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
     )
     async def decided(
         request: Request,
-        row_id: Annotated[str, Path(pattern=ID, description="As GET /quarantine shows it.")],
+        row_id: Annotated[str, Path(pattern=ID, description="As returned by GET /quarantine.")],
         decision: DecisionModel,
         _: NoParameters,
     ) -> Response:
-        """Needs a steward's token. Saying the same again changes nothing. Silver and gold follow with Dagster's daemon."""
+        """Needs a steward's token. Repeating a decision changes nothing. Dagster's daemon then updates silver and gold."""
         source, _colon, rest = row_id.partition(":")
         row, token = parse_row_id(rest), holder(request)
         taken = await run_in_threadpool(decide, cache, source, row, decision, token.name)
@@ -141,11 +141,11 @@ def _as_json(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any
 def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionModel, by: str) -> stewardship_decide.DecisionResult:
     """Record a decision on a row that is or was quarantined; one at a time.
 
-    :raises Problem: when there is no such row, or it cannot be decided on.
+    :raises Problem: if there is no such row, or it cannot be decided on.
     """
     contract = cache.source(source)
     if not quarantine.entries(cache.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
-        raise Problem(404, "unknown-row", "no row of that name waits or has waited; GET /quarantine?status=any shows them")
+        raise Problem(404, "unknown-row", "no row with this id is or was in quarantine; GET /quarantine?status=any lists them")
     with _ONE_AT_A_TIME:
         try:
             return stewardship_decide.decide(

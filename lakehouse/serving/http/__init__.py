@@ -1,1 +1,1 @@
-"""What the API and the pages share: cached tables, parameters, responses, problems, authentication, and limits of requests."""
+"""Shared code of the API and the pages: cached tables, parameters, responses, problems, authentication, limits of requests."""

@@ -37,23 +37,23 @@ class Authenticator:
     async def reader(self, request: Request, given: Given) -> None:
         """Require any token.
 
-        :raises Problem: without a valid one.
+        :raises Problem: if the request has no valid one.
         """
         request.state.token = await self._holder(request, given)
 
     async def steward(self, request: Request, given: Given) -> None:
         """Require a steward's token.
 
-        :raises Problem: without a valid one.
+        :raises Problem: if the request has no valid one.
         """
         token = request.state.token = await self._holder(request, given)
         if token.role is not Role.STEWARD:
-            raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's is needed")
+            raise Problem(403, "not-a-steward", f"the token of {token.name} allows reading; a steward's token is needed")
 
     async def holder_of(self, request: Request, text: str) -> Token:
-        """The token that a text stands for.
+        """The token that a text represents.
 
-        :raises Problem: when it is not valid; after too many of these, the address has to wait.
+        :raises Problem: if it is not valid; after too many such attempts, the address has to wait.
         """
         token = tokens.holder(await self.cache.tokens(), text, self.cache.settings.clock())
         if token is None:
@@ -65,7 +65,7 @@ class Authenticator:
 
     async def _holder(self, request: Request, given: HTTPAuthorizationCredentials | None) -> Token:
         if given is None:
-            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' makes one")
+            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' creates one")
         return await self.holder_of(request, given.credentials)
 
 

@@ -1,6 +1,6 @@
-"""The types of request parameters, and what their values refer to: a period, a version, a range of days.
+"""The types of request parameters, and the look-up of their values: a period, a version, a range of days.
 
-Values that refer to nothing raise a :class:`Problem`. What a version selector means is in ``gold.numbers.version_selector``.
+Unknown values raise a :class:`Problem`. Version selectors are defined in ``gold.numbers.version_selector``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ VERSION = (
 )
 #: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?<=\d) (?=\d\d:\d\d$)")
-#: The range of days; days outside it mean its nearest end.
+#: The range of days; days outside it are moved to its nearest end.
 _FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
 
 
 def _iso_day(value: object) -> object:
-    """Accept ISO days only: pydantic would accept numbers, too."""
+    """Accept ISO days only: pydantic would also accept numbers."""
     if isinstance(value, str) and not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         msg = "write a day as 2024-01-31"
         raise ValueError(msg)
@@ -53,7 +53,7 @@ def _iso_moment(value: object) -> object:
 
 def _yes_or_no(value: object) -> object:
     if isinstance(value, str) and value not in ("true", "false"):
-        msg = "say true or false"
+        msg = "write true or false"
         raise ValueError(msg)
     return value
 
@@ -77,8 +77,8 @@ Version = Annotated[
         examples=["latest", "r1", "2024-11-08T06:00:00Z"],
     ),
 ]
-Limit = Annotated[int, Field(ge=1, le=1000, description="At most so many.")]
-Offset = Annotated[int, Field(ge=0, le=1_000_000, description="So many are left out first.")]
+Limit = Annotated[int, Field(ge=1, le=1000, description="The maximum number of entries.")]
+Offset = Annotated[int, Field(ge=0, le=1_000_000, description="The number of entries to skip.")]
 
 
 class Parameters(BaseModel):
@@ -106,9 +106,9 @@ def period_of(metric: MetricContract, text: str) -> Period:
 
 
 def version_of(text: str) -> VersionSelector:
-    """The selector that a text stands for.
+    """The selector that a text represents.
 
-    :raises Problem: when it selects nothing, such as the 31st of June.
+    :raises Problem: if it selects nothing, such as the 31st of June.
     """
     try:
         return version_selector.parse(_EATEN_PLUS.sub("+", text))

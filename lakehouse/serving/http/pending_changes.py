@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PendingPeriods:
-    """The first days of a series' periods that the layer below has changed since the series last followed it.
+    """The first days of a series' periods that have changed in the layer below since the series last followed it.
 
-    ``as_of`` identifies what that was read from: the version of the layer below, the follower, and the version it followed.
+    ``as_of`` identifies the versions read: the version of the layer below, the follower, and the version it followed.
     """
 
     as_of: tuple[Any, ...]
@@ -64,7 +64,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     versions = {path: table_io.version(path, settings.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
         return before
-    days = frozenset(applied_inputs.pending(settings, source))  # read first: what leaves it is then in the periods
+    days = frozenset(applied_inputs.pending(settings, source))  # read first: a day applied meanwhile is then among the periods
     periods_before = {} if before is None else before.periods
     periods = {
         name: read_periods(periods_before.get(name)) for name, read_periods in _followers(settings, catalog, source, versions)
@@ -75,7 +75,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
 def failing_checks(
     settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
 ) -> Mapping[date, list[str]]:
-    """By period the checks that hold back a newer number of it."""
+    """By period, the failed checks that hold a newer number of it."""
     return candidates.failing(with_table_cache(settings, tables), series)
 
 

@@ -24,7 +24,7 @@ TITLES = {
     409: "Conflict",
     413: "The request is too large",
     415: "Media type not supported",
-    421: "Not the host that was asked for",
+    421: "Host name not accepted",
     422: "The request is not as documented",
     429: "Too many requests",
     500: "Something went wrong here",
@@ -33,7 +33,7 @@ TITLES = {
 
 
 class Problem(Exception):  # noqa: N818 (as the RFC calls it)
-    """What went wrong, for the client. ``kind`` is a stable identifier for programs."""
+    """An error for the client. ``kind`` is a stable identifier for programs."""
 
     def __init__(self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(detail)
@@ -56,17 +56,17 @@ async def on_problem(_: Request, problem: Exception) -> Response:
 
 
 async def on_http(_: Request, error: Exception) -> Response:
-    """Handle what the framework refuses: an unknown path, a wrong method, an invalid body."""
+    """Handle requests that the framework rejects: an unknown path, a wrong method, an invalid body."""
     if isinstance(error.__cause__, Problem):  # raised while the body was read
         return error.__cause__.response()
     refused: HTTPException = error  # type: ignore[assignment]
     kind = {404: "no-such-path", 405: "no-such-method"}.get(refused.status_code, "refused")
-    detail = {404: "there is nothing at this address; /openapi.json lists what there is"}.get(refused.status_code, refused.detail)
+    detail = {404: "there is nothing at this address; /openapi.json lists the addresses"}.get(refused.status_code, refused.detail)
     return Problem(refused.status_code, kind, str(detail), refused.headers).response()
 
 
 async def on_invalid(_: Request, error: Exception) -> Response:
-    """Handle invalid parameters: list each with its place, and repeat nothing of what was sent."""
+    """Handle invalid parameters: list each with its place, without repeating its value."""
     invalid: RequestValidationError = error  # type: ignore[assignment]
     errors = [{"where": ".".join(map(str, mistake["loc"])), "message": _plain(mistake)} for mistake in invalid.errors()[:20]]
     detail = "; ".join(f"{mistake['where']}: {mistake['message']}" for mistake in errors[:3])
@@ -75,5 +75,5 @@ async def on_invalid(_: Request, error: Exception) -> Response:
 
 def _plain(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return "unknown; /openapi.json lists which there are"
+        return "unknown; /openapi.json lists the parameters"
     return str(error["msg"]).removeprefix("Value error, ")

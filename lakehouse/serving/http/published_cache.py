@@ -1,4 +1,4 @@
-"""What requests read of a deployment, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
+"""The data that requests read, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
 
 The API and the pages read through this module only; a request sees each table as of one moment. How a value is refreshed is in
 ``refreshing``, how a table is read in ``snapshot`` and ``pending_changes``.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 T = TypeVar("T")
-#: Seconds after which a value is refreshed, and the age beyond which it is not returned any more.
+#: Seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
 
@@ -130,7 +130,7 @@ class PublishedCache:
         return [await self.published(metric, kind) for metric, kind in kinds if by in (None, kind)]
 
     async def pending_changes(self, source: str) -> PendingChanges:
-        """What is not yet in Silver or in the published numbers of a source."""
+        """The changes of a source that are not yet in Silver or in its published numbers."""
         if source not in self._pending:
             read = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
             self._pending[source] = RefreshedValue(read, *_PENDING)
@@ -162,7 +162,7 @@ class PublishedCache:
         )
 
     async def _made_from_older_days(self, series: Series, version: PublishedVersion, period: Period) -> bool:
-        """Whether a longer period was made from other numbers than the newest ones of its days.
+        """Whether a longer period was computed from other numbers than the newest ones of its days.
 
         A run by hand may publish it without a record of the version that it followed. Booked adjustments are not compared.
         """
@@ -184,12 +184,12 @@ class PublishedCache:
     async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.
 
-        :param stale: whether more is known than it contains; it then contains what had arrived when it was published.
+        :param stale: whether more is known than it contains; it then contains the rows that had arrived when it was published.
         """
         metric = series.metric
         history = await self._arrival_history(metric.source)
         if history.arrivals is None:
-            return Unknown("nothing is known of how the rows of this source come in")
+            return Unknown("no arrivals of this source are recorded")
         days = source_days(metric, period.days)
         current = version.is_latest and not stale
         cutoff = min(self.settings.clock() if current else version.published_at, history.arrivals.newest)
@@ -217,18 +217,18 @@ class PublishedCache:
 
 
 def _daily(series: Series) -> Series:
-    """The series of the days that a longer period is made from; of days the series itself."""
+    """The series of days that a series is computed from; for days, the series itself."""
     return Series(series.metric, Kind.DAY, series.called)
 
 
 async def _value_of(refreshed: RefreshedValue[T]) -> T:
-    """:raises Problem: when the tables cannot be read."""
+    """:raises Problem: if the tables cannot be read."""
     try:
         return await refreshed.get()
     except Problem:
         raise
     except Exception as error:
-        raise Problem(503, "unreadable", "the tables cannot be read at this moment; ask again", {"Retry-After": "2"}) from error
+        raise Problem(503, "unreadable", "the tables cannot be read at this moment; try again", {"Retry-After": "2"}) from error
 
 
 def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:

@@ -1,4 +1,4 @@
-"""A value that is read again when it has become too old, by one reader for all requests."""
+"""A value that one reader refreshes for all requests when it is too old."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LOG = logging.getLogger(__name__)
 class RefreshedValue(Generic[T]):
     """Caches what ``read`` returns.
 
-    The first request that comes when the value is older than ``after`` seconds has it read again in a thread. Until that is done,
-    requests get the old value, unless it is older than ``at_most`` seconds: then they wait. The value is replaced as a whole, so
+    The first request after the value is older than ``after`` seconds starts a thread that reads it again. Until that is done,
+    requests get the old value; if it is older than ``at_most`` seconds, they wait. The value is replaced as a whole, so
     that everything a request takes from it is consistent. An instance belongs to one event loop.
 
-    :param read: gets the cached value, None at first.
+    :param read: returns the new value; its argument is the cached one, None at first.
     """
 
     def __init__(self, read: Callable[[T | None], T], after: float, at_most: float) -> None:
@@ -33,7 +33,7 @@ class RefreshedValue(Generic[T]):
     async def get(self) -> T:
         """The value.
 
-        :raises Exception: what ``read`` raises, when no value is young enough.
+        :raises Exception: what ``read`` raises, if no value is recent enough.
         """
         age = monotonic() - self._read_at
         if self._value is not None and age <= self._after:
@@ -43,7 +43,7 @@ class RefreshedValue(Generic[T]):
             self._reading.add_done_callback(_log_failure)
         if self._value is not None and age <= self._at_most:
             return self._value
-        return await asyncio.shield(self._reading)  # a request that is cancelled does not cancel the others' answer
+        return await asyncio.shield(self._reading)  # a cancelled request does not cancel the read for the others
 
     async def _refresh(self) -> T:
         started = monotonic()

@@ -98,20 +98,20 @@ class RequestGuard:
             _LOG.exception("incident %s: %s %s", incident, scope["method"], scope["path"])
             if started:
                 raise
-            detail = "the server's log tells what happened, under this incident"
+            detail = "the server's log describes the error under this incident"
             broken = Problem(500, "incident", detail, incident=incident)
             await self._respond(broken, scope["path"])(scope, receive, guarded)
 
     def _admit(self, scope: Scope) -> None:
-        """:raises Problem: for a request that is refused."""
+        """:raises Problem: if the request is refused."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts and _name(host) not in self._hosts:
-            raise Problem(421, "wrong-host", "this server is not asked under that name; --allow-host adds one")
+            raise Problem(421, "wrong-host", "this server does not accept that host name; --allow-host adds one")
         client = scope.get("client")
         wait = self._buckets.wait(client[0] if client else "")
         if wait:
-            raise Problem(429, "too-many", "ask less often", {"Retry-After": f"{int(wait) + 1}"})
+            raise Problem(429, "too-many", "send fewer requests", {"Retry-After": f"{int(wait) + 1}"})
         if scope["method"] in _SAFE:
             return
         origin = headers.get(b"origin")
@@ -134,7 +134,7 @@ def _name(host: str) -> str:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same, until the body has become too large."""
+    """The same, but raises an error when the body is too large."""
     received = 0
 
     async def counted() -> Message:

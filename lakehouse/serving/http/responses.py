@@ -1,4 +1,4 @@
-"""Responses as JSON with an ETag, and the JSON of versions, numbers and estimates, the same in every route.
+"""Responses as JSON with an ETag, and the JSON of versions, numbers and estimates, shared by all routes.
 
 The shapes are documented in ``api.models``.
 """
@@ -35,10 +35,10 @@ MOST_ROWS = 10_000
 
 
 def respond(request: Request, body: JsonObject, ticking: JsonObject | None = None, tag: str = "") -> Response:
-    """The body as JSON, or 304 when the client has it already.
+    """The body as JSON, or 304 if the client has it already.
 
-    :param ticking: fields that change at any moment; they are no part of the ETag.
-    :param tag: the beginning of the ETag, for people.
+    :param ticking: fields that change all the time; they are not part of the ETag.
+    :param tag: the readable beginning of the ETag.
     """
     text = json.dumps(body, default=_plain)
     etag = f'W/"{tag}{"-" if tag else ""}{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"'
@@ -56,13 +56,13 @@ def respond(request: Request, body: JsonObject, ticking: JsonObject | None = Non
 
 
 def fitting(sizes: Iterable[int]) -> int:
-    """How many of some numbers fit on a page, given the rows of each; the first one always does, possibly in part."""
+    """The count of numbers that fit on a page, given the rows of each; the first one always does, possibly in part."""
     total = list(accumulate(sizes))
     return max(bisect_right(total, MOST_ROWS), min(len(total), 1))
 
 
 def version(published: PublishedVersion, first: int = 0) -> JsonObject:
-    """A version of a number: its content, its state, and how it came about.
+    """A version of a number: its content, its state and its origin.
 
     :param first: the row of the grain with which ``result`` begins.
     """
@@ -98,7 +98,7 @@ def version(published: PublishedVersion, first: int = 0) -> JsonObject:
 
 
 def sides(numbers: Sides) -> JsonObject:
-    """Both sides of a number and their difference. ``percent`` is a number; None when there is none, or no double can hold it."""
+    """Both sides of a number and their difference. ``percent`` is None if it is undefined or too large for a double."""
     percent = None if numbers.percent is None else float(numbers.percent)
     return numbers.as_json() | {"percent": percent if percent is None or isfinite(percent) else None}
 
@@ -109,7 +109,7 @@ def moves(by_measure: Mapping[str, Sides]) -> JsonObject:
 
 
 def completeness(estimate: Estimate | Unknown) -> JsonObject:
-    """The estimated share of rows that a number contains, with its basis; or why there is no estimate."""
+    """The estimated share of rows that a number contains, with its basis; or the reason why there is no estimate."""
     if isinstance(estimate, Unknown):
         return {"known": False, "because": estimate.because}
     return {

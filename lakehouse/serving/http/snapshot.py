@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.settings import Settings
 
-#: Seconds after which a table is opened again: a table that replaced it has other commits with the same numbers.
+#: Seconds after which a table is opened again: it may have been replaced by a table with other commits of the same numbers.
 _REOPEN = 30.0
 _SUMMARY = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
 
 class VersionSummary(NamedTuple):
-    """What is needed to select a version, and where its rows are."""
+    """The fields that select a version, and the position of its rows."""
 
     revision: int
     adjustment: int | None
@@ -51,7 +51,7 @@ class VersionSummary(NamedTuple):
 
     @property
     def restates(self) -> bool:
-        """Whether its content differs from what was published before it."""
+        """Whether its content differs from the version published before it."""
         return self.adjustment is not None or (self.revision > 1 and self.restated_on == self.published_at)
 
 
@@ -86,7 +86,7 @@ class PeriodVersions:
         return versions
 
     def moved(self, series: Series, first: int, end: int) -> list[tuple[PublishedVersion, dict[str, Sides]]]:
-        """The versions from place ``first`` up to, not including, place ``end``, each with the change that it made."""
+        """The versions from place ``first`` up to, not including, place ``end``, each with its change."""
         start = max(first - 1, 0)
         while self.summaries[start].adjustment is not None:  # an adjustment is added to its revision and to those before it
             start -= 1
@@ -115,7 +115,7 @@ def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Sna
     """The newest version of a table.
 
     :param by: the column of the periods' first days.
-    :param before: what was read last; unchanged periods are taken from it.
+    :param before: the previous snapshot; unchanged periods are taken from it.
     """
     before = before or Snapshot()
     if before.table is None or time.monotonic() - before.opened > _REOPEN:

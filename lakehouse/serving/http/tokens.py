@@ -1,4 +1,4 @@
-"""``ops/tokens``: who may read and decide through the API. A token is shown once, and only its hash is stored.
+"""``ops/tokens``: the tokens for reading and deciding through the API. A token is shown once, and only its hash is stored.
 
 Adding and revoking a token append rows, so that the table records who was allowed to do what, and when. It cannot be rebuilt from
 other tables: without it, new tokens have to be issued.
@@ -25,7 +25,7 @@ _PREFIX = "lh"
 
 
 class Role(str, Enum):
-    """What a token allows: reading, or reading and deciding."""
+    """The permissions of a token: reading, or reading and deciding."""
 
     READER = "reader"
     STEWARD = "steward"
@@ -56,7 +56,7 @@ def log(settings: Settings) -> LogTable[Token]:
 def add(settings: Settings, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:
     """Create a token.
 
-    :returns: the token as stored, and the text that its holder has to keep.
+    :returns: the token as stored, and the text for its holder.
     """
     token_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     token = Token(token_id, name, role, _digest(secret), settings.clock(), expires_at)
@@ -76,7 +76,7 @@ def all_of(settings: Settings) -> dict[str, Token]:
 
 
 def holder(issued: dict[str, Token], text: str, now: datetime) -> Token | None:
-    """The token that a text stands for, if it is valid.
+    """The token that a text represents, if it is valid.
 
     The secret has 256 random bits, so that a plain hash of it can neither be guessed nor inverted.
     """

@@ -55,7 +55,7 @@ def as_terminal(comparison: Comparison) -> RenderableType:
 
 
 def _table(heads: list[str], rows: list[list[str]], names: int) -> Table:
-    """What fits into 80 columns: numbers and periods are not folded; revisions and rows are in the other formats only."""
+    """The columns that fit into 80 characters: numbers and periods are not folded; other formats also have revisions and rows."""
     shown = Table(box=box.HORIZONTALS, collapse_padding=True, pad_edge=False)
     for at, head in enumerate(heads[:-1]):
         numeric = names < at <= names + 4
@@ -154,7 +154,7 @@ def release_notes(
     if deprecated_on is None:
         lines += [f"{old} stays readable; no date is set for its end.", ""]
     else:
-        lines += [f"{old} is deprecated from {deprecated_on}: whoever reads it by name should have moved to {new} by then.", ""]
+        lines += [f"{old} is deprecated from {deprecated_on}: consumers that read it by name should move to {new} by then.", ""]
     back = f"lakehouse rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
     lines += ["## How to go back", "", f"This makes {old} the latest again, and keeps {new}:", "", f"    {back}"]
     return "\n".join(lines) + "\n"

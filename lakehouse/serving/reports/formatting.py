@@ -1,6 +1,6 @@
 """Numbers, periods and verdicts in words, the same in the terminal, in Markdown and in HTML.
 
-Nothing here escapes for a format, except that no text gives a line break or a terminal code away.
+Texts are not escaped for a format here; only line breaks and terminal codes are.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def summary(comparison: Comparison, arrow: str = "->") -> str:
 
 
 def verdict(comparison: Comparison, threshold: Threshold) -> tuple[bool, str]:
-    """Whether a threshold was kept, and a sentence about how it was broken."""
+    """Whether a threshold was kept, and a description of how it was broken."""
     broken = [change for change in comparison.changes if threshold.broken_by(change)]
     if not broken:
         return True, "kept"
@@ -152,7 +152,7 @@ def verdict(comparison: Comparison, threshold: Threshold) -> tuple[bool, str]:
 def absent(comparison: Comparison) -> list[str]:
     """A sentence for each side that lacks periods."""
     missing = comparison.missing()
-    counted_as = ": its totals count nothing there" if comparison.totals() else ""
+    counted_as = ": its totals omit these" if comparison.totals() else ""
     sides = (comparison.from_version, missing.before), (comparison.to_version, missing.after)
     return [f"No number in {plain(side)} for {spans(periods)}{counted_as}." for side, periods in sides if periods]
 

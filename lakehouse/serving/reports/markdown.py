@@ -1,6 +1,6 @@
 """Markdown in which every text is escaped and every table is as wide as its cells.
 
-What stands in a page is said by the reports.
+The content of a document belongs to the reports.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ def summary(simulation: Simulation, arrow: str = "→") -> str:
     if not simulation.days:
         return "No day was simulated."
     on_time, late = simulation.arrived()
-    rows = f"{late:,} of {formatting.counted(on_time + late, 'row')} came late"
+    rows = f"{late:,} of {formatting.counted(on_time + late, 'row')} arrived late"
     rows += f" ({100 * late / (on_time + late):.2f} %)" if late else ""
     restated = f"{len(simulation.restated()):,}" if simulation.restated() else "None"
-    outcome = f"{restated} of {formatting.counted(len(simulation.periods), 'day')} ended on another number"
+    outcome = f"{restated} of {formatting.counted(len(simulation.periods), 'day')} ended with another number"
     sums = formatting.totals(simulation.totals(), arrow)
     return "; ".join(part for part in (outcome, sums, rows) if part) + "."
 

@@ -1,8 +1,8 @@
 """Charts as inline SVG: drawn by matplotlib, coloured by the page.
 
 Legend, caption and text alternative belong to the page; in the drawing there are only axes and marks. Text stays text, and
-each colour is a CSS variable, so that the same drawing serves a light page, a dark one and paper. No style is written into an
-element: a strict Content-Security-Policy would take it away.
+each colour is a CSS variable, so that the same drawing works on light and dark pages and on paper. Elements have no style
+attribute: a strict Content-Security-Policy would block it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Chart:
 def chart(draw: Callable[[Figure, int], None], height: float = HEIGHT) -> Chart:
     """A drawing.
 
-    :param draw: gets the figure, and the most labels that its time axis has room for.
+    :param draw: draws into a figure; its second argument is the maximum number of labels on the time axis.
     """
     return Chart(*(_svg(draw, width, height, labels) for width, labels in (_WIDE, _NARROW)))
 

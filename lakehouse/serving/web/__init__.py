@@ -1,9 +1,8 @@
 """The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
 
-Server-rendered HTML without any script. One module a page (``overview``, ``metric``, ``story``, ``restated``, ``lateness``,
-``quarantine``, ``sign_in``). They share ``page`` (responses), ``sessions``, ``number_views`` (a number at a glance)
-and ``charts``.
-What the API needs as well belongs in ``http``.
+Server-rendered HTML without scripts. There is one module per page (``overview``, ``metric``, ``story``, ``restated``,
+``lateness``, ``quarantine``, ``sign_in``). They share ``page`` (responses), ``sessions``, ``number_views`` (a number at a
+glance) and ``charts``. Code that the API also needs belongs in ``http``.
 """
 
 from __future__ import annotations

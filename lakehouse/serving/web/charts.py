@@ -1,6 +1,6 @@
 """The charts of the pages: a series and its states, the versions of one number, and how late rows arrived.
 
-States differ in their marks and not in colour alone. What is drawn is in a table beside it, too.
+States differ in their marks and not in colour alone. A table next to each chart contains the same numbers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Bound(NamedTuple):
 
 @lru_cache(_KEPT)
 def series(periods: tuple[str, ...], states: tuple[State, ...], lines: tuple[Line, ...]) -> Chart:
-    """For each measure the numbers of the periods, marked by state, with a stroke from the number first published."""
+    """For each measure the numbers of the periods, marked by state, with a line from the number first published."""
 
     def draw(figure: Figure, labels: int) -> None:
         plots = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]

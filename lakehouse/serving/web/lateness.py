@@ -1,4 +1,4 @@
-"""``/page/lateness``: how late the rows of a source came, what a watermark catches of them, and how that goes day by day."""
+"""``/page/lateness``: how late the rows of a source arrived, which share a watermark catches, and the trend by day."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PERCENTILES = ("p50", "p95", "p99")
 
 
 class LatenessPageParameters(Parameters):
-    """Of which source, and which arrival days: so many ``through`` a day, by default the newest."""
+    """The source, and the arrival days: ``days`` of them ``through`` a day, by default the newest."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     through: Day | None = None
@@ -91,7 +91,7 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
 
 
 def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> dict[str, Any]:
-    """The rows that the bounds of the source apply to; ``own`` are the proposals for event types with bounds of their own."""
+    """The rows that the bounds of the source apply to; ``own`` are the proposals for event types with separate bounds."""
     seconds, expected = measurement.pools(contract, measured)[None], contract.lateness.expected
     proposals = measurement.proposals(contract, measured)
     proposal = proposals.pop(None)
@@ -100,7 +100,7 @@ def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> d
     if watermark is not None:
         bounds.append(charts.Bound("watermark", f"watermark: {format_duration(watermark)}", _whole(watermark)))
     if proposal.moves and proposal.watermark is not None:
-        bounds.append(charts.Bound("asked", f"asked for: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
+        bounds.append(charts.Bound("asked", f"proposed: {format_duration(proposal.watermark)}", _whole(proposal.watermark)))
     return {
         "own": {kind: of_type for kind, of_type in proposals.items() if of_type.rows},
         "watermark": watermark,

@@ -1,4 +1,4 @@
-"""``/page/metrics/{name}``: many periods of a metric in a row, with final, preliminary and live told apart."""
+"""``/page/metrics/{name}``: consecutive periods of a metric, with final, preliminary and live numbers distinguished."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN, _DRAWN = 60, 4
 
 
 class MetricPageParameters(Parameters):
-    """Which periods: ``through`` a day, by default the newest."""
+    """The periods: those ``through`` a day, by default the newest."""
 
     by: Kind = Kind.DAY
     through: Day | None = None

@@ -94,7 +94,7 @@ def drawn(series: Series, most: int) -> list[str]:
 
 
 async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
-    """The caveats of a number: whether more is known, which checks hold a newer one back, how complete it is."""
+    """The caveats of a number: whether newer data is known, which checks hold a newer number, how complete it is."""
     stale = await cache.is_stale(published, version, period)
     complete = await cache.completeness(published.series, period, version, stale=stale)
     return {"behind": stale, "held": await cache.failing_checks(published, period), "complete": completeness(complete)}
@@ -103,9 +103,9 @@ async def doubts(cache: PublishedCache, published: PublishedSeries, period: Peri
 def completeness(estimate: Estimate | Unknown) -> str:
     """The share of a period's rows that has arrived, as a sentence."""
     if isinstance(estimate, Unknown):
-        return f"How complete it is cannot be told: {plain(estimate.because)}."
+        return f"Its completeness is unknown: {plain(estimate.because)}."
     share = "All" if estimate.share == 1 else f"About {estimate.share:.1%}"
     within = counted(estimate.horizon_hours // 24, "day")
     judged = f"{estimate.low:.1%} to {estimate.high:.1%} in {estimate.coverage:.0%} of cases"
-    judged += f", judged by {counted(estimate.periods, 'earlier period')}"
-    return f"{share} of the rows that come within {within} of the period's end are known ({judged})."
+    judged += f", estimated from {counted(estimate.periods, 'earlier period')}"
+    return f"{share} of the rows that arrive within {within} of the period's end are known ({judged})."

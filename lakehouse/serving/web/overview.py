@@ -1,4 +1,4 @@
-"""``/``: each metric's newest number, how sure it is, and what asks for attention."""
+"""``/``: each metric's newest number with its state and caveats, and what needs attention."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def goto(path: str) -> Response:
 
 def problem_page(problem: Problem, scope: Scope | None = None) -> Response:
     """A problem as a page."""
-    sentence = problem.detail.partition("; GET ")[0]  # what follows is for programs
+    sentence = problem.detail.partition("; GET ")[0]  # the rest is for programs
     visitor = None if scope is None else scope.get("state", {}).get("session")
     body = templates.page(
         "web/problem",
@@ -87,12 +87,12 @@ class PageRoute(APIRoute):
 
 
 def _misread(error: RequestValidationError) -> Problem:
-    """The problem of an invalid path or parameter; it repeats nothing of what was sent."""
+    """The problem of an invalid path or parameter; it does not repeat the value."""
     first = error.errors()[0]
     if first["loc"][0] == "path":
         return Problem(404, "no-such-page", "there is no page at this address")
     if first["type"] == "extra_forbidden":
-        return Problem(422, "not-as-documented", "the address asks for something that this page does not know")
+        return Problem(422, "not-as-documented", "the address has a parameter that this page does not support")
     message = str(first["msg"]).removeprefix("Value error, ")
     return Problem(422, "not-as-documented", f"{first['loc'][-1]}: {message[:1].lower()}{message[1:]}")
 

@@ -1,4 +1,4 @@
-"""``/page/quarantine``: the rows that wait for a steward, what a steward sees of one, and the decision on it."""
+"""``/page/quarantine``: the rows that wait for a steward; one row, and the decision on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = Annotated[str, Path(pattern=ID)]
 
 
 class QuarantinePageParameters(Parameters):
-    """Which rows."""
+    """The rows to show."""
 
     source: Annotated[str | None, Field(pattern=parameters.NAME)] = None
     status: Status = StatusFilter.OPEN
@@ -70,11 +70,11 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def decided(request: Request, row_id: Row, _: NoParameters) -> Response:
         session, fields = await sessions.own_form(request)
         if not session.decides:
-            raise Problem(403, "not-a-steward", f"{session.token.name} may read; to decide takes a steward's token")
+            raise Problem(403, "not-a-steward", f"{session.token.name} may read; decisions need a steward's token")
         try:
             decision = DecisionModel.model_validate(fields)
         except ValidationError:
-            return await _row_page(request, cache, row_id, "Choose a decision and say why, in 500 characters at most.", 422)
+            return await _row_page(request, cache, row_id, "Choose a decision and enter a reason of at most 500 characters.", 422)
         source, given = _parsed(row_id)
         await run_in_threadpool(decide, cache, source, given, decision, session.token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, session.token.name, session.token.token_id)
@@ -88,7 +88,7 @@ async def _row_page(
     contract = cache.source(source)
     entries = await run_in_threadpool(quarantine.entries, cache.settings, contract, QuarantineFilter(None, rows=[given]))
     if not entries:
-        raise Problem(404, "unknown-row", "no row of that name waits or has waited")
+        raise Problem(404, "unknown-row", "no row with this id is or was in quarantine")
     entry, who = entries[0], sessions.session(request)
     decision = (await run_in_threadpool(decisions.newest, cache.settings, source)).get(given)
     follows = await _follows(cache, contract, given, decision) if decision else None
@@ -104,7 +104,7 @@ async def _row_page(
 
 
 async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
-    """How far a decision has been carried out: event days pending in Silver, metrics that are not restated yet, the numbers."""
+    """How far a decision has been carried out: event days pending in Silver, metrics not restated yet, and the numbers."""
     source, days = contract.dataset, set(decision.touched_days)
     pending = await run_in_threadpool(pending_changes.read, cache.settings, cache.catalog, source, TableCache(), None)
     metrics = cache.catalog.metrics_of(source)

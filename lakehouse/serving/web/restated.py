@@ -1,4 +1,4 @@
-"""``/page/restated``: which published numbers changed in a week, from what to what, and why."""
+"""``/page/restated``: the published numbers that changed in a week, before and after, and why."""
 
 from __future__ import annotations
 

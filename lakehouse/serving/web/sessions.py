@@ -1,4 +1,4 @@
-"""Sessions of the pages: a token signs in once, then a cookie names the session. Forms carry a secret of the session.
+"""Sessions of the pages: a token signs in once, then a cookie names the session. Forms contain a secret of the session.
 
 Scripts cannot read the cookie and other sites cannot send it; it is valid for the pages only, the API reads none. Sessions are
 stored in memory under a hash of their name, not in the cookie: signing out, or revoking the token, ends a session also for a copy
@@ -35,7 +35,7 @@ _FIELDS = 10
 
 @dataclass(frozen=True)
 class Session:
-    """A visitor who signed in; ``secret`` is the one that their forms carry."""
+    """A visitor who signed in; ``secret`` is the secret that their forms contain."""
 
     token: Token
     secret: str
@@ -110,10 +110,10 @@ def session(request: Request) -> Session | None:
 async def form(request: Request) -> dict[str, str]:
     """The fields of a form.
 
-    :raises Problem: for anything that the pages do not send.
+    :raises Problem: if the request is not a form of the pages.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise Problem(415, "no-form", "this address takes the form of its page")
+        raise Problem(415, "no-form", "this address accepts only the form of its page")
     try:
         text = (await request.body()).decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=_FIELDS, errors="strict"))

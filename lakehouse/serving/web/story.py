@@ -1,4 +1,4 @@
-"""``/page/metrics/{name}/{window}``: how one number came to be, revision by revision, and the rows behind each move."""
+"""``/page/metrics/{name}/{window}``: the history of one number by revision, and the rows behind each change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Label = Annotated[str, Path(pattern=r"^r[0-9]{1,9}([.]a[0-9]{1,9})?$")]
 
 @dataclass(frozen=True)
 class StoryStep:
-    """One version of a period: what it changed, and why. ``days`` are the daily revisions that a roll-up took in."""
+    """One version of a period: what it changed, and why. ``days`` are the daily revisions that a roll-up included."""
 
     version: PublishedVersion
     moved: Mapping[str, Sides]
@@ -133,7 +133,7 @@ def _steps(published: PublishedSeries, period: Period) -> list[StoryStep]:
 def _with_rows(
     cache: PublishedCache, settings: Settings, published: PublishedSeries, period: Period, step: StoryStep, most: int
 ) -> StoryStep:
-    """The step with the rows, or the days, that it took in."""
+    """The step with the rows, or the days, that it included."""
     series, before = published.series, step.before
     if series.kind is not Kind.DAY:
         return replace(step, days=_days(before, step.version))

@@ -48,7 +48,7 @@ def test_a_number_says_what_it_is(client: TestClient) -> None:
     assert (answer["event_count"], answer["computed_at"], answer["reason"]) == (1, "2024-01-08T00:00:00Z", "daily_finalization")
     assert answer["restated_on"] == "2024-01-01T18:00:00Z"
     assert answer["staleness"] == {"seconds": 12 * 3600, "behind": False, "newest_arrival": None}
-    assert answer["completeness"] == {"known": False, "because": "nothing is known of how the rows of this source come in"}
+    assert answer["completeness"] == {"known": False, "because": "no arrivals of this source are recorded"}
     assert (answer["history"], answer["note"], answer["adjustments"]) == (None, None, [])
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: The first of February, on which the rows of silver are that these tests write.
 THEN = (date(2024, 2, 1) - FIRST).days + 1
-MORE, HELD = "More has come than is in it", "held back by a check"
+MORE, HELD = "Newer data has arrived", "held back by a check"
 
 
 @pytest.fixture(autouse=True, scope="module")

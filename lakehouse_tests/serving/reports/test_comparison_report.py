@@ -245,7 +245,7 @@ def test_the_way_back_is_a_command_that_can_be_pasted():
 @pytest.mark.parametrize("report", [simulation_html, simulation_markdown])
 def test_a_simulation_reports_its_results(report):
     text = report(SIMULATION).replace("\N{NO-BREAK SPACE}", " ")
-    summary = "1 of 2 days ended on another number; revenue 140.00 → 150.00 (+7.14 %); 5 of 100 rows came late (5.00 %)."
+    summary = "1 of 2 days ended with another number; revenue 140.00 → 150.00 (+7.14 %); 5 of 100 rows arrived late (5.00 %)."
     for said in (summary, "late share", "10 %", "90.00", "+11.11 %", "late data", "bronze/sales@7", "gold/sales@12", "r2", "45"):
         assert said in text
 

@@ -64,7 +64,7 @@ def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> 
     """Both revisions were made from the same version of silver: the numbers were said by hand."""
     for path in (f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r2"):
         shown = client.get(path).text
-        assert "No change of a row led to it: the logic, the state or a person's decision did." in shown
+        assert "No change of a row caused it: the logic, the state or a person's decision did." in shown
         assert "does not reach back" not in shown
 
 
@@ -106,29 +106,29 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         with api_client(settings, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
         assert "more than 1 h after" not in shown
-        assert "correct has bounds of its own. The watermark stays." in shown
+        assert "correct has separate bounds. The watermark stays." in shown
         if name == "slow":
-            assert "0 of 10 rows (0.0 %) arrived late, that is later than is expected of their type." in shown
-            assert "0.00 % came beyond the watermark of their type." in shown
+            assert "0 of 10 rows (0.0 %) arrived late, that is later than expected for their type." in shown
+            assert "0.00 % arrived beyond the watermark of their type." in shown
             assert "What a watermark catches" not in shown
             continue
-        assert "1 of 20 rows (5.0 %) arrived late, that is later than is expected of their type." in shown
-        assert "5.00 % came beyond the watermark of their type." in shown
-        assert "Without the types that have bounds of their own: correct." in shown
+        assert "1 of 20 rows (5.0 %) arrived late, that is later than expected for their type." in shown
+        assert "5.00 % arrived beyond the watermark of their type." in shown
+        assert "Without the types that have separate bounds: correct." in shown
         assert "1 d 90.00 % in force" in shown, "of the rows that this watermark is for"
         assert "correct 10 0 2 d 2 d 2 d 2 d 30 d 0" in shown
         assert "insert 10 1 30 min 2 d 2 d 2 d 1 d 1" in shown
 
 
 def test_only_stewards_see_the_contents_of_rows(client: TestClient, numbers: ScriptedNumbers) -> None:
-    assert "What a row says is shown to stewards" in client.get(ROW).text
+    assert "The values of a row are shown to stewards" in client.get(ROW).text
     sign_in(client, numbers.settings, Role.READER, "ben")
     shown = client.get(ROW).text
-    assert "What it says" not in shown
-    assert "takes a steward" in shown
+    assert "<h3>Values" not in shown
+    assert "need a steward" in shown
     assert "<fieldset>" not in shown
     sign_in(client, numbers.settings)
-    assert "What it says" in client.get(ROW).text
+    assert "<h3>Values" in client.get(ROW).text
 
 
 def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None:
@@ -151,7 +151,7 @@ def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None
 def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, said: dict[str, str]) -> None:
     sign_in(client, numbers.settings)
     answer = decide(client, secret=form_secret(client), **said)
-    assert "Choose a decision and say why" in page(answer, 422).text
+    assert "Choose a decision and enter a reason" in page(answer, 422).text
     assert decisions.all_of(numbers.settings, "events") == []
 
 
@@ -219,8 +219,8 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         story = unescape(client.get(f"/page/metrics/total/{on(1)}").text)
         assert 'data-measure="total">100</dd>' in story, "what was closed was not restated"
-        assert "It has said the same since it was first published" in story
-        assert "With 1 adjustment it comes to total <b>130</b>." in story
+        assert "It has not changed since it was first published" in story
+        assert "With 1 adjustment it amounts to total <b>130</b>." in story
         assert "<small>adjusted 130</small>" in client.get("/page/metrics/total").text
         assert "total 100 → <b>130</b>" in story
         closed = page(client.get(f"/page/metrics/total/{on(1)}/r2.a1")).text
@@ -248,7 +248,7 @@ def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
     with api_client(lake_settings(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
         assert "Nothing of total has been published" in page(client.get("/page/metrics/total")).text
-        assert "No number was ever restated" in page(client.get("/page/restated")).text
+        assert "No number has been restated yet" in page(client.get("/page/restated")).text
         assert "No row of events has arrived yet" in page(client.get("/page/lateness")).text
         assert "Nothing to decide" in page(client.get("/page/quarantine")).text
     nothing = catalog(metric())
