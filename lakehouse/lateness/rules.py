@@ -32,7 +32,7 @@ _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
 
 
 def is_late(lateness: timedelta | None, bound: timedelta | None) -> bool:
-    """Whether a row arrived later than a bound, such as a watermark; exactly on the bound, and without one, is in time."""
+    """Whether a row arrived later than a bound, such as a watermark; False on the bound, and without a lateness or a bound."""
     return lateness is not None and bound is not None and lateness > bound
 
 

@@ -1,8 +1,8 @@
 """Silver: per key the greatest row by the total order, on its own event day (rules R2, R3).
 
-:func:`state` computes the rows that silver should hold on some days, under each of the reprocess policies
-(``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, :func:`rebuild` computes days from Bronze; both
-result in the same rows. Which of the two is used for a day is decided in ``update``.
+This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on some days under the other
+policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, :func:`rebuild` computes days
+from Bronze; both result in the same rows. Which of the two is used for a day is decided in ``update``.
 """
 
 from __future__ import annotations

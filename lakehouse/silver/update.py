@@ -1,7 +1,7 @@
 """Brings silver days up to date: by a merge of pending ingestions where possible, else by a rebuild from Bronze.
 
-The way of each day, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their audit
-in ``audit``.
+The choice between the two, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their
+audit in ``audit``.
 """
 
 from __future__ import annotations

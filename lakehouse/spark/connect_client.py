@@ -47,7 +47,7 @@ def check_reachable(address: str) -> None:
     except OSError as error:
         msg = (
             f"no Spark Connect server can be reached at {address} ({error.strerror or error}): start one with 'lakehouse spark "
-            "start', or unset LAKEHOUSE_SPARK_REMOTE, and each process starts a Spark of its own"
+            "start', or unset LAKEHOUSE_SPARK_REMOTE to let each process start its own Spark"
         )
         raise SetupProblem(msg) from None
 
