@@ -1,4 +1,4 @@
-"""Names that say nothing: none of them names a thing for longer than five lines."""
+"""Names that say nothing about what they name are not used for longer than five lines."""
 
 from __future__ import annotations
 

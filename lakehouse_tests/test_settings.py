@@ -1,4 +1,4 @@
-"""Settings that people write by hand: what is understood, and what is said about the rest."""
+"""Settings that people write by hand: what is understood, and the messages about the rest."""
 
 from __future__ import annotations
 

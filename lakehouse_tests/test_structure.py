@@ -1,4 +1,4 @@
-"""The shape of the source tree: tests mirror the product, folders and modules stay small, and each class name stands once."""
+"""The shape of the source tree: tests mirror the product, folders and modules stay small, and each class name is defined once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's main job, done by the built wheel in a fresh environment, and the questions one asks after it."""
+"""The README's main job, done by the built wheel in a fresh environment, and the commands that people run after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real history under four lateness policies: every row accounted for every day, and accepting all is as if none waited."""
+"""The real history under four lateness policies: all rows accounted for every day; accepting all equals no quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser, on the demo's data and served by the real command: what they say is what the tables hold.
+"""The pages in a real browser, on the demo's data and served by the real command: they show what the tables hold.
 
 Needs Debian's Chromium, which is installed where apt-get can; skipped with a message elsewhere.
 """

@@ -1,4 +1,4 @@
-"""The runbooks of the documentation, walked through as they are written: their own commands, one after another, in one shell."""
+"""The runbooks of the documentation, executed as they are written: their own commands, one after another, in one shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse simulate`` on the real command line, held against the events themselves."""
+"""``lakehouse simulate`` on the real command line, compared with the events themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten real arrival days through a deployment that nobody watches, killed in the middle: the truth, and no run too many."""
+"""Ten real arrival days through a deployment that nobody watches, killed in the middle: correct numbers, no superfluous run."""
 
 from __future__ import annotations
 

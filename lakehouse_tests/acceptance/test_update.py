@@ -1,4 +1,4 @@
-"""A deployment made by an earlier version goes on after the update: its tables are read and written as they are.
+"""A deployment made by an earlier version keeps working after the update: its tables are read and written as they are.
 
 What it holds is in ``lakehouse_tests/support/earlier_deployment/make.py``; the numbers here are worked out by hand from that.
 """

@@ -1,4 +1,4 @@
-"""Bad input: every record is a row of Bronze, every message names file, line and field, and the rest goes on (R1, R12)."""
+"""Bad input: every record is a row of Bronze, every message names file, line and field, and the rest is processed (R1, R12)."""
 
 from __future__ import annotations
 

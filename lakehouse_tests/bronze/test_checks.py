@@ -1,4 +1,4 @@
-"""Is a source still sending, and do its stewards keep their time? From the ledger and the quarantine, without Spark."""
+"""Whether a source still sends and its stewards meet their deadlines: from the ledger and the quarantine, without Spark."""
 
 from __future__ import annotations
 

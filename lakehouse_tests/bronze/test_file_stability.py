@@ -1,4 +1,4 @@
-"""A file has settled when it was seen in one state, look for look, for so long; what was seen survives as small JSON."""
+"""A file is stable when it was observed unchanged for long enough; the observations are stored as small JSON."""
 
 from __future__ import annotations
 

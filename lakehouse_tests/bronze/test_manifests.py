@@ -1,4 +1,4 @@
-"""What a manifest manifest_entries, how files break it, and what is said of a manifest that cannot be used."""
+"""The entries of a manifest, how files violate them, and the messages for a manifest that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken of an arrival day that a manifest tells of, and what is left of one that is being written."""
+"""Which files of an arrival day with a manifest are ingested, and which are left while they are being written."""
 
 from __future__ import annotations
 

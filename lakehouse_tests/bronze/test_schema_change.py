@@ -1,4 +1,4 @@
-"""What a changed contract or a changed file does to tables that are there: additive changes go on, others hold the file."""
+"""What a changed contract or a changed file does to existing tables: additive changes are applied, others hold the file."""
 
 from __future__ import annotations
 

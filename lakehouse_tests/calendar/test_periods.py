@@ -1,6 +1,6 @@
 """Periods tile the calendar, and a name means one of them; fiscal years are worked out here month by month.
 
-The calendar's own ends are part of it: a name is four digits of year, and one that cannot be reached gets a sentence.
+The calendar's own ends are part of it: a name is four digits of year, and a name outside the calendar is refused with a message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What contracts say under ``alerts:``, and the mistakes that are named."""
+"""The key ``alerts:`` of contracts, and the mistakes that are named."""
 
 from __future__ import annotations
 

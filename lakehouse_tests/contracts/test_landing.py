@@ -1,4 +1,4 @@
-"""What a contract may say of names in landing, and of when an arrival day is complete."""
+"""How a contract describes names in landing, and when an arrival day is complete."""
 
 from __future__ import annotations
 

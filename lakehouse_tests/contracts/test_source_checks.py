@@ -1,4 +1,4 @@
-"""What a source's contract may ask of its rows together, of its arrivals, and by the clock."""
+"""The checks that a source's contract may define on its rows, its arrivals, and the clock."""
 
 from __future__ import annotations
 

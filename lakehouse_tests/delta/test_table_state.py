@@ -1,4 +1,4 @@
-"""The digest of tables' states: the same for the same state, another one for whatever may have changed."""
+"""The digest of tables' states: equal for the same state, different after anything that may have changed it."""
 
 from __future__ import annotations
 

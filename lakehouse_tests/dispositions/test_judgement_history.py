@@ -1,4 +1,4 @@
-"""What an operation overrules can be put back: each state by the operations that it knew."""
+"""Admission statuses that an operation replaces can be restored: each state by the operations that it knew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reprocess policies beside merge, the contract of the seed among them: what a re-sent day does, and what it may not."""
+"""The reprocess policies other than merge, the contract of the seed among them: what a re-sent day does, and what it may not."""
 
 from __future__ import annotations
 

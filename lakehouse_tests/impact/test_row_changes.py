@@ -1,4 +1,4 @@
-"""The rows behind a move, on a silver table with a change feed that delta-rs wrote. No Spark."""
+"""The row changes that moved a number, on a silver table with a change feed that delta-rs wrote. No Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a period has come: against a plain count, and never more than the data supports."""
+"""The share of a period that has arrived: against a plain count, and never more than the data supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watermark written into contracts of every shape: it holds from its day on, and nothing else of the file is touched."""
+"""A watermark written into contracts of every shape: it applies from its day on, and nothing else in the file is touched."""
 
 from __future__ import annotations
 

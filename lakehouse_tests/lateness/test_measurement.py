@@ -1,4 +1,4 @@
-"""Lateness measured on Bronze: the Arrow forms against the rules for one row. The tables are real and written without Spark."""
+"""Lateness measured on Bronze: the Arrow implementation against the rules for one row. Real tables, no Spark."""
 
 from __future__ import annotations
 

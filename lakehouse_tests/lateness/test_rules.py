@@ -1,4 +1,4 @@
-"""Watermarks that data asks for: what they catch, that they stay in bounds, and that they do not flap."""
+"""Watermarks proposed from data: what they catch, that they stay within bounds, and that they do not flap."""
 
 from __future__ import annotations
 

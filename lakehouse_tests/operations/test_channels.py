@@ -1,4 +1,4 @@
-"""What a message becomes in the log, in a file and at a real HTTP server, and what is said where it does not arrive."""
+"""What a message becomes in the log, in a file and at a real HTTP server, and the errors where it does not arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop that sends messages: its rules for a target that fails, and for time that is up."""
+"""The loop that sends messages: its rules for a target that fails, and for a deadline that has passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run's process lives: real processes, and the events with which Dagster's runs report theirs."""
+"""Whether a run's process is alive: real processes, and the events in which Dagster's runs report theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule of a contract on both sides of its bound, and where numbers end: nothing, NULL, NaN, infinity, many digits."""
+"""Each rule of a contract on both sides of its bound, and for special values: nothing, NULL, NaN, infinity, many digits."""
 
 from __future__ import annotations
 

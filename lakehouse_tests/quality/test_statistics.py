@@ -1,4 +1,4 @@
-"""The statistics against their definitions, and where those end: ties, nothing, NaN and infinity."""
+"""The statistics against their definitions, and for special cases: ties, nothing, NaN and infinity."""
 
 from __future__ import annotations
 

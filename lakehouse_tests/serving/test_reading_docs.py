@@ -1,4 +1,4 @@
-"""The snippets of docs/reading.md, run as they stand there: each says what the product says itself of the same versions."""
+"""The snippets of docs/reading.md, run as they are written: each gives what the product itself gives for the same versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every change of a silver row leaves one row in the audit, whatever made it, also behind a stop; redacted values leave none."""
+"""Every change of a silver row leaves one row in the audit, whatever made it, also after a stop; redacted values leave none."""
 
 from __future__ import annotations
 

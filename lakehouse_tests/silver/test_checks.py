@@ -1,4 +1,4 @@
-"""Checks notice what they are there for."""
+"""Checks detect the defects that they are written for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit that another writer makes in the middle of a MERGE is answered by computing everything again."""
+"""A commit that another writer makes in the middle of a MERGE makes it compute everything again."""
 
 from __future__ import annotations
 

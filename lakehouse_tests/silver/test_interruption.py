@@ -1,4 +1,4 @@
-"""Stopped behind any commit and started again, the steps end in the same state as without the stop (R11)."""
+"""Stopped after any commit and started again, the steps end in the same state as without the stop (R11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of silver on generated histories: merged == rebuilt == what rule R2 says, whatever the order and grouping."""
+"""The laws of silver on generated histories: merged == rebuilt == the result of rule R2, whatever the order and grouping."""
 
 from __future__ import annotations
 

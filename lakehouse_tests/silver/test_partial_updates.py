@@ -1,4 +1,4 @@
-"""Silver updated for some of the waiting days first: a key that moves may live twice until the other day follows."""
+"""Silver updated for some of the pending days first: a key that moves may exist twice until the other day follows."""
 
 from __future__ import annotations
 

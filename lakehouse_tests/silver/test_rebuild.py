@@ -1,4 +1,4 @@
-"""Making days again: rows are judged by the contract as it is now, equal days are not written, and stopping is safe."""
+"""Rebuilding days: rows are judged by the contract as it is now, equal days are not written, and stopping is safe."""
 
 from __future__ import annotations
 

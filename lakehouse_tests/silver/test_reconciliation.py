@@ -1,4 +1,4 @@
-"""Silver against Bronze and published numbers against silver: nothing is missed, and nothing is told that will mend itself."""
+"""Silver against Bronze and numbers against silver: no row is missed, and no difference that resolves itself is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that tells of a server, and whom it is believed about. No Spark: processes that only wait stand in for servers."""
+"""The state file of a server, and when it is trusted. No Spark: processes that only wait stand in for servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that lacks something is told so in one line with the way out, before any Spark starts."""
+"""A missing requirement is reported in one line with the way out, before any Spark starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws with people in between: whatever is delivered, decided and hidden, in any order, silver is what the rules say.
+"""The laws with decisions in between: whatever is delivered, decided and redacted, in any order, silver follows the rules.
 
 Judged by ``lakehouse_tests.support.reference_model``: who is admitted is worked out here from the rules, not by the code.
 """

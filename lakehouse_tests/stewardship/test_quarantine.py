@@ -1,4 +1,4 @@
-"""Rows that the contract bars wait for a steward, and what a steward says holds: in silver, in the books, in any order."""
+"""Rows that the contract does not admit wait for a steward, whose decision holds: in silver, in the account, in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates made by hand, for the tests of what stands between a number and its readers."""
+"""Candidates made by hand, for the tests of the checks between a number and its readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake whose numbers are published day by day, and made again afterwards; for tests of rule R10."""
+"""A lake whose numbers are published day by day, and reproduced afterwards; for tests of rule R10."""
 
 from __future__ import annotations
 

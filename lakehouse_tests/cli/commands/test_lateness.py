@@ -1,4 +1,4 @@
-"""``lakehouse lateness`` as people type it: what is measured, what it asks for, and what is applied."""
+"""``lakehouse lateness`` as people type it: what is measured, proposed and applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse notices`` as people type it: who was told of what, and sending without a daemon. None of these starts Spark."""
+"""``lakehouse notices`` as people type it: who was notified of what, and sending without a daemon. None of these starts Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse reproduce``: what it prints, and the exit code that tells equal from different from impossible."""
+"""``lakehouse reproduce``: what it prints, and the exit codes for equal, different and impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands say where the Spark that they are to use is not there. None of these starts one."""
+"""The messages of commands where the Spark that they are configured to use is missing. None of these starts one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A closed number and its adjustments add up to what a restatement would have said, exactly and row of the grain by row (R9).
+"""A closed number and its adjustments add up to the number of a restatement, exactly and for each row of the grain (R9).
 
-Generated histories of decimals with grain rows that appear and vanish; what open and closed roll-ups make of bookings. No Spark.
+Generated histories of decimals with grain rows that appear and vanish; how bookings enter open and closed roll-ups. No Spark.
 """
 
 from __future__ import annotations

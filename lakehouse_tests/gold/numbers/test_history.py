@@ -1,6 +1,6 @@
-"""What readers are told of a period's versions: the one that was newest at a time, the final one, one by its number.
+"""Which version of a period readers get: the one that was newest at a time, the final one, one by its number.
 
-Asked about later times they are never told of older versions, whatever the clock did; the filters of the documentation give
+A later time never gives an older version, whatever the clock did; the filters of the documentation give
 the same. No Spark.
 """
 

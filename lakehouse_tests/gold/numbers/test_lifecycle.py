@@ -1,4 +1,4 @@
-"""When a number changes its state, what a new number becomes beside the published one, and how versions are named.
+"""When a number changes its state, what a new number becomes next to the published one, and how versions are named.
 
 Histories are played through the two decisions alone: a closed number never moves where the contract says so, states only go
 forward, and equal content is never published twice (rules R7 and R9).

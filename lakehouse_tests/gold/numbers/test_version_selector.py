@@ -1,4 +1,4 @@
-"""Which version a text asks for: every documented form, names as the tables write them, and a sentence for the rest."""
+"""Which version a text selects: every documented form, names as the tables write them, and a message for the rest."""
 
 from __future__ import annotations
 

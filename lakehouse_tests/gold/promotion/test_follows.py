@@ -1,4 +1,4 @@
-"""Behind a move the days that silver changed, and no others, are made again with the logic that readers see now."""
+"""After a promotion the days that silver changed, and no others, are recomputed with the logic that readers see now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A move between other people's readings and publications, and stopped behind any commit (R8, R11)."""
+"""A promotion concurrent with readers and other publications, and stopped after any commit (R8, R11)."""
 
 from __future__ import annotations
 

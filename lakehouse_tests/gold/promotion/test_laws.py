@@ -1,6 +1,6 @@
-"""Whatever is published, held, signed off, dropped, promoted and rolled back in whatever order: readers see one version whole.
+"""Whatever is published, held, signed off, dropped, promoted and rolled back in any order: readers see one complete version.
 
-No Spark: what silver says is given by hand. Arrivals through silver, closes and roll-ups are in ``test_publishing_laws``.
+No Spark: silver's totals are given by hand. Arrivals through silver, closes and roll-ups are in ``gold/restatement/test_laws``.
 """
 
 from __future__ import annotations

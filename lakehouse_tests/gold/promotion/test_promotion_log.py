@@ -1,4 +1,4 @@
-"""``ops/moves``: what moved the readers of a metric, written once behind the commits and made again from them."""
+"""``ops/moves``: the promotions of a metric, written once after the commits and restored from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forbids a promotion: each as a sentence that names the way out, and nothing has changed."""
+"""What forbids a promotion: each with a message that names the way out, and nothing has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks that every metric has, how outcomes are told, and laws of all checks together."""
+"""The checks that every metric has, how results are explained, and laws of all checks together."""
 
 from __future__ import annotations
 

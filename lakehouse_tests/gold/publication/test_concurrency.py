@@ -1,6 +1,6 @@
 """Processes that publish at the same moment: nothing is lost, no number is given twice, one number of a period is the newest.
 
-Each makes all of it again from a fresh read when it met another one; real processes, tables and commits, no Spark.
+Each repeats all of it from a fresh read after a conflict; real processes, tables and commits, no Spark.
 """
 
 from __future__ import annotations

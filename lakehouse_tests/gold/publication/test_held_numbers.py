@@ -1,4 +1,4 @@
-"""A number that fails its checks stays beside the published one until somebody decides, or it is no longer what silver says (R8).
+"""A number that fails its checks is held next to the published one until somebody decides, or silver gives another one (R8).
 
 No Spark; the tables, the checks and the commits are real.
 """

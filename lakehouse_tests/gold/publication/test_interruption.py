@@ -1,6 +1,6 @@
-"""Stopped behind any commit of publishing: readers see the old or the new number of a period, and the same again ends the same.
+"""Publishing stopped after any commit: readers see the old or the new number of a period, and a second attempt ends the same.
 
-Restating, closing, signing off, dropping, rolling up and adjusting, each stopped behind its first commit, its second, and so
+Restating, closing, signing off, dropping, rolling up and adjusting, each stopped after its first commit, its second, and so
 on (R8 and R11). No Spark: the commits are those that count.
 """
 

@@ -1,6 +1,6 @@
 """What becomes of a table of published numbers: revisions, states, the clock, new columns, and other engines (rule R7).
 
-What must hold of every such table is in ``published.lawful``; here the real tables are written, and no Spark runs.
+What must hold of every such table is in ``lawful_versions``; here the real tables are written, and no Spark runs.
 """
 
 from __future__ import annotations

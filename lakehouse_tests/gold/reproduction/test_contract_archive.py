@@ -1,4 +1,4 @@
-"""Contracts are kept whole, once, and the source's of a time is told."""
+"""Contracts are archived whole and once, and the source's contract at a given time is found."""
 
 from __future__ import annotations
 

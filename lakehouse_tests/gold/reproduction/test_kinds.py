@@ -1,4 +1,4 @@
-"""Numbers of every kind are made again: under another contract, adjusted, of longer periods, and as known at a time."""
+"""Numbers of every kind are reproduced: under another contract, adjusted, of longer periods, and as known at a time."""
 
 from __future__ import annotations
 

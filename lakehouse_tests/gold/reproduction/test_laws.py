@@ -1,5 +1,5 @@
-"""The law of rule R10 on generated histories: whatever is delivered, decided, hidden and judged anew, what was published of it
-is made again, equal, from Bronze alone."""
+"""The law of rule R10 on generated histories: whatever is delivered, decided, redacted and judged again, every published number
+is reproduced, equal, from Bronze alone."""
 
 from __future__ import annotations
 

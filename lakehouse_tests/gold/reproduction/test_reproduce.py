@@ -1,4 +1,4 @@
-"""Every published number can be made again from the inputs it names, after a VACUUM of all but Bronze (rule R10)."""
+"""Every published number can be reproduced from the inputs it names, after a VACUUM of all but Bronze (rule R10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A patched number is the one that is computed anew, whatever was changed (and only metrics that allow it are patched)."""
+"""A patched number equals the one computed from scratch, whatever was changed (and only metrics that allow it are patched)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of published numbers on generated histories of files, people and days that pass; a plain model says what is right.
+"""The laws of published numbers on generated histories of files, people and days that pass; a plain model is the reference.
 
 The model is fed with the records and knows neither tables nor Spark: per day what was published when, in which state, and what
 was booked; per week and month what that adds up to. Each step is judged as a whole: values, states, revisions, times, sources.

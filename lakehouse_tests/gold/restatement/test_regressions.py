@@ -1,4 +1,4 @@
-"""Corners of publishing that were wrong once. No Spark: what silver says is given by hand (see ``published``)."""
+"""Corner cases of publishing that were wrong once. No Spark: silver's totals are given by hand."""
 
 from __future__ import annotations
 

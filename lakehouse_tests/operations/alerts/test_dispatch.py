@@ -1,4 +1,4 @@
-"""The sensor `alerts`, on real tables, with a real webhook: each alert is told once when it opens and once when it is over."""
+"""The sensor `alerts`, on real tables, with a real webhook: each alert is sent once when it opens and once when resolved."""
 
 from __future__ import annotations
 

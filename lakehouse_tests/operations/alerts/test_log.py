@@ -1,4 +1,4 @@
-"""Alerts open, are told, and are resolved, in a real table; whatever is stopped in between."""
+"""Alerts are opened, notified and resolved in a real table, whatever is stopped in between."""
 
 from __future__ import annotations
 

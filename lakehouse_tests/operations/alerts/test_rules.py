@@ -1,4 +1,4 @@
-"""The rules of alerts, at their bounds, and against plain readings of what docs/alerts.md says."""
+"""The rules of alerts, at their bounds, and against plain implementations of docs/alerts.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables say that people should be told of. The tables are real and written without Spark."""
+"""The conditions that alerts are derived from, read from tables. The tables are real and written without Spark."""
 
 from __future__ import annotations
 

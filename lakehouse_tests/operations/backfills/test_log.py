@@ -1,4 +1,4 @@
-"""Plans are kept as they were made; their events are written once, and say how far they have come."""
+"""Plans are kept as they were made; their events are written once, and show their progress."""
 
 from __future__ import annotations
 

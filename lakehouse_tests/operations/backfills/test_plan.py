@@ -1,4 +1,4 @@
-"""What a plan of a backfill says, and how files, code and rows are held against it."""
+"""The contents of a backfill plan, and how files, code and rows are compared with it."""
 
 from __future__ import annotations
 

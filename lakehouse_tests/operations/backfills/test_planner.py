@@ -1,4 +1,4 @@
-"""A plan names what would be done, from files and tables as they are, and writes nothing. No Spark."""
+"""A plan lists what would be done, from files and tables as they are, and writes nothing. No Spark."""
 
 from __future__ import annotations
 

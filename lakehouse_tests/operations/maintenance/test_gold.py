@@ -1,4 +1,4 @@
-"""Maintenance of published numbers and of logs: what readers see, saw and are told of stays. No Spark."""
+"""Maintenance of published numbers and of logs: what readers see, saw and were notified of stays. No Spark."""
 
 from __future__ import annotations
 

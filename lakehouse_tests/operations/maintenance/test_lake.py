@@ -1,4 +1,4 @@
-"""A whole lake is looked after, with nothing left of what it no longer needs: all that people can ask stays answered."""
+"""A whole lake is maintained, and nothing unneeded is left: every query still has the same answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance on real tables: compaction is no change, removed files go in time, and nothing harms anybody at work. No Spark."""
+"""Maintenance on real tables: compaction is no change, removed files are deleted in time, readers and writers go on. No Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody has yet to follow stays, until it is followed; on real tables, without Spark."""
+"""What a reader has yet to follow is kept until it has; on real tables, without Spark."""
 
 from __future__ import annotations
 

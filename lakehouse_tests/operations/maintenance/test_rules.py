@@ -1,4 +1,4 @@
-"""How long files and log entries stay, and what is worth compacting; laws against the plain rule."""
+"""How long files and log entries are kept, and what is worth compacting; laws against the plain rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which audit rows say that somebody was told: exactly those whose change is in numbers that everybody was told of. No Spark."""
+"""Which audit rows are marked as notified: those whose change is in numbers that all consumers were notified of. No Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers are told over HTTP, once; a target that fails, or a process that is killed anywhere, loses nothing."""
+"""Consumers are notified over HTTP, once; a target that fails, or a process that is killed anywhere, loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ops/notices`` and what the audit says of them, on real tables: once each, whoever writes and however often."""
+"""``ops/notices`` and their marks in the audit, on real tables: once each, whoever writes and however often."""
 
 from __future__ import annotations
 

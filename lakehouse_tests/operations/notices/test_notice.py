@@ -1,4 +1,4 @@
-"""What consumers are told: the right differences, in a few lines and in figures, and no value of the grain."""
+"""The contents of a notice: the right differences, in a few lines and in figures, and no value of the grain."""
 
 from __future__ import annotations
 

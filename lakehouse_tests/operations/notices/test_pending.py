@@ -1,4 +1,4 @@
-"""Which publications are told, to whom, and what a notice says of them. No Spark; the commits are real."""
+"""Which publications are notified, to whom, and with which contents. No Spark; the commits are real."""
 
 from __future__ import annotations
 

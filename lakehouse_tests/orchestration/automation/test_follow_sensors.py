@@ -1,4 +1,4 @@
-"""What the sensors behind landing ask for, from the ledger and Dagster's own events; none starts Spark."""
+"""What the sensors downstream of landing request, from the ledger and Dagster's own events; none starts Spark."""
 
 from __future__ import annotations
 

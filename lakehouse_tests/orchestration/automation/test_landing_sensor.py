@@ -1,4 +1,4 @@
-"""When files start bronze: once they have settled and their day is complete, and three times at most in one state."""
+"""When files start bronze: once they are stable and their day is complete, and three times at most in one state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The maintenance job and its schedule: what a run says it did, and that there is one at a time. None starts Spark."""
+"""The maintenance job and its schedule: what a run reports, and that only one runs at a time. None starts Spark."""
 
 from __future__ import annotations
 

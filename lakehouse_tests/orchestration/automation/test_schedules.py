@@ -1,4 +1,4 @@
-"""What the schedules of a source ask for; none starts Spark."""
+"""What the schedules of a source request; none starts Spark."""
 
 from __future__ import annotations
 

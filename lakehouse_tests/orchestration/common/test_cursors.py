@@ -1,4 +1,4 @@
-"""A sensor that remembers asks for what one without memory asks for, whatever happens to tables; idle, it reads logs alone."""
+"""A sensor with a cursor requests what one without requests, whatever happens to tables; when idle it reads only logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which days a run is about, and what Dagster plans for it."""
+"""Which days a run covers, and what Dagster plans for it."""
 
 from __future__ import annotations
 

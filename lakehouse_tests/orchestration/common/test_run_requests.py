@@ -1,4 +1,4 @@
-"""Which of many wishes are asked for: none twice at a time, none more than three times, not too many at once."""
+"""Which of many run requests are made: none twice at a time, none more than three times, not too many at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planned backfill, carried out: once, again, after a stop at every step, over what stands there, and cancelled."""
+"""A planned backfill, executed: once, again, after a stop at every step, over existing tables, and cancelled."""
 
 from __future__ import annotations
 

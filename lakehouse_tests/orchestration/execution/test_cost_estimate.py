@@ -1,4 +1,4 @@
-"""How many partitions a run was about, as its tags say: what a plan's estimate is made of."""
+"""How many partitions a run covered, by its tags: the basis of a plan's estimate."""
 
 from __future__ import annotations
 

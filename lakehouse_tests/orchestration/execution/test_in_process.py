@@ -1,4 +1,4 @@
-"""The instance of runs in this process: the deployment's own, but that nothing captures what a run prints."""
+"""The Dagster instance of runs in this process: the deployment's own, except that it does not capture what a run prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/data-quality``, ``/lineage`` and completeness, on a lake whose rows came late in a known way. No JVM."""
+"""``/data-quality``, ``/lineage`` and completeness, on a lake whose rows came late in a known way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of docs/api.md, run as it stands there against a server."""
+"""The example of docs/api.md, run against a server as it is written."""
 
 from __future__ import annotations
 

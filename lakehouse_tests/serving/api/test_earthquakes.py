@@ -1,7 +1,7 @@
-"""The real history through the API: asked as of any of the publisher's days, it says what was true then. No JVM.
+"""The real history through the API: as of any of the publisher's days it gives what was true then.
 
-Numbers are worked out from the files by plain Python and published by the product day by day; what the API says of each as-of
-date is held against the truth that was made from the publisher's own files.
+Numbers are worked out from the files by plain Python and published by the product day by day; what the API gives for each as-of
+date is compared with the truth computed from the publisher's own files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``/metrics`` on real tables: each version of a number, its history, many in a row, and what polling costs. No JVM."""
+"""``/metrics`` on real tables: each version of a number, its history, many in a row, and what polling costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers who are moved to another dataset version see it whole, with its contract; one whose contract is gone is said so."""
+"""Readers who are moved to another dataset version see it whole, with its contract; a missing contract is reported."""
 
 from __future__ import annotations
 

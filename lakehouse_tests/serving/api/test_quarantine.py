@@ -1,4 +1,4 @@
-"""``/quarantine`` and who may decide: tokens, roles, other sites' pages. No JVM."""
+"""``/quarantine`` and who may decide: tokens, roles, other sites' pages."""
 
 from __future__ import annotations
 

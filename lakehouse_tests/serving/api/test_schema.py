@@ -1,4 +1,4 @@
-"""Every answer is as the OpenAPI document says, whatever is asked: schemathesis asks a real server. No JVM."""
+"""Every answer conforms to the OpenAPI document, whatever the request: schemathesis queries a real server."""
 
 from __future__ import annotations
 

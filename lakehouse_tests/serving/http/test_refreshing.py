@@ -1,4 +1,4 @@
-"""One value for all who ask: read again when it is due, by one, whole; nobody is given one that is too old."""
+"""One value for all requests: read again when it is due, once and completely; no request gets one that is too old."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before and behind every request: names, rates, headers, and what leaves the process when something breaks."""
+"""The checks around every request: host names, rates, headers, and what leaves the process when something breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How versions are told as JSON."""
+"""How versions are written as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in memory say what the table says, however it came to be and however they were brought up to date. No JVM."""
+"""Numbers in memory equal those of the table, however it was written and however they were brought up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether more is known than a number says, and how complete it is then: silver moves on, checks hold, periods lag. No JVM."""
+"""Whether a number is behind its inputs, and how complete it is then: silver changes, checks hold, periods lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reports say every number, escape every name, and need nothing from anywhere."""
+"""The reports contain every number, escape every name, and are self-contained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say, on real tables and without a browser: numbers, stories, decisions, mistakes, hostile text. No JVM."""
+"""The contents of the pages, on real tables and without a browser: numbers, histories, decisions, mistakes, hostile text."""
 
 from __future__ import annotations
 

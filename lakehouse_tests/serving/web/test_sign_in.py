@@ -1,4 +1,4 @@
-"""Who may look and who may decide: sessions, cookies, forms, roles; and what comes from elsewhere. No JVM."""
+"""Who may read and who may decide: sessions, cookies, forms, roles; and requests from other sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small deployment made by an earlier version, for the test that a newer one goes on with it without a command.
+"""A small deployment made by an earlier version, for the test that a newer one continues with it without a command.
 
 ``deployment.tar.gz`` holds ``contracts/``, ``landing/`` and ``lake/`` as that version left them, and ``commit.txt`` with its
 commit. ``make.py`` makes it; the numbers in it are worked out by hand in the test.

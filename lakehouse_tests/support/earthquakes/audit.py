@@ -1,4 +1,4 @@
-"""What the audit of the real history should say, row by row: a plain Python model made from the files and the rules."""
+"""The audit that the real history should have, row by row: a plain Python model made from the files and the rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What readers of the real history's daily numbers must have seen, worked out from its files by plain Python.
 
-Nothing of the project is used here but the names of the states: a day is published anew whenever its numbers or its state
-are others than at the end of the arrival day before.
+Nothing of the project is used here but the names of the states: a day is published again whenever its numbers or its state
+differ from those at the end of the arrival day before.
 """
 
 from __future__ import annotations

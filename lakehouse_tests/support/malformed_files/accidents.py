@@ -1,6 +1,6 @@
 """Accidents of single bytes, drawn by a seed: flipped, lost, doubled, swapped, put in, or a block of them overwritten.
 
-Nobody says beforehand what becomes of the record, but all the others are as they were, and no line may be lost.
+What becomes of the record is not predicted, but all the others are as they were, and no line may be lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The well-formed file, what its records say, and how a damaged one is written down together with what must become of it.
+"""The well-formed file, the values of its records, and how a damaged one is described together with its expected rows.
 
 A file is a sequence of pieces, and an operator that damages one knows what it did: the expectation comes from there, and
 never from the code under test.

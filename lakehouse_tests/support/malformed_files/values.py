@@ -1,6 +1,6 @@
-"""Values that no column can hold, and odd ones that it can: what both formats can say in a cell.
+"""Values that no column can hold, and odd ones that it can: what both formats can write in a cell.
 
-Of each there is what the row must say, or that the record is malformed.
+Each comes with the values that the row must have, or is malformed.
 """
 
 from __future__ import annotations

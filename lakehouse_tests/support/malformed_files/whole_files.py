@@ -1,4 +1,4 @@
-"""Files damaged as a whole: the header, the encoding, the compression. Such a file is held, or reads as if nothing were."""
+"""Files damaged as a whole: the header, the encoding, the compression. Such a file is held, or is read as if undamaged."""
 
 from __future__ import annotations
 
