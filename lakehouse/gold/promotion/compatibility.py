@@ -148,8 +148,7 @@ def of_checks(
             silver_rows=None if signed_off else expected.get(draft.start),
         )
         for outcome in publication_checks.blocking(publication_checks.audit(GoldChecks() if signed_off else checks, candidate)):
-            # The check's advice applies to a held number, and no number is held here.
-            yield f"{outcome.check} of {draft.start}: {(outcome.explanation or 'failed').partition(' The number is held')[0]}"
+            yield f"{outcome.check} of {draft.start}: {publication_checks.problem_of(outcome)}"
 
 
 def changed_logic(shown: MetricContract, to: MetricContract) -> list[str]:

@@ -44,6 +44,7 @@ _DEPRECATED_NUMBERS = {"rows_unexpected": "rows_alien"}
 #: Engines represent text differently in memory, with the same content.
 _PLAIN = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 _NAN = object()
+_HELD = "The number is held"
 _AGAIN = "materialize the period again"
 
 
@@ -88,6 +89,11 @@ def audit(checks: GoldChecks, candidate: Candidate) -> list[CheckResult]:
 def blocking(outcomes: Iterable[CheckResult]) -> list[CheckResult]:
     """The outcomes that hold a candidate."""
     return [outcome for outcome in outcomes if not outcome.passed and not outcome.warns]
+
+
+def problem_of(outcome: CheckResult) -> str:
+    """What a failed check found, without the advice for a held number."""
+    return (outcome.explanation or "failed").partition(f" {_HELD}")[0]
 
 
 def _keys_unique(candidate: Candidate) -> Finding:
@@ -135,4 +141,4 @@ def _way_out(candidate: Candidate, *, warns: bool) -> str:
     sign_off = (
         f"lakehouse gold publish {candidate.metric} {candidate.period} --revision {candidate.revision} --by WHO --reason WHY"
     )
-    return f"The number is held: 'lakehouse gold held' shows it. Mend the data, or sign it off with '{sign_off}'"
+    return f"{_HELD}: 'lakehouse gold held' shows it. Mend the data, or sign it off with '{sign_off}'"
