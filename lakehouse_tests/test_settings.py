@@ -33,14 +33,14 @@ def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         *("log", '"log"', '{"log": 1}', "[1]", '["mail:me"]', '["file:"]', '["file:/folder/"]', '["file://host/a"]'),
         *('["https://"]', '["http://[x"]', '["http://host:99999/"]', '["http://host/a b"]', '["slack://"]', '["htps://host/a"]'),
     ],
 )
-def test_anything_else_is_answered_with_what_to_write(monkeypatch, said: str) -> None:
-    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", said)
+def test_anything_else_is_answered_with_what_to_write(monkeypatch, text: str) -> None:
+    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", text)
     with pytest.raises(ValidationError, match=r'write a JSON list such as \["log", "file:/path/alerts.jsonl"'):
         Settings()
 

@@ -124,10 +124,10 @@ def test_reviews_are_counted_and_the_oldest_is_named(settings: Settings) -> None
     assert not outcome(settings, REVIEWED, quality={"severity": {REVIEWED: "error"}}).warns
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_schedule_has_something_to_do_only_where_waiting_can_change_something(settings: Settings, asked: bool) -> None:
-    source = contract(**({"freshness": {"max_age": "P1D"}} if asked else {}))
-    fresh_ = [FRESH] if asked else []
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_schedule_has_something_to_do_only_where_waiting_can_change_something(settings: Settings, configured: bool) -> None:
+    source = contract(**({"freshness": {"max_age": "P1D"}} if configured else {}))
+    fresh_ = [FRESH] if configured else []
     assert bronze_checks.time_dependent_checks(settings, source) == fresh_
     wait(settings, (NOON, "accepted"))
     assert bronze_checks.time_dependent_checks(settings, source) == [*fresh_, REVIEWED], "it may have failed before"

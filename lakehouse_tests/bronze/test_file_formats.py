@@ -113,9 +113,9 @@ def test_an_unclosed_quote_swallows_no_quoted_row_after_it() -> None:
     assert "line 4: ',' expected" in str(records[0].problem)
 
 
-@pytest.mark.parametrize("behind", [b"2,\xff", b"2,\0"])
-def test_an_unclosed_quote_swallows_no_undecodable_row_after_it(behind: bytes) -> None:
-    assert line_outcomes(read(b'a,b\n1,"open\n' + behind + b'\n3,"carol"\n')) == [(2, "bad"), (3, "bad"), (4, "good")]
+@pytest.mark.parametrize("undecodable", [b"2,\xff", b"2,\0"])
+def test_an_unclosed_quote_swallows_no_undecodable_row_after_it(undecodable: bytes) -> None:
+    assert line_outcomes(read(b'a,b\n1,"open\n' + undecodable + b'\n3,"carol"\n')) == [(2, "bad"), (3, "bad"), (4, "good")]
 
 
 def test_unclosed_quotes_in_a_row_are_one_record_each() -> None:

@@ -93,7 +93,7 @@ def test_names_and_states_are_told_apart_where_they_meet() -> None:
     assert token("a", "bc") != token("ab", "c")
 
 
-@pytest.mark.parametrize("said", [{"yesterday": "AAAAAAAA"}, {"": ""}])
-def test_invalid_observations_are_refused(said: dict[str, str]) -> None:
+@pytest.mark.parametrize("stored", [{"yesterday": "AAAAAAAA"}, {"": ""}])
+def test_invalid_observations_are_refused(stored: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="Invalid isoformat"):
-        Observations.from_json(said)
+        Observations.from_json(stored)

@@ -81,7 +81,7 @@ def test_an_empty_list_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "not JSON"),
         ('[{"file": "a.csv", "rows": 3}', "not JSON"),
@@ -102,12 +102,12 @@ def test_an_empty_list_promises_nothing() -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_wrong_with_json_is_named_by_entry_and_field(content: str | bytes, said: str) -> None:
-    assert problem(content).startswith(said)
+def test_what_is_wrong_with_json_is_named_by_entry_and_field(content: str | bytes, message: str) -> None:
+    assert problem(content).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "line 1: column file is missing"),
         ("name,rows\na.csv,3\n", "line 1: column file is missing"),
@@ -118,8 +118,8 @@ def test_what_is_wrong_with_json_is_named_by_entry_and_field(content: str | byte
         ('file,rows\n"a.csv,3\n', "line 2: not CSV"),
     ],
 )
-def test_what_is_wrong_with_csv_is_named_by_line_and_column(content: str, said: str) -> None:
-    assert problem(content, "m.csv").startswith(said)
+def test_what_is_wrong_with_csv_is_named_by_line_and_column(content: str, message: str) -> None:
+    assert problem(content, "m.csv").startswith(message)
 
 
 def test_a_manifest_of_windows_reads_the_same() -> None:

@@ -65,7 +65,7 @@ def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "where"),
+    ("text", "alerts", "message"),
     [
         (METRIC, "values: [{measure: totl, below: 1}]", "no measure is called 'totl'; there are total, name"),
         (METRIC, "values: [{measure: name, below: 1}]", "'name' is a string; only numbers have bounds"),
@@ -80,8 +80,8 @@ def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
         (SOURCE, "lags: {}", "alerts.lags"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, said: str, where: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, text: str, alerts: str, message: str) -> None:
     with pytest.raises(ContractError) as problem:
-        loaded(tmp_path, f"{text}alerts: {{{said}}}\n")
+        loaded(tmp_path, f"{text}alerts: {{{alerts}}}\n")
     assert "contract.yaml" in problem.value.mistakes[0]
-    assert where in problem.value.mistakes[0]
+    assert message in problem.value.mistakes[0]

@@ -70,7 +70,7 @@ def test_trailing_days_are_the_most_that_any_rule_looks_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "where", "what"),
+    ("rules", "where", "message"),
     [
         ({"row_counts": {"min": 1}}, ("row_counts",), "Extra inputs"),
         ({"row_count": {}}, ("row_count",), "give min, max or trailing"),
@@ -100,11 +100,11 @@ def test_trailing_days_are_the_most_that_any_rule_looks_at() -> None:
         ({"change": [{"measure": "a", "absolute": "1e999999999"}]}, ("change", 0, "absolute"), "76 digits"),
     ],
 )
-def test_a_mistake_is_named(rules: dict[str, Any], where: tuple[str | int, ...], what: str) -> None:
+def test_a_mistake_is_named(rules: dict[str, Any], where: tuple[str | int, ...], message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         checks(**rules)
     assert [error["loc"] for error in caught.value.errors()] == [where]
-    assert what in caught.value.errors()[0]["msg"]
+    assert message in caught.value.errors()[0]["msg"]
 
 
 def test_rules_that_fit_the_metric() -> None:

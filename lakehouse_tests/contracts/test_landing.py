@@ -28,7 +28,7 @@ def test_markers_and_manifests_of_both_layouts(landing: str, complete: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("complete", "where", "said"),
+    ("complete", "where", "message"),
     [
         ({}, "complete_when", "name a 'marker:' or a 'manifest:', one of the two"),
         ({"marker": "{arrival_date}/a", "manifest": "{arrival_date}/b.csv"}, "complete_when", "one of the two"),
@@ -41,10 +41,10 @@ def test_markers_and_manifests_of_both_layouts(landing: str, complete: dict[str,
         ({"marked": "{arrival_date}/_SUCCESS"}, "complete_when.marked", "Extra inputs"),
     ],
 )
-def test_a_mistake_names_its_field(complete: dict[str, str], where: str, said: str) -> None:
+def test_a_mistake_names_its_field(complete: dict[str, str], where: str, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Source.model_validate({"landing": FOLDERS, "complete_when": complete})
-    assert said in caught.value.errors()[0]["msg"]
+    assert message in caught.value.errors()[0]["msg"]
     assert ".".join(map(str, caught.value.errors()[0]["loc"])) == where
 
 

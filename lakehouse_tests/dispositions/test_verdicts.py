@@ -72,10 +72,10 @@ def test_where_the_source_numbers_its_changes_the_number_decides() -> None:
     st.booleans(),
 )
 def test_every_row_has_one_disposition_and_what_lives_is_what_the_rule_says(
-    said: list[tuple[str, int, int]], by_sequence: bool
+    drawn: list[tuple[str, int, int]], by_sequence: bool
 ) -> None:
     claims, records = [], []
-    for line, (kind, hour, number) in enumerate(said):
+    for line, (kind, hour, number) in enumerate(drawn):
         sequence = number if by_sequence else 0
         claims.append(claim(line, kind, hour, sequence))
         day, retires = date(2024, 1, 1), kind == "retire"

@@ -95,12 +95,12 @@ def february(*days: int) -> list[date]:
     return [date(2024, 2, day) for day in days]
 
 
-def outcomes(found: Impact, series: str) -> dict[str, tuple[str | None, ImpactOutcome]]:
-    return {one.period: (one.state, one.outcome) for one in found.periods if one.series == series}
+def outcomes(impact: Impact, series: str) -> dict[str, tuple[str | None, ImpactOutcome]]:
+    return {one.period: (one.state, one.outcome) for one in impact.periods if one.series == series}
 
 
-def versions(found: Impact) -> list[str]:
-    return [one.version for one in found.moved]
+def versions(impact: Impact) -> list[str]:
+    return [one.version for one in impact.moved]
 
 
 @pytest.fixture(name="deployment")

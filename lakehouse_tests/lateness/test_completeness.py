@@ -29,9 +29,9 @@ def same(count: int, rows: dict[int, int], newest: int) -> Arrivals:
     return arrivals({day(number): rows for number in range(count)}, end_of_day(day(newest), UTC))
 
 
-def share_and_interval(found: Estimate | Unknown) -> tuple[float, float, float]:
-    assert isinstance(found, Estimate), found
-    return found.share, found.low, found.high
+def share_and_interval(estimated: Estimate | Unknown) -> tuple[float, float, float]:
+    assert isinstance(estimated, Estimate), estimated
+    return estimated.share, estimated.low, estimated.high
 
 
 def test_half_of_each_day_comes_on_the_day() -> None:

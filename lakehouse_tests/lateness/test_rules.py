@@ -64,11 +64,11 @@ def test_percentiles_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "watermark"),
     [(-5, MINUTE), (0, MINUTE), (61, 2 * MINUTE), (3600, HOUR), (3601, HOUR + 15 * MINUTE), (2 * 86_400 + 1, 49 * HOUR)],
 )
-def test_watermarks_are_in_units_that_people_use(seconds: int, told: timedelta) -> None:
-    assert rounded_up(seconds) == told
+def test_watermarks_are_in_units_that_people_use(seconds: int, watermark: timedelta) -> None:
+    assert rounded_up(seconds) == watermark
 
 
 @given(seconds=SECONDS, current=CURRENT, tuning=TUNINGS)

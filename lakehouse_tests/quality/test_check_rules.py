@@ -211,11 +211,11 @@ def test_a_move_from_or_to_what_is_no_number(before: list[float], now: list[floa
     assert is_held(one, "change", change=[{"measure": "revenue", **rule}]) != fits
 
 
-@pytest.mark.parametrize(("sign", "said"), [(1, "inf"), (-1, "-inf")])
-def test_a_total_beyond_every_float_is_reported_as_infinite(sign: int, said: str) -> None:
+@pytest.mark.parametrize(("sign", "text"), [(1, "inf"), (-1, "-inf")])
+def test_a_total_beyond_every_float_is_reported_as_infinite(sign: int, text: str) -> None:
     one = candidate(table([sign * 1e308] * 2, pa.float64()), published=table([sign * 1e308], pa.float64()))
     outcome = outcome_of(one, "change", change=[{"measure": "revenue", "percent": 10}])
-    assert f"moves from {sign * 1e308!r} to {said};" in str(outcome.explanation)
+    assert f"moves from {sign * 1e308!r} to {text};" in str(outcome.explanation)
 
 
 def test_a_first_number_moves_nothing() -> None:

@@ -75,11 +75,11 @@ def test_recreated_silver_is_followed_from_its_first_version(settings) -> None:
     assert follow_audit(settings) == 0
 
 
-@pytest.mark.parametrize("said", ["by hand", "[1]", "{}"])
-def test_a_commit_by_somebody_else_is_no_stumbling_block(settings, said: str) -> None:
+@pytest.mark.parametrize("metadata", ["by hand", "[1]", "{}"])
+def test_a_commit_by_somebody_else_is_no_stumbling_block(settings, metadata: str) -> None:
     append_to_silver(settings, ("a", 1, 1))
     table = DeltaTable(locations.silver(settings, "events"))
-    table.delete("record_key = 'a'", commit_properties=CommitProperties(custom_metadata={"userMetadata": said}))
+    table.delete("record_key = 'a'", commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}))
     assert follow_audit(settings) == 2
     assert [(row["action_type"], row["runner_id"], row["actor"]) for row in audit_rows(settings)] == [
         ("late_merge", "run", "shop"),
@@ -166,11 +166,11 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(settin
     append_to_silver(settings, ("a", 1, 4711), ("b", 1, 4711))
     append = log.append
 
-    def redacted_meanwhile(*said: Any) -> int:
+    def redacted_meanwhile(*arguments: Any) -> int:
         entry = Redaction("a", ["amount"], "dana", "asked for it", NOW, touched_days=[date(2024, 2, 1)])
         redactions.record(settings, "events", entry)
         assert log.redact(settings, "events", "a", ["amount"]) == 0, "there is no row yet"
-        return append(*said)
+        return append(*arguments)
 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
     assert follow_audit(settings) == 2

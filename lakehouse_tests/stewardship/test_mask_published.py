@@ -41,8 +41,8 @@ def line(key: str, amount: int, person: str, hour: int) -> str:
     return f"{key},{amount},{DAY}T12:00:00Z,2024-01-02T{hour:02}:00:00Z,correct,,0,{person}"
 
 
-def shown(lake: Lake, one: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
-    path = locations.candidates(lake.settings, one) if of_candidates else locations.gold(lake.settings, one)
+def shown(lake: Lake, series: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
+    path = locations.candidates(lake.settings, series) if of_candidates else locations.gold(lake.settings, series)
     rows = table_io.read(path, ["revision", "person", "amount"])
     return {tuple(row.values()) for row in rows.to_pylist()}
 

@@ -114,9 +114,9 @@ class Lake:
         return table_io.version(locations.silver(self.settings, self.contract.dataset), self.settings.storage_options)
 
 
-def rows_once(found: Any) -> set[Row]:
+def rows_once(table: Any) -> set[Row]:
     """The rows of an Arrow table; a set would hide a row that is there twice."""
-    rows = [] if found is None else list(zip(*(found[name].to_pylist() for name in ROW)))
+    rows = [] if table is None else list(zip(*(table[name].to_pylist() for name in ROW)))
     assert len(rows) == len(set(rows)), f"a row is there twice: {sorted(map(str, rows))}"
     return set(rows)
 

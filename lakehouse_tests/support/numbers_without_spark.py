@@ -151,31 +151,31 @@ class ScriptedNumbers:
         found = candidates.held(self.settings, self.series)
         return [((one.start - FIRST).days + 1, one.revision, total_of(one.draft.rows)) for one in found]
 
-    def starts(self, one: Series | None = None) -> set[date]:
-        return {row[(one or self.series).by] for row in published_rows(self.settings, one or self.series)}
+    def starts(self, series: Series | None = None) -> set[date]:
+        return {row[(series or self.series).by] for row in published_rows(self.settings, series or self.series)}
 
-    def history(self, number: int, one: Series | None = None) -> list[VersionLine]:
+    def history(self, number: int, series: Series | None = None) -> list[VersionLine]:
         """The versions of a period, the one of a day, with the totals over their grain."""
-        one = one or self.series
-        start = one.period(day(number)).start
-        return [version[1:] for version in lawful_versions(self.settings, one) if version[0] == start]  # type: ignore[misc]
+        series = series or self.series
+        start = series.period(day(number)).start
+        return [version[1:] for version in lawful_versions(self.settings, series) if version[0] == start]  # type: ignore[misc]
 
-    def latest_total(self, number: int, one: Series | None = None) -> Any:
+    def latest_total(self, number: int, series: Series | None = None) -> Any:
         """The total of the latest revision: what readers see."""
-        [found] = [line[1] for line in self.history(number, one) if line[3]]
+        [found] = [line[1] for line in self.history(number, series) if line[3]]
         return found
 
 
-def total_of(found: pa.Table) -> Any:
+def total_of(table: pa.Table) -> Any:
     """The sum over the grain; None where nothing has a value."""
-    values = [value for value in found["total"].to_pylist() if value is not None]
+    values = [value for value in table["total"].to_pylist() if value is not None]
     return sum(values) if values else None
 
 
-def published_rows(settings: Settings, one: Series) -> list[dict[str, Any]]:
+def published_rows(settings: Settings, series: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
-    found = table_io.read(locations.gold(settings, one))
-    return [] if found is None else found.to_pylist()
+    table = table_io.read(locations.gold(settings, series))
+    return [] if table is None else table.to_pylist()
 
 
 def lawful_versions(settings: Settings, series: Series) -> list[tuple[Any, ...]]:

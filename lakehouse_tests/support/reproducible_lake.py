@@ -103,12 +103,14 @@ class ReproducibleLake:
             self.settings, self.lake.contract, lambda: self.lake.spark, first, last, reason="mended", runner_id="anna"
         )
 
-    def revisions(self, one: MetricContract) -> list[tuple[date, int, int | None]]:
-        found = table_io.read(locations.gold(self.settings, Series(one)), ["event_date", "revision", "adjustment"])
+    def revisions(self, metric: MetricContract) -> list[tuple[date, int, int | None]]:
+        found = table_io.read(locations.gold(self.settings, Series(metric)), ["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
-    def reproduce(self, one: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
-        return reproduce.reproduce(self.settings, self.catalog, Series(one), day, revision, lambda: self.lake.spark, adjustment)
+    def reproduce(self, metric: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
+        return reproduce.reproduce(
+            self.settings, self.catalog, Series(metric), day, revision, lambda: self.lake.spark, adjustment
+        )
 
     def reproduce_all(self) -> list[Reproduced]:
         return [self.reproduce(one, *revision) for one in self.metrics for revision in self.revisions(one)]

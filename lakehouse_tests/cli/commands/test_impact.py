@@ -56,7 +56,7 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ((), 2, "pass one of --file, --key and --start-date"),
         (("--key", "1", "--file", "x"), 2, "pass one of --file, --key and --start-date"),
@@ -66,8 +66,8 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
         (("--key", "1"), 1, "no well-formed row of bronze/sales has the key '1'"),
     ],
 )
-def test_impact_that_cannot_be_computed_is_reported(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_impact_that_cannot_be_computed_is_reported(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = lakehouse_command(tmp_path, "impact", "sales", *arguments)
     assert done.returncode == code
-    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert message in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr

@@ -123,16 +123,16 @@ def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "said"),
+    ("more", "code", "message"),
     [
         (("--watermark", "soon"), 2, "'soon' is not a duration; write P3D or PT36H"),
         (("--event-type", "refund"), 2, "no separate bounds for 'refund'"),
         (("--since", "2024-02-05"), 2, "have been judged"),
     ],
 )
-def test_a_watermark_that_cannot_be_applied_is_refused(folder: Path, more: tuple[str, ...], code: int, said: str) -> None:
-    done, told = apply(folder, *more)
-    assert (done, said in " ".join(told.replace("│", " ").split())) == (code, True), told
+def test_a_watermark_that_cannot_be_applied_is_refused(folder: Path, more: tuple[str, ...], code: int, message: str) -> None:
+    done, output = apply(folder, *more)
+    assert (done, message in " ".join(output.replace("│", " ").split())) == (code, True), output
     assert (folder / "contracts" / "events.yaml").read_text() == CONTRACT
 
 

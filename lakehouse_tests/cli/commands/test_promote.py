@@ -90,7 +90,7 @@ def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("promote", "totla", "v2", *WHO), "No contract has 'metric: totla'; known are total."),
         (("promote", "total", "two", *WHO), "'two' is not a dataset version"),
@@ -101,7 +101,7 @@ def test_refusals_are_reported_in_sentences(deployment: Path) -> None:
         (("promote", "total", "v2"), "Missing option '--reason'"),
     ],
 )
-def test_what_was_mistyped(tmp_path: Path, deployment: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_was_mistyped(tmp_path: Path, deployment: Path, arguments: tuple[str, ...], message: str) -> None:
     done = command(deployment, *arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["revenu", "2024-11-07", "--revision", "1"], "No contract has 'metric: revenu'; known are earthquakes_daily, revenue."),
         (["revenue", "novembre", "--revision", "1"], "'novembre' is no period"),
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
         (["revenue", "2024-W45", "--revision", "1"], "revenue_weekly has no revision 1 of 2024-W45"),
     ],
 )
-def test_numbers_that_cannot_be_reproduced_are_reported_in_a_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_numbers_that_cannot_be_reproduced_are_reported_in_a_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = lakehouse_command(tmp_path, "reproduce", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -85,13 +85,13 @@ def test_elsewhere_reading_needs_a_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("token", "add", "ben", "--role", "king"), 2, "--role is one of reader, steward"),
         (("token", "add", " "), 2, "NAME is empty: enter who holds the token"),
         (("token", "revoke", "12345678"), 1, "There is no token 12345678"),
     ],
 )
-def test_invalid_requests_for_a_token_are_refused(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_invalid_requests_for_a_token_are_refused(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = lakehouse_command(tmp_path, *arguments)
-    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr

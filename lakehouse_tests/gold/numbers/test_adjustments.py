@@ -54,9 +54,9 @@ def brought_to(numbers: ScriptedNumbers, number: int) -> dict[Any, list[Any]]:
     return {key: values for key, values in sums.items() if any(values)}
 
 
-def restated(said: dict[str, Any] | None) -> dict[Any, list[Any]]:
+def restated(by_store: dict[str, Any] | None) -> dict[Any, list[Any]]:
     """The same of what silver says."""
-    return {key: [value or Decimal(0), 1] for key, value in (said or {}).items()}
+    return {key: [value or Decimal(0), 1] for key, value in (by_store or {}).items()}
 
 
 @examples(max_examples=15, deadline=None, derandomize=True)

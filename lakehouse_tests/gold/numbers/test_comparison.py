@@ -148,8 +148,8 @@ def test_missing_periods_are_those_without_number_and_version():
     assert compared.missing() == (("2024-01-03",), ("2024-01-02",))
 
 
-def simulated(period: str, *said: int, measure: str = "revenue", on_time: int = 90, late: int = 10) -> SimulatedDay:
-    return SimulatedDay(period, measure, said[0], said[-1], said, on_time, late)
+def simulated(period: str, *numbers: int, measure: str = "revenue", on_time: int = 90, late: int = 10) -> SimulatedDay:
+    return SimulatedDay(period, measure, numbers[0], numbers[-1], numbers, on_time, late)
 
 
 def test_a_simulation_counts_a_days_rows_once():

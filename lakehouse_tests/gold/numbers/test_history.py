@@ -115,7 +115,7 @@ def test_versions_by_name(settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text", "told"),
+    ("number", "text", "message"),
     [
         (3, "latest", "nothing of total has been published for 2024-01-03"),
         (
@@ -128,9 +128,9 @@ def test_versions_by_name(settings) -> None:
         (2, "2024-01-02", "has no version 2024-01-02 of 2024-01-02: it was first published 2024-01-03 06:00 UTC"),
     ],
 )
-def test_missing_versions_are_reported(settings, number: int, text: str, told: str) -> None:
+def test_missing_versions_are_reported(settings, number: int, text: str, message: str) -> None:
     numbers = storied(settings)
-    with pytest.raises(UnknownVersionError, match=told):
+    with pytest.raises(UnknownVersionError, match=message):
         answer(numbers, number, text)
 
 

@@ -64,9 +64,9 @@ def test_the_next_change_is_the_first_day_of_another_state(rules: PublicationRul
 
 
 @given(terms(), st.integers(-3, 15))
-def test_states_only_go_forward(said: PublicationRules, age: int) -> None:
+def test_states_only_go_forward(rules: PublicationRules, age: int) -> None:
     today = LAST + timedelta(days=age)
-    assert state_on(LAST, today, said).rank <= state_on(LAST, today + timedelta(days=1), said).rank
+    assert state_on(LAST, today, rules).rank <= state_on(LAST, today + timedelta(days=1), rules).rank
 
 
 @pytest.mark.parametrize(("delay", "age", "may"), [(0, -5, True), (0, 0, True), (1, 0, False), (1, 1, True), (3, 2, False)])
@@ -127,7 +127,7 @@ SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
 
 
 @pytest.mark.parametrize(
-    ("published", "what", "said", "causes", "reason"),
+    ("published", "action", "requested", "causes", "reason"),
     [
         (None, PublishAction.REVISION, RevisionReason.BUG_REPLAY, SOME, RevisionReason.INITIAL),
         (
@@ -149,9 +149,9 @@ SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
     ],
 )
 def test_why_it_is_published(
-    published: Any, what: PublishAction, said: RevisionReason | None, causes: dict[str, int], reason: RevisionReason
+    published: Any, action: PublishAction, requested: RevisionReason | None, causes: dict[str, int], reason: RevisionReason
 ) -> None:
-    assert reason_for(what, published, said, causes) is reason
+    assert reason_for(action, published, requested, causes) is reason
 
 
 PERIODS = st.sampled_from(["2024-11-07", "2024-W45", "2024-11", "2024-Q4", "FY2025-Q1", "FY2025", "0024-W03"])

@@ -38,10 +38,10 @@ def deliver(lake: Lake, arrival: int, *rows: tuple[str, int, int]) -> None:
     lake.update()
 
 
-def follow(lake: Lake, one: Series) -> set[int]:
+def follow(lake: Lake, series: Series) -> set[int]:
     """Publish what waits of a series; the days."""
-    waiting = find_pending(lake.settings, one)
-    restatement_days.restate(lake.settings, one, lambda: lake.spark, waiting.starts, Run("run"), waiting)
+    waiting = find_pending(lake.settings, series)
+    restatement_days.restate(lake.settings, series, lambda: lake.spark, waiting.starts, Run("run"), waiting)
     return {start.day for start in waiting.starts}
 
 

@@ -83,10 +83,10 @@ class Readers:
         for start in done.days:
             self.published_by[self.served_version][start.day] = times * self.silver_totals[start.day]
 
-    def move(self, what: str) -> None:
+    def move(self, direction: str) -> None:
         before = latest_totals(self.settings) if self.has_numbers() else {}
         try:
-            if what == "promote":
+            if direction == "promote":
                 promote(self.settings, KNOWN)
                 if self.served_version == 2:
                     assert latest_totals(self.settings) == before, "they are there already"

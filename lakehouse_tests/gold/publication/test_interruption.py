@@ -97,8 +97,8 @@ def everything_rolls(numbers: ScriptedNumbers) -> None:
         numbers.roll_up(one.kind)
 
 
-def prepared(settings: Settings, said: Any, *before: Callable[[ScriptedNumbers], None]) -> ScriptedNumbers:
-    numbers = ScriptedNumbers(settings, said)
+def prepared(settings: Settings, metric_contract: Any, *before: Callable[[ScriptedNumbers], None]) -> ScriptedNumbers:
+    numbers = ScriptedNumbers(settings, metric_contract)
     numbers.at(2)
     for number, value in ((1, 10), (2, 20)):
         numbers.set(number, value)
@@ -153,7 +153,7 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
 
 
 @pytest.mark.parametrize(
-    ("said", "before", "action", "least"),
+    ("metric_contract", "before", "action", "least"),
     [
         (PLAIN, [], restate, 8),
         (PLAIN, [], close, 8),
@@ -165,10 +165,14 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     ids=["restate", "close", "hold", "sign off", "drop", "adjust"],
 )
 def test_stopped_after_any_commit(
-    tmp_path_factory: pytest.TempPathFactory, said: Any, before: list[Any], action: Callable[[ScriptedNumbers], None], least: int
+    tmp_path_factory: pytest.TempPathFactory,
+    metric_contract: Any,
+    before: list[Any],
+    action: Callable[[ScriptedNumbers], None],
+    least: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("lake")
-    numbers = prepared(lake_settings(folder), said, *before)
+    numbers = prepared(lake_settings(folder), metric_contract, *before)
     start, says, clock = folder / "start", dict(numbers.by_day), numbers.settings.now
     copytree(folder / "lake", start)
     old = seen(numbers)

@@ -260,8 +260,8 @@ def test_every_reader_sees_the_same(settings) -> None:
             ).fetchall()
             return sorted(found, key=str)
 
-        def mine(found: list[dict[str, Any]], series: Series = series) -> list[tuple[Any, ...]]:
-            return sorted(((row[series.by], row["store"], row["total"]) for row in found), key=str)
+        def mine(rows: list[dict[str, Any]], series: Series = series) -> list[tuple[Any, ...]]:
+            return sorted(((row[series.by], row["store"], row["total"]) for row in rows), key=str)
 
         newest = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]})
         assert newest is not None

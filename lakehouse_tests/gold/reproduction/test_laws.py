@@ -38,8 +38,8 @@ METRICS = [metric("total", TOTAL, BIGGEST), metric("trailing", TOTAL, KEYS, wind
 
 
 @st.composite
-def told_histories(draw: st.DrawFn) -> tuple[History, list[int]]:
-    """A history, in which behind each action somebody may judge everything anew (a number of the rules) or not (-1)."""
+def judged_histories(draw: st.DrawFn) -> tuple[History, list[int]]:
+    """A history, and after each action the number of the rules by which all rows are judged again, or -1."""
     history = draw(histories())
     choices = st.sampled_from([-1, -1, -1, *range(len(RULES))])
     return history, draw(st.lists(choices, min_size=len(history.actions), max_size=len(history.actions)))
@@ -81,14 +81,14 @@ def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 
 @derandomized(2)
-@given(told=told_histories())
-def test_every_published_number_is_reproduced(tmp_path_factory, spark, told: Any) -> None:
-    run(of_folder(tmp_path_factory, spark), *told)
+@given(history=judged_histories())
+def test_every_published_number_is_reproduced(tmp_path_factory, spark, history: Any) -> None:
+    run(of_folder(tmp_path_factory, spark), *history)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @derandomized(25, Phase.shrink)
-@given(told=told_histories())
-def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, told: Any) -> None:
-    run(of_folder(tmp_path_factory, spark), *told)
+@given(history=judged_histories())
+def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, history: Any) -> None:
+    run(of_folder(tmp_path_factory, spark), *history)

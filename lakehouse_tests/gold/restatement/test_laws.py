@@ -218,8 +218,8 @@ def shown(row: dict[str, Any]) -> tuple[int | None, int | None, int]:
     return None if row["total"] is None else int(row["total"]), row["biggest"], row["row_count"]
 
 
-def number_in(found: Any) -> tuple[int | None, int | None, int]:
-    [row] = found.to_pylist()
+def number_in(table: Any) -> tuple[int | None, int | None, int]:
+    [row] = table.to_pylist()
     return shown(row)
 
 

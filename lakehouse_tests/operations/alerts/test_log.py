@@ -20,9 +20,9 @@ HELD = Alert(AlertKind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"
 
 
 def look(
-    settings: Settings, *found: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
+    settings: Settings, *conditions: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
 ) -> list[AlertRecord]:
-    return alert_log.record(settings, alert_log.all_of(settings), found, unread, to)
+    return alert_log.record(settings, alert_log.all_of(settings), conditions, unread, to)
 
 
 def test_without_conditions_nothing_is_written(settings: Settings) -> None:

@@ -237,8 +237,8 @@ def number(*values: Any, state: State = State.FINAL, at: datetime = T0) -> Publi
     return PublishedValues("2024-11-02", 2, state, at, list(zip(grains, values)))
 
 
-def judged(found: PublishedValues, now: datetime = T0, tolerance: str = "0.1", **bound: Any) -> Any:
-    return alert_rules.value(REVENUE, found, ValueBound(measure="total", **bound), Decimal(tolerance), now)
+def judged(values: PublishedValues, now: datetime = T0, tolerance: str = "0.1", **bound: Any) -> Any:
+    return alert_rules.value(REVENUE, values, ValueBound(measure="total", **bound), Decimal(tolerance), now)
 
 
 def test_a_final_value_below_its_bound_alerts_and_one_on_it_does_not() -> None:

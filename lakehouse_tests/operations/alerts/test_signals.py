@@ -211,8 +211,8 @@ def test_lags_are_those_of_admission(tmp_path_factory, arrivals: list[tuple[int,
 # Numbers ------------------------------------------------------------------------------------------------------------
 
 
-def catalog(one: MetricContract) -> Catalog:
-    return Catalog({"events": contract(owner="anna")}, {one.name: one})
+def catalog(contracted: MetricContract) -> Catalog:
+    return Catalog({"events": contract(owner="anna")}, {contracted.name: contracted})
 
 
 def of_metric(numbers: ScriptedNumbers, kind: AlertKind) -> list[Alert]:

@@ -78,14 +78,14 @@ def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     assert numbers.latest_total(2) == 999
 
 
-def moments(settings: Settings, one: Series) -> set[datetime]:
-    return set(table_io.read(locations.gold(settings, one), ["published_at"])["published_at"].to_pylist())
+def moments(settings: Settings, series: Series) -> set[datetime]:
+    return set(table_io.read(locations.gold(settings, series), ["published_at"])["published_at"].to_pylist())
 
 
-def as_of(settings: Settings, one: Series, moment: datetime) -> list[tuple[Any, ...]]:
+def as_of(settings: Settings, series: Series, moment: datetime) -> list[tuple[Any, ...]]:
     """What readers saw at a moment, by the documented filter."""
     rows = table_io.read(
-        locations.gold(settings, one), ["period", "total", "revision", "published_at", "superseded_at"]
+        locations.gold(settings, series), ["period", "total", "revision", "published_at", "superseded_at"]
     ).to_pylist()
     shown = [
         row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)

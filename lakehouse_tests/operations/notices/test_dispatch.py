@@ -162,8 +162,8 @@ def _killed(*_: object) -> None:
 
 
 def _and_then(do: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
-    def both(*said: Any) -> None:
-        do(*said)
+    def both(*arguments: Any) -> None:
+        do(*arguments)
         then()
 
     return both

@@ -109,9 +109,9 @@ def test_masking_a_row_does_not_undo_what_was_recorded_of_it_meanwhile(settings,
     follow_audit(settings)
     masked = log.masked
 
-    def told_meanwhile(*said: Any) -> dict[str, Any]:
+    def told_meanwhile(*arguments: Any) -> dict[str, Any]:
         log.notified(settings, log.untold(settings, "events", [0]))
-        return masked(*said)
+        return masked(*arguments)
 
     monkeypatch.setattr(log, "masked", told_meanwhile)
     log.redact(settings, "events", "a", ["amount"])

@@ -49,8 +49,8 @@ class House:
         definitions = build_definitions(settings, Catalog({"sales": self.contract}, {"revenue": self.metric}))
         self.job = definitions.resolve_implicit_global_asset_job_def()
 
-    def run(self, assets: set[dg.AssetKey], tags: dict[str, str], found: set[dg.AssetCheckKey] | None = None) -> Any:
-        job = self.job.get_subset(asset_selection=assets, asset_check_selection=found)
+    def run(self, assets: set[dg.AssetKey], tags: dict[str, str], checks: set[dg.AssetCheckKey] | None = None) -> Any:
+        job = self.job.get_subset(asset_selection=assets, asset_check_selection=checks)
         result = job.execute_in_process(instance=self.instance, tags=tags)
         assert result.success
         return result
@@ -75,12 +75,12 @@ def span(first: str, last: str) -> dict[str, str]:
     return dict(zip(RANGE, (first, last)))
 
 
-def by_partition(found: list[dg.AssetCheckEvaluation]) -> dict[str | None, dict[str, bool]]:
-    told: dict[str | None, dict[str, bool]] = {}
-    for one in found:
-        assert one.check_name not in told.setdefault(one.partition, {}), "one evaluation a partition"
-        told[one.partition][one.check_name] = one.passed
-    return told
+def by_partition(evaluations: list[dg.AssetCheckEvaluation]) -> dict[str | None, dict[str, bool]]:
+    passed: dict[str | None, dict[str, bool]] = {}
+    for one in evaluations:
+        assert one.check_name not in passed.setdefault(one.partition, {}), "one evaluation a partition"
+        passed[one.partition][one.check_name] = one.passed
+    return passed
 
 
 @pytest.fixture(name="house", scope="module")

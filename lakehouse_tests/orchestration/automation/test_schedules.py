@@ -53,10 +53,10 @@ def schedule(lake: Settings, contract: SourceContract, name: str) -> dg.Schedule
     return found[name]
 
 
-def tick(one: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime = TICK) -> dg.RunRequest | str:
+def tick(definition: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime = TICK) -> dg.RunRequest | str:
     """One tick, as the daemon takes it: what it asks for, or why it asks for nothing."""
     with dg.build_schedule_context(instance, scheduled_execution_time=at) as context:
-        said = one.evaluate_tick(context)
+        said = definition.evaluate_tick(context)
     if said.skip_message is not None:
         return said.skip_message
     [request] = said.run_requests

@@ -132,8 +132,10 @@ class Deployment:
     def followed_by_weeks(self) -> None:
         self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
 
-    def _followed(self, one: Series, what: str) -> None:
-        restatements.record(self.lake, Restatement(one.name, "run", AT, table_io.version(what, self.lake.storage_options), 0, []))
+    def _followed(self, series: Series, path: str) -> None:
+        restatements.record(
+            self.lake, Restatement(series.name, "run", AT, table_io.version(path, self.lake.storage_options), 0, [])
+        )
 
     def published(self) -> None:
         day = self.day()

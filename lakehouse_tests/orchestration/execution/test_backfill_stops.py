@@ -188,11 +188,11 @@ def answering(*answers: Any) -> Iterator[Webserver]:
             server.shutdown()
 
 
-@pytest.mark.parametrize("said", [{"message": "Not found"}, [], {"data": None}, {"data": {}}, {"errors": ["no"]}])
-def test_what_else_answers_at_the_port_is_not_ours(said: Any) -> None:
-    with answering(said) as other:
+@pytest.mark.parametrize("answer", [{"message": "Not found"}, [], {"data": None}, {"data": {}}, {"errors": ["no"]}])
+def test_what_else_answers_at_the_port_is_not_ours(answer: Any) -> None:
+    with answering(answer) as other:
         assert not other.is_ours(BRONZE, "somewhere")
-        if said != {"data": {}}:
+        if answer != {"data": {}}:
             with pytest.raises(WebserverError, match="does not belong to Dagster"):
                 other.cancel("bf-1")
 

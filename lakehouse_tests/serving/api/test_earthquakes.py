@@ -85,7 +85,7 @@ def series(client: TestClient, version: str) -> dict[date, Numbers]:
     return shown
 
 
-def numbers_in(found: Any) -> Numbers:
-    (row,) = found["result"]
+def numbers_in(number: Any) -> Numbers:
+    (row,) = number["result"]
     most = row["max_mag"]
     return row["n_events"], row["n_with_mag"], Decimal(row["sum_mag"]), None if most is None else Decimal(most)

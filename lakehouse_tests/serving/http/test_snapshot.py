@@ -38,8 +38,8 @@ def taken(numbers: ScriptedNumbers, known: Snapshot | None) -> Snapshot:
     return snapshot.read(numbers.settings, locations.gold(numbers.settings, numbers.series), numbers.series.by, known)
 
 
-def versions_by_start(series: Series, found: Snapshot) -> dict[Any, Any]:
-    return {start: found.periods[start].versions(series) for start in found.starts}
+def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
+    return {start: snapshot.periods[start].versions(series) for start in snapshot.starts}
 
 
 @examples(max_examples=20, deadline=None, derandomize=True)

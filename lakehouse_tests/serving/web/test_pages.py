@@ -147,10 +147,10 @@ def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None
     assert "Rejected by anna" in client.get(ROW).text
 
 
-@pytest.mark.parametrize("said", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
-def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, said: dict[str, str]) -> None:
+@pytest.mark.parametrize("entries", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
+def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, entries: dict[str, str]) -> None:
     sign_in(client, numbers.settings)
-    answer = decide(client, secret=form_secret(client), **said)
+    answer = decide(client, secret=form_secret(client), **entries)
     assert "Choose a decision and enter a reason" in page(answer, 422).text
     assert decisions.all_of(numbers.settings, "events") == []
 

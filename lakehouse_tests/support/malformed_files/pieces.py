@@ -73,9 +73,9 @@ class Base:
         """The file with other pieces in the place of a record, or of those from it ``until`` another."""
         return self.of(name, (*self.head, *self.records[: number - 1], *pieces, *self.records[until or number :]))
 
-    def inserted(self, name: str, behind: int, *pieces: Piece) -> Malformation:
+    def inserted(self, name: str, after: int, *pieces: Piece) -> Malformation:
         """The file with other pieces behind a record; behind 0 means before the first."""
-        return self.of(name, (*self.head, *self.records[:behind], *pieces, *self.records[behind:]))
+        return self.of(name, (*self.head, *self.records[:after], *pieces, *self.records[after:]))
 
     def transformed(self, name: str, content: bytes, *, readable: bool = False) -> Malformation:
         """A file of other bytes: it says the same, or must be held."""
@@ -152,10 +152,10 @@ def json_text(number: int, **changes: Any) -> bytes:
     return json.dumps(values | changes, ensure_ascii=False).encode()
 
 
-def inside(text: bytes, what: bytes) -> bytes:
+def inside(text: bytes, inserted: bytes) -> bytes:
     """``what`` in the middle of the text."""
     middle = len(text) // 2
-    return text[:middle] + what + text[middle:]
+    return text[:middle] + inserted + text[middle:]
 
 
 def full_cells(*numbers: int) -> Iterator[tuple[int, str, bytes]]:
