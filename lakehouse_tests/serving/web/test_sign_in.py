@@ -111,7 +111,7 @@ def test_rate_limits_and_wrong_hosts_are_reported_on_a_page(numbers: ScriptedNum
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)
         client.get("/health")
-        assert "Ask less often." in page(client.get("/"), 429).text
+        assert "Send fewer requests." in page(client.get("/"), 429).text
     with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1.0)) as client:
         answers = [client.get("/page/style.css").status_code for _ in range(4)]
         assert answers[:2] == [200, 200]
