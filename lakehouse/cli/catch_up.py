@@ -36,7 +36,7 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
 
     settings = with_table_cache(settings)
-    with errors.status("bringing silver and gold up to date"), local_instance() as instance:
+    with errors.status("updating silver and gold"), local_instance() as instance:
         after = catch_up(settings, catalog, source, InProcess(settings, catalog, instance))
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
@@ -45,7 +45,7 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
 
 
 def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
-    """Name the sensor that updates Silver where the command does not."""
+    """Name the sensor that updates Silver if the command does not."""
     if days:
         out.print(
             f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "

@@ -1,6 +1,6 @@
 """``lakehouse demo``: two weeks of late, corrected and withdrawn sales through all layers, and their effect on the numbers.
 
-This module has the steps and the printed text. The sales are made in ``examples.sales_stream``; the history is read in
+This module has the steps and the printed text. The sales are generated in ``examples.sales_stream``; the history is read in
 ``gold.numbers.history``.
 """
 

@@ -23,7 +23,7 @@ from lakehouse.settings import Settings
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
-#: What a partition's page shows of a publication; ``ops/publications`` has the rest.
+#: The fields of a publication that a partition's page shows; ``ops/publications`` has the rest.
 _LINEAGE = ("publication_id", "job_name", "code_version", "input_versions", "validation", "trigger", "downstream")
 
 

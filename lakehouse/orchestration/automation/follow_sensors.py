@@ -1,7 +1,7 @@
 """The sensors that start Silver and gold: Silver after decisions, gold after changes of Silver, roll-ups after published days.
 
 The sensors that start Bronze are in ``landing_sensor``, the schedules of numbers that are due in ``close_schedules``. All of
-them read with delta-rs; what they remember between ticks is described in ``common.cursors``. After a file Silver needs no
+them read with delta-rs; their cursors are described in ``common.cursors``. After a file Silver needs no
 sensor: its automation condition follows the asset ``arrivals`` (see ``assets.source_assets``).
 """
 

@@ -1,6 +1,6 @@
 """The sensors that start Bronze: for files that are stable in landing, and for arrivals that Silver has not applied.
 
-They read with delta-rs; what they remember between ticks is described in ``common.cursors``. Which files may be ingested is
+They read with delta-rs; their cursors are described in ``common.cursors``. Which files may be ingested is
 decided in ``bronze.pending_files``.
 """
 

@@ -1,6 +1,6 @@
 """The names of Dagster's internals that the project uses: Dagster is pinned, and an upgrade is checked against this list.
 
-No other module imports from ``dagster._core``. What is here has no public counterpart: the tags that Dagster sets on runs or
+No other module imports from ``dagster._core``. These names have no public counterpart: the tags that Dagster sets on runs or
 reads from them, the launcher's health check, the target of a check's evaluation, and the parts of an instance.
 """
 

@@ -54,7 +54,7 @@ def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, 
     """The pending changes of a source.
 
     :param tables: keeps the tables open from one call to the next.
-    :param before: what was read last; it is returned again while no table has changed.
+    :param before: the previous result; it is returned again while no table has changed.
     """
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
     paths = [log(settings) for log in logs]

@@ -96,7 +96,7 @@ class PeriodVersions:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All periods of a table at one version, -1 where there is none; ``serves`` is the dataset version that readers see."""
+    """All periods of a table at one version, -1 if there is none; ``serves`` is the dataset version that readers see."""
 
     version: int = -1
     serves: int = 1

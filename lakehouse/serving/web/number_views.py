@@ -52,7 +52,7 @@ class Glance:
 
 
 def glance(published: PublishedSeries, start: date) -> Glance | None:
-    """A period's newest number; None where it has none."""
+    """A period's newest number; None if it has none."""
     period_versions = published.numbers.periods.get(start)
     chosen = None if period_versions is None else choose(period_versions.summaries, _LATEST)
     if period_versions is None or chosen is None:
