@@ -79,7 +79,7 @@ def _waiting(deployment: Deployment) -> int:
 
 
 def _days(run: dict[str, object], path: list[str]) -> set[str]:
-    """The event days of a run of one asset, as its tags say."""
+    """The event days of a run of one asset, from its tags."""
     selection = run["assetSelection"] or []
     if {"path": path} not in selection:  # type: ignore[operator]
         return set()

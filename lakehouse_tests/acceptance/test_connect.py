@@ -49,7 +49,7 @@ class Machine:
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
-    """Whatever happens, no server is left behind."""
+    """A machine whose server is stopped at the end, whatever happens."""
     folder.mkdir()
     host = Machine(folder)
     try:

@@ -45,7 +45,7 @@ def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def test_nine_days(spark: SparkSession, lake: Settings) -> None:
     published = replayed(lake, 9)
     check_what_was_seen(lake, published, FIRST + timedelta(days=8))
-    check_what_arrivals_said(lake, spark, [date(2018, 1, 8)])
+    check_numbers_as_of_arrivals(lake, spark, [date(2018, 1, 8)])
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_nine_days(spark: SparkSession, lake: Settings) -> None:
 def test_ninety_days(spark: SparkSession, lake: Settings) -> None:
     published = replayed(lake, 90)
     check_what_was_seen(lake, published, FIRST + timedelta(days=89))
-    check_what_arrivals_said(lake, spark, sorted(true_daily()))
+    check_numbers_as_of_arrivals(lake, spark, sorted(true_daily()))
     check_reproduced(lake, spark)
 
 
@@ -89,7 +89,7 @@ def check_what_was_seen(lake: Settings, published: Published, last: date) -> Non
         assert {start: version.rows[0]["n_events"] for start, version in newest.items()} == sums
 
 
-def check_what_arrivals_said(lake: Settings, spark: SparkSession, as_of_dates: list[date]) -> None:
+def check_numbers_as_of_arrivals(lake: Settings, spark: SparkSession, as_of_dates: list[date]) -> None:
     """By the clock of the arrivals, from Bronze alone: the same, whatever was published."""
     for as_of in as_of_dates:
         truth = true_daily()[as_of]
@@ -102,7 +102,7 @@ def check_what_arrivals_said(lake: Settings, spark: SparkSession, as_of_dates: l
 
 
 def check_reproduced(lake: Settings, spark: SparkSession) -> None:
-    """Every revision of the day that was restated most often is made again."""
+    """Every revision of the day that was restated most often is reproduced."""
     known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     restless = max(known, key=lambda day: len(known[day]))
     for version in known[restless]:

@@ -62,7 +62,7 @@ def check_books(lake: Lake) -> Counter[str]:
 
 
 def check_account(lake: Lake) -> None:
-    """The account, made anew from all that was said, is what the books hold."""
+    """The account, recomputed from all claims and decisions, equals the stored one."""
     account = dispositions_account.rows(lake.settings, lake.contract)
     columns = ("ingestion_id", "line_number", "disposition", "because", "decided_by")
     told = sorted(_read(locations.dispositions(lake.settings, "earthquakes"), *columns), key=str)
@@ -82,7 +82,7 @@ def take(lake: Lake, day: date) -> None:
 
 
 def accept_all(lake: Lake, chance: random.Random, portions: int) -> None:
-    """Accept what waits, row by row in random order, in so many commands."""
+    """Accept the quarantined rows in random order, split over a number of commands."""
     rows = [row_id_of(entry) for entry in quarantine.entries(lake.settings, lake.contract, QuarantineFilter())]
     chance.shuffle(rows)
     size = -(-len(rows) // portions)

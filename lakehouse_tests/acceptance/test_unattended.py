@@ -85,7 +85,7 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
 
 
 def _behind(settings: Settings) -> bool:
-    """Whether silver, gold or a roll-up has something to do."""
+    """Whether silver, gold or a roll-up has pending work."""
     if applied_inputs.pending(settings, "earthquakes") or find_pending(settings, DAILY).starts:
         return True
     return any(find_pending(settings, rollup).starts for rollup in DAILY.rollups)
@@ -112,7 +112,7 @@ def _check_runs(settings: Settings, runs: list[dict[str, Any]]) -> None:
 
 
 def _partitions(run: dict[str, Any]) -> list[date]:
-    """The days that a run was asked for, as its tags say."""
+    """The days that were requested of a run, from its tags."""
     tags = {tag["key"]: tag["value"] for tag in run["tags"]}
     if "lakehouse/days" in tags:
         return [date.fromisoformat(day) for day in json.loads(tags["lakehouse/days"])]

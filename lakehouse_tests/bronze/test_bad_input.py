@@ -39,7 +39,7 @@ def lake(settings, spark) -> Lake:
 
 
 def keys(lake: Lake) -> dict[str, int]:
-    """What silver says: amount by key."""
+    """The rows of silver: amount by key."""
     lake.update()
     return {row[0]: row[2] for row in lake.silver()}
 

@@ -65,7 +65,7 @@ def test_a_clock_that_was_set_back_starts_over() -> None:
     )
 )
 def test_settled_is_what_was_the_same_at_every_look_of_the_last_seconds(steps: list[tuple[int, dict[str, str]]]) -> None:
-    """Against a model that keeps every look."""
+    """Against a model that keeps every observation."""
     second, history, looks = 0, [], []
     for pause, files in steps:
         second += pause

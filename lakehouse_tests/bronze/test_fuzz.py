@@ -166,7 +166,7 @@ def stands_with_others(malformation: Malformation) -> bool:
 
 
 def record_of(row: dict[str, Any]) -> Record:
-    """What a sound row of Bronze says, for the rule in plain Python."""
+    """A sound row of Bronze, for the rule in plain Python."""
     return Record(
         key=row["record_key"],
         op=row["change_op"],

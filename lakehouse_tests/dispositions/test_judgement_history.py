@@ -35,7 +35,7 @@ def operation(minute: int) -> RebuildRequest:
 
 
 def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:
-    """As a rebuild does: record, keep what was said, overwrite, record again."""
+    """As a rebuild does: record, keep the earlier claims, overwrite, record again."""
     entry = operation(minute)
     first = rebuild_requests.record(settings, entry)
     judgement_history.record(settings, "s", first, judged, NOW)

@@ -22,7 +22,7 @@ def claim(line: int, kind: str, hour: int, sequence: int = 0) -> Claim:
 
 
 def judged(claims: list[Claim], content: dict[int, Any] | None = None, *, by_sequence: bool = False) -> dict[int, Disposition]:
-    """Disposition by line; lines say different things unless told otherwise."""
+    """Disposition by line; lines have different contents unless given otherwise."""
     says = {one.row: (content or {}).get(one.line_number, f"line {one.line_number}") for one in claims}
     return {line: verdict.disposition for (_, line), verdict in verdicts(claims, says, by_sequence=by_sequence).items()}
 

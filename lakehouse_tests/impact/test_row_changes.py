@@ -112,7 +112,7 @@ def test_the_audit_names_the_reason(settings: Settings) -> None:
 
 def test_changes_that_the_feed_no_longer_has(settings: Settings, tmp_path: Path) -> None:
     assert not row_changes.rows(settings, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
-    assert not row_changes.rows(lake_settings_beside(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
+    assert not row_changes.rows(empty_lake_settings(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()
     assert not row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).known
@@ -124,7 +124,7 @@ def test_where_silver_did_not_move_no_row_did(settings: Settings) -> None:
 
 
 def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
-    """A correction is told also where the feed of all other days is gone."""
+    """A correction is found even if the change feed of all other days is missing."""
     path = locations.silver(settings, "events")
     write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
     merged(path, row("a", 12, line=9))
@@ -163,6 +163,6 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
         assert set(feed["event_date"].to_pylist()) <= days
 
 
-def lake_settings_beside(folder: Path) -> Settings:
+def empty_lake_settings(folder: Path) -> Settings:
     (folder / "other").mkdir()
     return lake_settings(folder / "other")

@@ -25,7 +25,7 @@ def arrivals(days: dict[date, dict[int, int]], newest: datetime) -> Arrivals:
 
 
 def same(count: int, rows: dict[int, int], newest: int) -> Arrivals:
-    """So many days alike; the newest arrival is so many days behind the first day's end."""
+    """A number of equal days; the newest arrival is a number of days after the first day's end."""
     return arrivals({day(number): rows for number in range(count)}, end_of_day(day(newest), UTC))
 
 

@@ -62,7 +62,7 @@ def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
 
 @pytest.fixture(scope="module", name="truth")
 def _truth(revenue: Revenue) -> dict[str, list[Row]]:
-    """What the product says."""
+    """The product's own answers."""
     one = revenue.series
     known = numbers_history.history(
         revenue.settings, one, published_table.partitions(revenue.settings, locations.gold(revenue.settings, one), one.by)

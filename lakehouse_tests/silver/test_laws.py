@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 
 def content(rows: Iterable[Row]) -> dict[date, set[Row]]:
-    """What the rows say, without where it comes from, by event day."""
+    """The values of the rows, without their origin, by event day."""
     by_day: dict[date, set[Row]] = {day: set() for day in DAYS}
     for row in rows:
         by_day[row[1]].add(row[:3])

@@ -42,7 +42,7 @@ BOTH = [FIRST, SECOND]
 
 
 def judged(lake: Lake, days: list[date] = BOTH) -> list[CheckResult]:
-    """The check on silver, as a run of the layer evaluates it beside the others."""
+    """The check on silver, as a run of the layer evaluates it with the others."""
     found = [one for one in silver_checks.check_silver(lake.settings, lake.contract, days) if one.check == "equals_bronze"]
     assert [one.day for one in found] == days
     return found
@@ -53,7 +53,7 @@ def passed(lake: Lake, days: list[date] = BOTH) -> list[bool]:
 
 
 def lose(lake: Lake, key: str) -> pa.Table:
-    """Take a row out of silver behind everybody's back; the row."""
+    """Remove a row from silver without a record of it; returns the row."""
     table = table_io.open_table(locations.silver(lake.settings, "events"))
     assert table is not None
     gone = table_io.read_version(table, None, {"record_key": [key]})

@@ -40,7 +40,7 @@ def day(number: int) -> date:
 
 
 def arrive(settings: Settings, rows: dict[int, list[int]]) -> None:
-    """Files of so many rows per arrival day."""
+    """Files with a number of rows per arrival day."""
     for number, counts in rows.items():
         for place, count in enumerate(counts):
             name = f"{number}.{place}"
@@ -113,7 +113,7 @@ ROWS = st.builds(
 
 
 def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
-    """All rows into Bronze by arrival day; into silver, by event day, those that may stand there."""
+    """All rows into Bronze by arrival day; into silver, by event day, those that belong there."""
     columns = arrow_schema(bronze_columns(source))
     table_rows = []
     for line, row in enumerate(rows):

@@ -21,7 +21,7 @@ UNREACHABLE = """
 """
 
 
-def java_that_says(folder: Path, text: str) -> Path:
+def java_reporting(folder: Path, text: str) -> Path:
     """A Java home whose java prints this."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
@@ -39,14 +39,14 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["1.8.0_392", "11.0.21", "25"])
 def test_a_java_that_spark_does_not_run_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, f'openjdk version "{release}" 2023-10-17')))
+    monkeypatch.setenv("JAVA_HOME", str(java_reporting(tmp_path, f'openjdk version "{release}" 2023-10-17')))
     with pytest.raises(SetupProblem, match=rf"^Java {release} at .* will not do: Spark 4.2 runs on Java 17 or 21"):
         java()
 
 
 @pytest.mark.parametrize("release", ["17.0.9", "21"])
 def test_a_java_that_it_runs_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str) -> None:
-    home = java_that_says(tmp_path, f'openjdk version "{release}" 2023-10-17')
+    home = java_reporting(tmp_path, f'openjdk version "{release}" 2023-10-17')
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java() == str(home / "bin" / "java")
 

@@ -42,7 +42,7 @@ def is_beyond(record: Record) -> bool:
 
 
 class People:
-    """What was said so far, and who is admitted by it."""
+    """The claims and decisions so far, and which rows they admit."""
 
     def __init__(self, *, beyond: str) -> None:
         self._beyond = beyond

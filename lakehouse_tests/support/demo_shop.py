@@ -80,7 +80,7 @@ class ServedDemo:
 
 
 def demo_environment(home: Path) -> dict[str, str]:
-    """Environment of the deployment: its own contracts, and a clock that stands at the demo's last evening."""
+    """Environment of the deployment: its own contracts, and a clock fixed at the demo's last evening."""
     return {"LAKEHOUSE_NOW": NOW, "LAKEHOUSE_CONTRACTS": str(home / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
 
 

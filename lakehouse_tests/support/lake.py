@@ -50,7 +50,7 @@ def contract(**changes: Any) -> SourceContract:
 
 
 def csv_line(record: Record) -> str:
-    """The line of a file that says what the record says."""
+    """The line of a file for a record."""
     day = f"{record.day}T12:00:00Z" if record.day else ""
     arrival = record.arrival.isoformat()
     return f"{record.key},{record.amount},{day},{arrival},{record.op},{record.corrects or ''},{record.sequence}"

@@ -182,7 +182,7 @@ def lawful_versions(settings: Settings, series: Series) -> list[tuple[Any, ...]]
     """Every version of every period, in order, as (start, label, total, state, is_latest); what must hold of them does.
 
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
-    states go forward; no two neighbours say the same in the same state; what a row says of itself fits its rows.
+    states go forward; no two neighbours are equal in the same state; what a version records of itself fits its rows.
     """
     table = table_io.read(locations.gold(settings, series))
     if table is None:

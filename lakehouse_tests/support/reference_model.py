@@ -34,7 +34,7 @@ class Record:
 def live_rows(records: Iterable[Record], *, by_sequence: bool) -> dict[str, Record]:
     """The record that lives, per key that lives.
 
-    :param by_sequence: whether the source's sequence tells what is newer; else an insert that arrives behind the
+    :param by_sequence: whether the source's sequence decides what is newer; else an insert that arrives after the
         retirement of its key is the late original, and does not count.
     """
     claims: dict[str, list[tuple[str, Record]]] = defaultdict(list)

@@ -49,7 +49,7 @@ def differs(now: Number, before: Number) -> Number:
 
 @dataclass
 class Model:
-    """A series of days as the rules say."""
+    """A series of days by the rules."""
 
     adjusts: bool
     checked: bool = True

@@ -96,7 +96,7 @@ class ReproducibleLake:
             restatement_days.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
 
     def rebuild(self, changed: SourceContract) -> silver_rebuild.PlannedRebuild:
-        """Judge all rows anew under a changed contract."""
+        """Judge all rows again under a changed contract."""
         self.lake.contract = changed
         first, last = date(2024, 1, 1), date(2024, 12, 31)
         return silver_rebuild.plan_rebuild(

@@ -84,7 +84,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
 
 
 def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(folder: Path) -> None:
-    """It holds from tomorrow on, which is long behind the newest arrival."""
+    """It applies from tomorrow on, which is long after the newest arrival."""
     assert apply(folder)[0] == 0
     text = (folder / "contracts" / "events.yaml").read_text()
     again, said = apply(folder)

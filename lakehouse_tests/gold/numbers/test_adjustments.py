@@ -55,7 +55,7 @@ def brought_to(numbers: ScriptedNumbers, number: int) -> dict[Any, list[Any]]:
 
 
 def restated(by_store: dict[str, Any] | None) -> dict[Any, list[Any]]:
-    """The same of what silver says."""
+    """The same for the totals of silver."""
     return {key: [value or Decimal(0), 1] for key, value in (by_store or {}).items()}
 
 
@@ -148,7 +148,7 @@ def test_before_the_close_it_is_restated(settings) -> None:
 
 
 def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(settings) -> None:
-    """Days 1 to 7 are the first week, 8 to 14 the second; a week closes seven days behind its end."""
+    """Days 1 to 7 are the first week, 8 to 14 the second; a week closes seven days after its end."""
     numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week", "month"]}))
     week, month = (Series(numbers.metric, kind) for kind in (Kind.WEEK, Kind.MONTH))
     for last in (7, 14, 15):

@@ -85,7 +85,7 @@ def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], ask
     )
 
 
-def storied(settings) -> ScriptedNumbers:
+def numbers_with_history(settings) -> ScriptedNumbers:
     """Day 1: r1 on the 1st, r2 on the 3rd, r3 final on the 8th, adjusted twice on the 9th; day 2: r1 on the 3rd."""
     numbers = ScriptedNumbers(settings, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
     for number, hour, value in ((1, 6, 1), (3, 6, 2), (8, 6, 2), (9, 6, 5), (9, 7, 4)):
@@ -98,7 +98,7 @@ def storied(settings) -> ScriptedNumbers:
 
 
 def test_versions_by_name(settings) -> None:
-    numbers = storied(settings)
+    numbers = numbers_with_history(settings)
     assert [one.label for one in known(numbers, 1)] == ["r1", "r2", "r3", "r3.a1", "r3.a2"]
     for text, label in [
         *(("latest", "r3"), ("final", "r3"), ("first", "r1"), ("r2", "r2"), ("2", "r2"), ("r3.a2", "r3.a2"), ("v1", "r3")),
@@ -129,7 +129,7 @@ def test_versions_by_name(settings) -> None:
     ],
 )
 def test_missing_versions_are_reported(settings, number: int, text: str, message: str) -> None:
-    numbers = storied(settings)
+    numbers = numbers_with_history(settings)
     with pytest.raises(UnknownVersionError, match=message):
         answer(numbers, number, text)
 
@@ -147,7 +147,7 @@ def test_a_number_that_is_not_final_says_so(settings) -> None:
 
 
 def test_many_periods_as_of_a_time(settings) -> None:
-    numbers = storied(settings)
+    numbers = numbers_with_history(settings)
 
     def labels(text: str, first: date = FIRST) -> dict[int, str]:
         found = numbers_history.versions(numbers_history.history_between(settings, numbers.series, first, day(5)), parse(text))
@@ -164,7 +164,7 @@ def test_many_periods_as_of_a_time(settings) -> None:
 
 
 def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
-    numbers = storied(settings)
+    numbers = numbers_with_history(settings)
     numbers.roll_up()
     week = Series(numbers.metric, Kind.WEEK)
     [found] = numbers_history.history(settings, week, [day(1)])[day(1)]
@@ -177,7 +177,7 @@ def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
 
 
 def test_two_versions_side_by_side(settings) -> None:
-    numbers = storied(settings)
+    numbers = numbers_with_history(settings)
     first, second, *_ = known(numbers, 1)
     changed = {(one.grain, one.before, one.after) for one in numbers_history.changes(numbers.series, first, second)}
     assert changed == {((("store", "n"),), 10, 10), ((("store", "s"),), 1, 2)}

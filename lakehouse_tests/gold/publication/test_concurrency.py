@@ -42,7 +42,7 @@ METRIC = metric(publication={"rollups": ["month"]})
 
 
 def publisher(settings: Settings, number: int, value: int, start: Barrier) -> None:
-    """One process: says one number of one day, together with all the others."""
+    """One process: publishes one number of one day, at the same time as all the others."""
     with without_spark():
         numbers = ScriptedNumbers(settings, METRIC)
         numbers.set(number, value)
@@ -61,7 +61,7 @@ def together(settings: Settings, totals: list[tuple[int, int]]) -> None:
 
 
 def complete(settings: Settings, series: Series) -> None:
-    """Each commit of numbers is told in the ledger, once, whichever process came to tell it."""
+    """Each commit of numbers is recorded in the ledger once, whichever process recorded it."""
     publications.follow(settings, series.name, locations.gold(settings, series))
     entries = publications.of(settings, series.name)
     assert len({entry.gold_version for entry in entries}) == len(entries)
@@ -110,7 +110,7 @@ def test_the_same_number_of_the_same_period(settings) -> None:
 
 
 def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
-    """The sum that was made of older days is not what is published behind a newer one."""
+    """A sum of older days is not published after a newer one."""
     month = Series(METRIC, Kind.MONTH)
     with without_spark(), pytest.MonkeyPatch.context() as patched:
         numbers = ScriptedNumbers(settings, METRIC)

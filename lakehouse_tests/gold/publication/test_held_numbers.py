@@ -32,7 +32,7 @@ def _without_spark() -> Iterator[None]:
 
 
 def holding(settings, **changes: Any) -> ScriptedNumbers:
-    """Day 1 says 10, and 100 is held for it; day 2 says 1."""
+    """Day 1 is published as 10, and 100 is held for it; day 2 is published as 1."""
     numbers = ScriptedNumbers(settings, metric(**AT_MOST_FIVE, **changes))
     numbers.at(1)
     numbers.set(1, 10)
@@ -106,7 +106,7 @@ def test_signing_off_what_is_not_meant(settings) -> None:
 
 
 def test_signing_off_a_number_that_has_been_overtaken(settings) -> None:
-    """Such a candidate is left behind by a run that was stopped between publishing and tidying up."""
+    """Such a candidate remains of a run that was stopped between publishing and removing its candidates."""
     numbers = holding(settings)
     [held] = candidates.held(settings, numbers.series)
     numbers.set(1, 12)
@@ -184,7 +184,7 @@ def test_what_was_dropped_is_not_proposed_again_and_the_state_moves_on(settings)
 
 
 def test_the_number_after_a_drop_keeps_its_inputs(settings) -> None:
-    """The number is the old one: its inputs are too, or it could not be made again (R10)."""
+    """The number is the old one: its inputs are too, or it could not be reproduced (R10)."""
     numbers = holding(settings)
     names = ("inputs", "inputs_without", "silver_version", "known_through", "undecided_rows")
     [earlier] = columns_of_day(numbers, 1, *names)
@@ -265,7 +265,7 @@ def test_a_contract_that_measures_more_by_now(settings) -> None:
 
 
 def test_each_roll_up_keeps_its_own(settings) -> None:
-    """What is held of a day is not in the week: it says what the published days say."""
+    """The held number of a day is not in the week: it is the sum of the published days."""
     numbers = holding(settings, publication={"rollups": ["week"]})
     week = replace(numbers.series, kind=Kind.WEEK)
     numbers.roll_up()

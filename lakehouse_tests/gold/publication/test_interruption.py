@@ -60,7 +60,7 @@ def close(numbers: ScriptedNumbers) -> None:
 
 
 def restate_after_closing(numbers: ScriptedNumbers) -> None:
-    """Of what is closed an adjustment, where the contract says so; a day that nobody knew of among it."""
+    """Adjust closed days where the contract asks for it, among them one without a number."""
     numbers.at(20)
     numbers.close()
     everything_rolls(numbers)
@@ -212,7 +212,7 @@ def between(now: dict[Any, Any], old: dict[Any, Any], new: dict[Any, Any], expec
 
 @pytest.mark.parametrize("action", [restate, close, hold], ids=["restate", "close", "hold"])
 def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, action: Callable[[ScriptedNumbers], None]) -> None:
-    """Each attempt is stopped behind its first commit that has an effect: it comes to its end all the same."""
+    """Each attempt is stopped after its first commit that has an effect: it still reaches its end."""
     undisturbed = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
     action(undisturbed)
     numbers = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))

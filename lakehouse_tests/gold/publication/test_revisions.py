@@ -208,7 +208,7 @@ def test_a_measure_that_is_gone_from_the_contract(settings) -> None:
 
 
 def test_somebody_else_publishes_the_same_period(settings) -> None:
-    """What was read is old by then: the commit fails, and is made again from what is there."""
+    """What was read is outdated by then: the commit fails, and is repeated from a fresh read."""
     numbers = ScriptedNumbers(settings)
     numbers.at(1)
     numbers.set(1, 1)

@@ -52,7 +52,7 @@ def metric_of(name: str, **changes: Any) -> MetricContract:
 
 @dataclass
 class World:
-    """A lake, and beside it the model."""
+    """A lake, and its model."""
 
     lake: Lake
     adjusts: bool
@@ -173,7 +173,7 @@ class World:
             )
 
     def _check_rolled(self, rollup: Series) -> None:
-        """Right behind a roll-up: open periods say what the published days say; closed ones with their adjustments do."""
+        """After a roll-up open periods are the sums of the published days, and so are closed ones with their adjustments."""
         settings = self.lake.settings
         lawful_versions(settings, rollup)
         days = self.models["daily"].days
@@ -210,7 +210,7 @@ class World:
 
 
 def span() -> list[date]:
-    """The days that may have a number: a trailing one is published for days behind its last row, too."""
+    """The days that may have a number: a trailing one is published for days after its last row, too."""
     return [DAYS[0] + timedelta(days=offset) for offset in range((DAYS[-1] - DAYS[0]).days + 3)]
 
 

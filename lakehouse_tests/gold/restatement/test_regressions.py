@@ -144,7 +144,7 @@ def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish()
-    first = _said(numbers)
+    first = _newest_signature(numbers)
     other = replace(numbers, metric=metric(description="with another logic", consumers=["board"], **HALF))
     other.set(1, 100)
     other.publish()
@@ -152,10 +152,10 @@ def test_a_number_that_stands_names_what_it_was_made_by(settings) -> None:
     other.at(2)
     other.publish()
     assert [line[0] for line in other.history(1)] == ["r1", "r2"]
-    assert _said(other) == first
+    assert _newest_signature(other) == first
 
 
-def _said(numbers: ScriptedNumbers) -> dict[str, str]:
+def _newest_signature(numbers: ScriptedNumbers) -> dict[str, str]:
     before = write_audit_publish.read(numbers.settings, numbers.series, [day(1)])
     assert before.existing is not None
     newest = before.existing.filter(before.existing["is_latest"])

@@ -163,7 +163,7 @@ class Stopped(BaseException):
 def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
     settings: Settings, receiver: Receiver, monkeypatch, number: int, after_commit: bool
 ) -> None:
-    """Before or behind each of its commits: the same end state, every message at least once, and no other."""
+    """Before or after each of its commits: the same end state, every message at least once, and no other."""
     late_rows(settings)
     numbers = ScriptedNumbers(settings, TOTAL)
     numbers.set(1, 10)
@@ -224,7 +224,7 @@ def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, re
 
 @dataclass
 class Slow:
-    """A target that takes its time, by the clock that the look goes by."""
+    """A slow target, by the clock that the evaluation uses."""
 
     clock: list[float]
     name: str = "slow"

@@ -88,7 +88,7 @@ def test_a_target_that_is_added_later_is_not_notified_of_old_alerts(settings: Se
 
 
 def test_two_simultaneous_evaluations_open_one_alert(settings: Settings) -> None:
-    """A tick that takes too long goes on beside the next one: both know of nothing, and both record."""
+    """A tick that takes too long overlaps with the next one: both find no open alert, and both record one."""
     for _ in range(2):
         alert_log.record(settings, [], [LATE], (), ["log"])
     [one] = alert_log.all_of(settings)
@@ -99,7 +99,7 @@ def test_two_simultaneous_evaluations_open_one_alert(settings: Settings) -> None
 
 
 def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settings) -> None:
-    """So a receiver that has been told knows it again."""
+    """So a receiver that was notified recognizes it."""
     [before] = look(settings, LATE)
     settings.now = settings.clock() + timedelta(hours=3)
     [after] = alert_log.record(settings, [], [LATE], (), ["log"])

@@ -73,7 +73,7 @@ def test_what_was_late_before_does_not_matter_once_arrivals_are_on_time() -> Non
 
 
 def test_silence_says_nothing() -> None:
-    """Two deliveries a day apart, both above the bound: it has been so for a day, as far as anybody can tell."""
+    """Two deliveries a day apart, both above the bound: as far as known, it has been so for a day."""
     daily = [ArrivalCount(T0 + DAY, 50, 20), ArrivalCount(T0, 50, 20)]
     alert = alert_rules.late_share(SALES, daily, SHARE, BOUND)
     assert alert is not None

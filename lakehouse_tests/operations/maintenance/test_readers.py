@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _ingested(name: str, day: date) -> Ingestion:
-    """What the ledger says of a file with one row."""
+    """The ledger's entry of a file with one row."""
     return Ingestion(
         source="events",
         ingestion_id=name,
@@ -119,7 +119,7 @@ def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: 
 
 
 def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retention: Settings) -> None:
-    """Only its newest commit tells what silver took in: what numbers name as their inputs must not change."""
+    """Only its newest commit holds what silver included: what numbers name as their inputs must not change."""
     changing_silver(no_retention)
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     entry = _ingested("x", date(2024, 2, 2))

@@ -82,7 +82,7 @@ def test_only_partitions_with_many_small_files_are_compacted(sizes: dict, more_t
 
 @given(st.lists(st.integers(1, 100), min_size=10, max_size=60))
 def test_what_was_compacted_is_not_again(sizes: list[int]) -> None:
-    """Files are put together as delta-rs does: one behind the other, as many as fill a file."""
+    """Files are compacted as delta-rs does: one after the other, as many as fill a file."""
     filled: list[int] = []
     for size in sizes:
         if filled and filled[-1] + size <= 200:

@@ -33,7 +33,7 @@ def _added_up() -> Iterator[None]:
 
 
 def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> None:
-    """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was told a day later."""
+    """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was sent a day later."""
     trailing = metric("trailing", "forecast", window=2)
     lake, channel = published_lake(settings, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
     lake.add_rows(("late", 1, 5))
@@ -79,7 +79,7 @@ def test_a_change_that_moves_no_number_was_notified_to_nobody(settings) -> None:
 
 
 def test_the_audit_waits_for_every_metric_with_consumers(settings) -> None:
-    """``total`` is told at once; ``trailing`` has not followed silver yet, then its target is broken, then all are told."""
+    """``total`` is sent at once; ``trailing`` has not followed silver yet, then its target is broken, then all are sent."""
     trailing = metric("trailing", "forecast", window=2)
     lake, channel = published_lake(settings, metric("total", "board"), trailing, metric("unread")), RecordingChannel()
     lake.add_rows(("late", 1, 5))

@@ -51,7 +51,7 @@ def keys(receiver: Receiver) -> list[str]:
 
 
 def restated(settings: Settings) -> NotifiedLake:
-    """Two publications that nobody has been told of: of one consumer's metric each a late row."""
+    """Two publications without a notice yet: each with a late row, of the metric of one consumer."""
     lake = published_lake(settings, metric("total", "board"))
     for said in TWO:
         lake.add_rows(said)
@@ -117,7 +117,7 @@ def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(setti
 
 
 def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a killed process leaves are the files, and what was sent: behind each commit and each message."""
+    """A killed process leaves its files and what it sent: stopped after each commit and each message."""
     stops: list[tuple[Path, list[Message]]] = []
     channel = RecordingChannel()
 

@@ -109,11 +109,11 @@ def test_masking_a_row_does_not_undo_what_was_recorded_of_it_meanwhile(settings,
     follow_audit(settings)
     masked = log.masked
 
-    def told_meanwhile(*arguments: Any) -> dict[str, Any]:
+    def notified_meanwhile(*arguments: Any) -> dict[str, Any]:
         log.notified(settings, log.untold(settings, "events", [0]))
         return masked(*arguments)
 
-    monkeypatch.setattr(log, "masked", told_meanwhile)
+    monkeypatch.setattr(log, "masked", notified_meanwhile)
     log.redact(settings, "events", "a", ["amount"])
     (row,) = audit_rows(settings)
     assert (row["notification_sent"], row["new_value"]["amount"]) == (True, "[redacted]")

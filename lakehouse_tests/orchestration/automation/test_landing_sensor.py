@@ -59,7 +59,7 @@ class Landing(SensorTicks):
         self.wait(self.lake.settle_seconds)
 
     def run(self, request: dg.RunRequest | None = None) -> DayReport:
-        """What bronze does in the run that was asked for, up to where Spark begins; by default in one started by a person."""
+        """What bronze does in the requested run, up to where Spark begins; by default in one started by a person."""
         files = None if request is None else request.run_config["ops"]["bronze__sales"]["config"]["files"]
         report = Ingest(self.lake, self.catalog.sources["sales"], no_session, "run").day(DAY, files)  # type: ignore[arg-type]
         if request is not None:

@@ -28,7 +28,7 @@ class Policy:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=day))
 
     def tick(self) -> set[str]:
-        """The days of silver that are asked for."""
+        """The days of silver that are requested."""
         found = dg.evaluate_automation_conditions(
             self.definitions, self.instance, dg.AssetSelection.assets(SILVER), cursor=self.cursor
         )
@@ -50,7 +50,7 @@ def test_exactly_the_announced_days_however_old_and_once(policy: Policy) -> None
 
 
 def test_an_arrival_right_after_a_request_is_not_lost(policy: Policy) -> None:
-    """The run that was asked for may have read the ledger before it."""
+    """The requested run may have read the ledger before it."""
     policy.announced("2024-11-04")
     assert policy.tick() == {"2024-11-04"}
     policy.announced("2024-11-04")

@@ -54,7 +54,7 @@ def schedule(lake: Settings, contract: SourceContract, name: str) -> dg.Schedule
 
 
 def tick(definition: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime = TICK) -> dg.RunRequest | str:
-    """One tick, as the daemon takes it: what it asks for, or why it asks for nothing."""
+    """One tick, as the daemon evaluates it: its run request, or the reason why there is none."""
     with dg.build_schedule_context(instance, scheduled_execution_time=at) as context:
         said = definition.evaluate_tick(context)
     if said.skip_message is not None:

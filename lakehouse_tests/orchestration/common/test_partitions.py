@@ -13,7 +13,7 @@ SCATTERED = [date(2024, 1, 3), date(2024, 6, 1), date(2024, 11, 30)]
 
 
 def run_about(days: list[date], *, fail: bool) -> tuple[dg.DagsterInstance, dg.AssetKey, list[date]]:
-    """A run about scattered days, as the sensors and the replay ask for it."""
+    """A run of scattered days, as the sensors and the replay request it."""
     seen: list[date] = []
 
     @dg.asset(key="below", partitions_def=PARTITIONS)

@@ -35,7 +35,7 @@ def test_what_is_on_its_way_is_left(instance: dg.DagsterInstance, status: dg.Dag
 
 
 def test_a_success_answers_what_was_known_and_nothing_else(instance: dg.DagsterInstance) -> None:
-    """Where the records of a success were lost, it is asked for again."""
+    """Where the records of a success were lost, it is requested again."""
     ran(instance, "a", SUCCESS)
     assert plan_run_requests(instance, TAG, ["a"], settled_by_success=["a"]).answered == ["a"]
     assert plan_run_requests(instance, TAG, ["a"]).run_keys == {"a": "a:1"}

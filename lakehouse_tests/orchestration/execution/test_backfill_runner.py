@@ -181,7 +181,7 @@ def test_a_metric_alone_is_recomputed_and_nothing_new_is_published(
 
 
 class _Fails:
-    """Layers of which one run fails so many times."""
+    """Layers of which one run fails a number of times."""
 
     def __init__(self, layers: InProcess, times: int) -> None:
         self._layers, self.left = layers, times

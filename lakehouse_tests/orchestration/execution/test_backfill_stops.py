@@ -57,7 +57,7 @@ def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, 
 
 @dataclass
 class Layers:
-    """What runs leave behind them: files with the event day that each touches, days of silver, a metric that follows."""
+    """The results of runs: files with the event day that each touches, days of silver, a metric that follows."""
 
     settings: Settings
     plan: BackfillPlan

@@ -83,7 +83,7 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
 
 
 def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
-    """The change holds from the day behind those asked for on: that is the one to be held against the rows."""
+    """The change applies from the day after the requested ones on: that is the one to judge the rows by."""
     settings, changes = lake_settings(tmp_path), [{"since": on(6), "watermark": "P7D"}]
     source = contract(lateness=LATENESS | {"changes": changes})
     write_source_rows(settings, source, hundred(1))
@@ -124,7 +124,7 @@ def test_the_newest_arrival_is_read_from_the_log(tmp_path: Path) -> None:
 
 
 def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
-    """Of each day half comes at once, a quarter on the next day, a quarter on the one behind it."""
+    """Half of each day comes at once, a quarter on the next day, a quarter on the day after."""
     numbers = numbers_with_weeks(lake_settings(tmp_path))
     rows: list[SourceRow] = []
     for number in range(1, 31):

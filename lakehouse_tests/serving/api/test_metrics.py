@@ -28,7 +28,7 @@ def _without_spark() -> Iterator[None]:
 
 @pytest.fixture(scope="module", name="client")
 def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """Two days: the first says 1, 5, and 5 as final; the second 7."""
+    """Two days: the first is published as 1, 5, and 5 as final; the second as 7."""
     numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path_factory.mktemp("lake"))))
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
         yield client

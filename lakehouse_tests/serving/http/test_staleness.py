@@ -164,7 +164,7 @@ def test_unchanged_silver_is_read_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def held(folder: Path) -> ScriptedNumbers:
-    """A day that said 10; that it says 100 is held back, and taken for followed."""
+    """A day published as 10; its new number 100 is held, and counts as followed."""
     numbers = two_followed_days(folder, checks={"change": [{"measure": "total", "absolute": 5}]})
     correct_in_silver(numbers.settings, "a", 100)
     numbers.set(THEN, 100)
@@ -213,7 +213,7 @@ def test_a_number_that_lags_is_as_complete_as_when_it_was_published(tmp_path: Pa
 
 
 def half_at_once() -> list[SourceRow]:
-    """Of each day half has come by its end, the rest within the two days behind it."""
+    """Half of each day has come by its end, the rest within the next two days."""
     hours = [(number, hour) for number in range(THEN - 25, THEN + 1) for hour in (1, 2, 40, 50)]
     return [(f"{number}:{hour}", at(number), at(number, hour), "insert", "admitted") for number, hour in hours]
 

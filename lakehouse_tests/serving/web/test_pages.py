@@ -61,7 +61,7 @@ def test_numbers_are_those_of_the_tables(client: TestClient, numbers: ScriptedNu
 
 
 def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> None:
-    """Both revisions were made from the same version of silver: the numbers were said by hand."""
+    """Both revisions were made from the same version of silver: the numbers were given by hand."""
     for path in (f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r2"):
         shown = client.get(path).text
         assert "No change of a row caused it: the logic, the state or a person's decision did." in shown

@@ -52,7 +52,7 @@ class Catalogue:
                 yield from self._change(key, old, new, self._arrived[key])
             elif old is not None:
                 rest = (f"{old['event_date']}", old, None, None, "withdrawn", arrived_before[key])
-                yield self._told(key, "correction", *rest, [f"{old['event_date']}"])
+                yield self._audit_row(key, "correction", *rest, [f"{old['event_date']}"])
 
     def _row(self, record: dict[str, str]) -> Row:
         event = record["event_ts"].replace("Z", "000+00:00")  # the files tell milliseconds
@@ -65,7 +65,7 @@ class Catalogue:
         day = f"{new['event_date']}"
         if old is None:
             if late > timedelta(days=1):
-                yield self._told(
+                yield self._audit_row(
                     key, "late_merge", day, None, new, None, f"arrived {in_words(late)} after the event", arrived, [day]
                 )
             return
@@ -77,12 +77,12 @@ class Catalogue:
         if len(days) > 1:
             sentence = f"moved from {old['event_date']} to {day}"
         sides = [{name: side[name] for name in names} for side in (old, new)]
-        yield self._told(
+        yield self._audit_row(
             key, "correction", day, sides[0], sides[1], ",".join(names), sentence, arrived, days, event=new["event_ts"]
         )
 
     @staticmethod
-    def _told(
+    def _audit_row(
         key: str,
         action: str,
         day: str,

@@ -18,7 +18,7 @@ TYPED = tuple(typed_row(1))
 
 
 def misfits(pieces: Iterable[Piece], rows: Iterable[Row], file_format: Format) -> list[str]:
-    """What is wrong with the rows of a file; nothing, where each piece has what is its due and there is no row beside."""
+    """What is wrong with the rows of a file; nothing, where each piece has its expected rows and there is no other row."""
     left: dict[int, Row] = {}
     wrong = []
     for row in rows:

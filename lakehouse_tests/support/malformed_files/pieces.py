@@ -30,7 +30,7 @@ class Piece:
 
     ``fate`` is *none*: no row (a header, a blank line); *sound*: one row that has ``expected_row``; *malformed*: one row with the
     text and a reason; *broken*: malformed rows that together hold every line; *open*: as broken, but a row may be sound if
-    it says what its text says.
+    it has the values of its text.
     """
 
     text: bytes
@@ -74,11 +74,11 @@ class Base:
         return self.of(name, (*self.head, *self.records[: number - 1], *pieces, *self.records[until or number :]))
 
     def inserted(self, name: str, after: int, *pieces: Piece) -> Malformation:
-        """The file with other pieces behind a record; behind 0 means before the first."""
+        """The file with other pieces after a record; after 0 means before the first."""
         return self.of(name, (*self.head, *self.records[:after], *pieces, *self.records[after:]))
 
     def transformed(self, name: str, content: bytes, *, readable: bool = False) -> Malformation:
-        """A file of other bytes: it says the same, or must be held."""
+        """A file of other bytes: it has the same records, or must be held."""
         pieces = self.head + self.records if readable else None
         return Malformation(f"{self.format}: {name}", self.format, content, pieces)
 
@@ -94,7 +94,7 @@ def joined(pieces: tuple[Piece, ...]) -> bytes:
 
 
 def cells(number: int) -> dict[str, str]:
-    """What the file says in a record, by column."""
+    """The values of a record in the file, by column."""
     return {
         "id": f"{KEYS}{number}",
         "amount": str(11 * number),
@@ -130,7 +130,7 @@ def typed_row(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def csv_cells(number: int) -> list[bytes]:
-    """The cells of a record's line as they stand in the file."""
+    """The cells of a record's line as they are written in the file."""
     return [quoted(cell) if '"' in cell else cell.encode() for cell in cells(number).values()]
 
 
@@ -140,7 +140,7 @@ def quoted(cell: str) -> bytes:
 
 
 def with_cell(number: int, column: str, cell: bytes) -> bytes:
-    """The record's line of CSV with another cell, which stands there as it is."""
+    """The record's line of CSV with another cell, which is written as it is."""
     line = csv_cells(number)
     line[COLUMNS.index(column)] = cell
     return b",".join(line)
@@ -159,7 +159,7 @@ def inside(text: bytes, inserted: bytes) -> bytes:
 
 
 def full_cells(*numbers: int) -> Iterator[tuple[int, str, bytes]]:
-    """Every cell that is not empty and stands without quotes in CSV, as (record, column, cell)."""
+    """Every cell that is not empty and has no quotes in CSV, as (record, column, cell)."""
     for number in numbers or NUMBERS:
         for column, cell in zip(COLUMNS, csv_cells(number)):
             if cell and not cell.startswith(b'"'):

@@ -197,7 +197,7 @@ def _needing_events(turn: int) -> int:
 
 
 def _in_both(number: int, column: str, name: str, value: str, changes: dict[str, Any] | None) -> Iterator[Malformation]:
-    """:param changes: what the row says in other words than before; None for a malformed one."""
+    """:param changes: the values of the row that differ from before; None for a malformed one."""
     fate, row = ("malformed", None) if changes is None else ("sound", typed_row(number, **changes))
     cell = quoted(value) if set(value) & set(',"') else value.encode()
     title = f"{column} of record {number}: {name}"
