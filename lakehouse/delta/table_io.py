@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import fs
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.delta import compaction
 from lakehouse.delta.table_cache import cache_of
 
 if TYPE_CHECKING:
@@ -225,6 +226,8 @@ def upsert(
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
     """Compact the table when it has many small files: every append adds one, and every read opens them all."""
     table = open_table(path, options)
-    if table is not None and len(table.file_uris()) > _COMPACT_ABOVE_FILES:
-        with suppress(CommitFailedError):  # another writer compacts it
-            table.optimize.compact()
+    if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
+        return
+    with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
+        if is_ours and (newest := open_snapshot(path, options)) is not None:
+            newest.optimize.compact()

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log, compaction, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
@@ -142,6 +142,15 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
         done = maintain_table(no_retention, "silver/events")
     assert (done.partitions_compacted, done.files_after) == (1, 1)
     assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
+
+
+def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Settings) -> None:
+    changing_silver(no_retention)
+    record_followed(no_retention, 11)
+    with compaction.claimed(locations.silver(no_retention, "events")):
+        done = maintain_table(no_retention, "silver/events")
+    assert (done.kept[0], done.partitions_compacted) == ("another process is compacting it", 0)
+    assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
 
 
 def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
