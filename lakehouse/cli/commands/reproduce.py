@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 #: The exit code if nothing could be compared; 1 means that the numbers differ.
 _NOT_COMPARED = 2
-_SHOWN = 50
 
 
 def reproduce(
@@ -78,6 +77,8 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
 
 
 def _print(result: Reproduced) -> None:
+    from lakehouse.gold.reproduction.differences import LISTED  # noqa: PLC0415 (the package loads Arrow)
+
     out.print(f"{result.name}, computed again from Bronze, {_verdict(result)}.", style="bold", soft_wrap=True)
     _say(f"compared: {', '.join(result.compared)} ({counted(len(result.rows))})")
     _say(f"code: {result.code_then} then, {result.code_now} now")
@@ -88,11 +89,11 @@ def _print(result: Reproduced) -> None:
         _say(f"redacted since: {', '.join(fields)} of {key}")
     if result.close:
         _say(f"the last digits of {', '.join(result.close)} depend on the order of rows: give it a decimal type")
-    for one in result.differences[:_SHOWN]:
+    for one in result.differences[:LISTED]:
         where = ", ".join(f"{name} {_shown(value)}" for name, value in one.grain.items())
         _say(f"{f'{where}: ' if where else ''}{one.column}: {_shown(one.stored)} published, {_shown(one.again)} computed again")
-    if len(result.differences) > _SHOWN:
-        _say(f"and {len(result.differences) - _SHOWN:,} more cells")
+    if len(result.differences) > LISTED:
+        _say(f"and {len(result.differences) - LISTED:,} more cells")
 
 
 def _verdict(result: Reproduced) -> str:

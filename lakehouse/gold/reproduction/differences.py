@@ -21,6 +21,8 @@ _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ALL_COLUMNS = re.compile(r"[(,]\s*(?:distinct\s+)?\*", re.IGNORECASE)
 #: Doubles within this tolerance are equal: the last digits of a sum depend on the order of the rows.
 _AS_GOOD_AS_EQUAL = 1e-12
+#: How many differing cells a report of a reproduction lists.
+LISTED = 50
 _Cells = dict[tuple[Any, ...], dict[str, Any]]
 
 
