@@ -31,6 +31,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
 OPTIONS = Options(days=6, events=30, late_share=0.3, seed=3)
 COMMAND = ("simulate", "--days", "6", "--events", "30", "--late-share", "0.3", "--seed", "3")
+#: For what depends on a second process, not on many days.
+TWO_DAYS = Options(days=2, events=30, late_share=0.3, seed=3)
+TWO_DAYS_COMMAND = ("simulate", "--days", "2", *COMMAND[3:])
 
 
 class Model:
@@ -61,25 +64,31 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(name="model", scope="module")
-def _model() -> dict[date, Model]:
-    events = late_events.events(OPTIONS)
+def models(options: Options) -> dict[date, Model]:
+    events = late_events.events(options)
     return {day: Model(day, events) for day in sorted({event.happened_at.date() for event in events})}
 
 
-def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: Path, model: dict[date, Model]) -> None:
+@pytest.fixture(name="model", scope="module")
+def _model() -> dict[date, Model]:
+    return models(OPTIONS)
+
+
+def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: Path) -> None:
     days = tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue" / "_delta_log"
     said = os.environ | {"LAKEHOUSE_ROOT": str(tmp_path / "lake")}
-    with subprocess.Popen([sys.executable, "-m", "lakehouse", *COMMAND], cwd=tmp_path, env=said, start_new_session=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-m", "lakehouse", *TWO_DAYS_COMMAND], cwd=tmp_path, env=said, start_new_session=True
+    ) as run:
         while run.poll() is None and not (days / f"{4:020}.json").exists():
             time.sleep(0.02)
         assert run.poll() is None
         os.killpg(run.pid, signal.SIGKILL)
-    done = lakehouse_command(tmp_path, *COMMAND)
+    done = lakehouse_command(tmp_path, *TWO_DAYS_COMMAND)
     assert "Replaying 2024-11-07 to 2024-11-14" in done.stderr.replace("\n", " "), done.stderr
     rows_by_day = published(tmp_path)
     assert {day: [row["revenue"] for row in rows] for day, rows in rows_by_day.items()} == {
-        day: [number for number, _ in expected.revisions] for day, expected in model.items()
+        day: [number for number, _ in expected.revisions] for day, expected in models(TWO_DAYS).items()
     }
     weeks = table_io.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
     for week in weeks:
