@@ -1,4 +1,7 @@
-"""The runbooks of the documentation, executed as they are written: their own commands, one after another, in one shell."""
+"""The runbooks of the documentation, executed as they are written: their own commands, one after another, in one shell.
+
+They share the server of ``lakehouse spark start``, as somebody has it who runs many commands.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse.delta import table_io
 from lakehouse_tests.support.deployment import CHECKOUT
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES, SALES_HEADER
+from lakehouse_tests.support.spark_server import Machine, machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
@@ -32,8 +40,15 @@ def runbooks() -> dict[str, str]:
     return {title: "".join(found) for title, found in blocks.items() if found}
 
 
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[Machine]:
+    with machine(tmp_path / "machine") as host:
+        assert host.start().returncode == 0
+        yield host
+
+
 @pytest.mark.timeout(1500)
-def test_each_runbook_does_what_it_says(tmp_path: Path) -> None:
+def test_each_runbook_does_what_it_says(tmp_path: Path, host: Machine) -> None:
     landing = tmp_path / "lakehouse_data" / "landing" / "sales"
     landing.mkdir(parents=True)
     (tmp_path / "dagster_home").mkdir()
@@ -49,40 +64,41 @@ def test_each_runbook_does_what_it_says(tmp_path: Path) -> None:
         "A stuck backfill",
         "A lost disk",
     ]
-    walk(tmp_path, "lakehouse replay sales")
+    walk(tmp_path, host, "lakehouse replay sales")
     assert revenue(tmp_path) == numbers(25, 20, 30, 10)
 
-    output = walk(tmp_path, books["A late file"])
+    output = walk(tmp_path, host, books["A late file"])
     assert revenue(tmp_path) == numbers(25, 27, 30, 10)
     assert "2024-11-02" in output
     assert "r2" in output
 
-    walk(tmp_path, books["A partner's re-send"])
+    walk(tmp_path, host, books["A partner's re-send"])
     assert revenue(tmp_path) == numbers(25, 27, 30, 10)
 
-    output = walk(tmp_path, books["A wrong correction"].replace("ROW", WRONG))
+    output = walk(tmp_path, host, books["A wrong correction"].replace("ROW", WRONG))
     assert WRONG in output
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
 
-    walk(tmp_path, books["A bug replay"])
-    output = walk(tmp_path, books["A stuck backfill"])
+    walk(tmp_path, host, books["A bug replay"])
+    output = walk(tmp_path, host, books["A stuck backfill"])
     assert "is cancelled" in output
     assert "finished" in output
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
 
     revisions = len(gold(tmp_path))
-    output = walk(tmp_path, books["A lost disk"])
+    output = walk(tmp_path, host, books["A lost disk"])
     assert revenue(tmp_path) == numbers(25, 27, 20, 20)
     assert len(gold(tmp_path)) == revisions, "what comes out equal is no new revision"
 
 
-def walk(folder: Path, commands: str) -> str:
+def walk(folder: Path, host: Machine, commands: str) -> str:
     """Run the commands as somebody pastes them; the first that fails ends it."""
     own = Path(sys.executable).parent
     environment = os.environ | {
         "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
         "DAGSTER_HOME": str(folder / "dagster_home"),
         "COLUMNS": "200",
+        **host.auto,
     }
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False
