@@ -30,7 +30,8 @@ class Published:
     rows: dict[str, tuple[date, Decimal | None]] = field(default_factory=dict)
     seen: dict[date, list[tuple[Numbers, str]]] = field(default_factory=dict)
 
-    def arrive(self, arrival: date) -> None:
+    def arrive(self, arrival: date) -> dict[date, Numbers]:
+        """The numbers of each day that has events, after an arrival day."""
         with gzip.open(BATCHES / f"arrival_date={arrival}.csv.gz", "rt") as file:
             for row in csv.DictReader(file):
                 if row["op"] == "delete":
@@ -44,6 +45,7 @@ class Published:
             seen = self.seen.setdefault(day, [])
             if not seen or seen[-1] != said:
                 seen.append(said)
+        return now
 
     def numbers(self) -> dict[date, Numbers]:
         days: dict[date, list[Decimal | None]] = defaultdict(list)
