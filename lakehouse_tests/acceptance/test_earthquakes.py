@@ -1,11 +1,11 @@
-"""The real history through the real assets: right after every arrival day, one by one and as one range."""
+"""The real history through the real assets: right after every arrival day, as its readers saw it, and as one range."""
 
 from __future__ import annotations
 
 import random
 import shutil
 from collections import Counter
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -17,13 +17,16 @@ from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.version_selector import parse
+from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support.earthquakes.audit import AuditModel
 from lakehouse_tests.support.earthquakes.history import (
     BATCHES,
     gold_daily,
@@ -32,39 +35,41 @@ from lakehouse_tests.support.earthquakes.history import (
     true_daily,
     true_digests,
 )
+from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
+from lakehouse_tests.support.earthquakes.replayed import CATALOG, FIRST, replayed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.gold.numbers.history import PublishedVersion
+
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance, needs_earthquakes]
 
-FIRST = date(2018, 1, 1)
 TENTH = date(2018, 1, 10)
+DAILY = Series(CATALOG.metrics["earthquakes_daily"])
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("LAKEHOUSE_ROOT", str(tmp_path / "lake"))
-    return Settings(landing=str(BATCHES))
+def _lake(tmp_path: Path) -> Settings:
+    return Settings(root=str(tmp_path / "lake"), landing=str(BATCHES))
 
 
-def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark: SparkSession, lake: Settings) -> None:
+def test_ten_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
+    replayed(lake, 10).audited.check_all(lake)
+
+
+def test_readers_of_ten_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
+    check_what_was_seen(lake, replayed(lake, 10).published, TENTH)
+    check_numbers_as_of_arrivals(lake, spark, [date(2018, 1, 8)])
+
+
+def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSession, lake: Settings) -> None:
+    replayed(lake, 10)
     truth, daily = true_digests(), true_daily()
-    catalog = load_catalog(None)
-    audited = AuditModel(catalog)
     with dg.DagsterInstance.ephemeral() as instance:
-        for result in Replay(lake, catalog, "earthquakes", instance).days(list(span(FIRST, TENTH))):
-            assert silver_digest(lake) == truth[result.arrival_date]
-            audited.check(lake, result.arrival_date)
-            assert result.rows > 0
-            assert result.malformed == 0
-            if result.arrival_date in daily:
-                assert gold_daily(lake) == daily[result.arrival_date]
-        audited.check_all(lake)
-
-        job = build_definitions(lake, catalog).resolve_implicit_global_asset_job_def()
+        job = build_definitions(lake, CATALOG).resolve_implicit_global_asset_job_def()
 
         def materialize_range(layer: str, name: str, first: date, last: date) -> None:
             tags = {ASSET_PARTITION_RANGE_START_TAG: f"{first}", ASSET_PARTITION_RANGE_END_TAG: f"{last}"}
@@ -86,7 +91,7 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
         assert silver_digest(lake) == truth[date(2018, 2, 10)]
         assert not applied_inputs.pending(lake, "earthquakes")
 
-        restated = find_pending(lake, Series(catalog.metrics["earthquakes_daily"])).starts
+        restated = find_pending(lake, DAILY).starts
         materialize_range("gold", "earthquakes_daily", min(restated), max(restated))
     numbers = gold_daily(lake)
     unchanged_since = {day for day in numbers if day < min(restated)}
@@ -97,22 +102,18 @@ def test_ten_days_one_by_one_then_a_month_as_one_range_through_each_layer(spark:
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
-    truth, daily = true_digests(), true_daily()
-    catalog = load_catalog(None)
-    audited = AuditModel(catalog)
-    with dg.DagsterInstance.ephemeral() as instance:
-        replay = Replay(lake, catalog, "earthquakes", instance)
-        recomputed = 0
-        for result in replay.days(list(span(FIRST, FIRST + timedelta(days=89)))):
-            assert silver_digest(lake) == truth[result.arrival_date], result.arrival_date
-            audited.check(lake, result.arrival_date)
-            if result.arrival_date in daily:
-                assert gold_daily(lake) == daily[result.arrival_date], result.arrival_date
-            if result.arrival_date > TENTH:
-                recomputed += len(result.touched)
-    assert recomputed <= 519
-    audited.check_all(lake)
-    assert audited.counts == {"late_merge": 46_852, "correction": 2_962}
+    after = replayed(lake, 90)
+    assert sum(days for arrival, days in after.recomputed.items() if arrival > TENTH) <= 519
+    after.audited.check_all(lake)
+    assert after.audited.counts == {"late_merge": 46_852, "correction": 2_962}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
+    check_what_was_seen(lake, replayed(lake, 90).published, FIRST + timedelta(days=89))
+    check_numbers_as_of_arrivals(lake, spark, sorted(true_daily()))
+    check_reproduced(lake, spark)
 
 
 @pytest.mark.slow
@@ -147,3 +148,47 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     assert table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
         "a rebuild of everything changes nothing (R3)"
     )
+
+
+def numbers(version: PublishedVersion) -> Numbers:
+    (row,) = version.rows
+    return (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) if row["row_count"] else EMPTY
+
+
+def check_what_was_seen(lake: Settings, published: Published, last: date) -> None:
+    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    assert set(known) == set(published.seen)
+    for day, versions in known.items():
+        assert [(numbers(one), one.state.value) for one in versions] == published.seen[day], day
+        assert [one.revision for one in versions] == list(range(1, len(versions) + 1))
+    for as_of, truth in true_daily().items():
+        if as_of <= last:
+            seen = {day: numbers_history.pick(versions, parse(f"{as_of}")) for day, versions in known.items()}
+            shown = {day: numbers(answer.version) for day, answer in seen.items() if answer is not None}
+            assert {day: found for day, found in shown.items() if found != EMPTY} == truth, as_of
+    for rollup in DAILY.rollups:
+        newest = numbers_history.newest(lake, rollup)
+        sums: Counter[date] = Counter()
+        for day, versions in known.items():
+            sums[rollup.period(day).start] += numbers(versions[-1])[0]
+        assert {start: version.rows[0]["n_events"] for start, version in newest.items()} == sums
+
+
+def check_numbers_as_of_arrivals(lake: Settings, spark: SparkSession, as_of_dates: list[date]) -> None:
+    """By the clock of the arrivals, from Bronze alone: the same, whatever was published."""
+    for as_of in as_of_dates:
+        truth = true_daily()[as_of]
+        when = datetime.combine(as_of, time.max, timezone.utc)
+        found = reproduce.known_at(lake, CATALOG, DAILY.metric, sorted(truth), when, lambda: spark)
+        known = {day: rows.to_pylist()[0] for day, rows in found.items()}
+        assert {
+            day: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for day, row in known.items()
+        } == truth, as_of
+
+
+def check_reproduced(lake: Settings, spark: SparkSession) -> None:
+    """Every revision of the day that was restated most often is reproduced."""
+    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    restless = max(known, key=lambda day: len(known[day]))
+    for version in known[restless]:
+        assert reproduce.reproduce(lake, CATALOG, DAILY, restless, version.revision, lambda: spark).equal, version.name

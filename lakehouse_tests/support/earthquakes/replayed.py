@@ -1,0 +1,58 @@
+"""The first days of the real history, replayed one by one: silver, its audit and gold are held against the truth every day.
+
+A replay takes minutes. Each number of days is replayed once a process; every test gets a copy of the lake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lakehouse.calendar.days import span
+from lakehouse.contracts import load_catalog
+from lakehouse.orchestration.execution.replay import Replay
+from lakehouse_tests.support.earthquakes.audit import AuditModel
+from lakehouse_tests.support.earthquakes.history import gold_daily, silver_digest, true_daily, true_digests
+from lakehouse_tests.support.earthquakes.published import Published
+from lakehouse_tests.support.prepared_lake import prepare
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+FIRST = date(2018, 1, 1)
+CATALOG = load_catalog(None)
+
+
+@dataclass
+class Replayed:
+    """The models after the last day, and how many event days silver recomputed for each arrival day."""
+
+    audited: AuditModel = field(default_factory=lambda: AuditModel(CATALOG))
+    published: Published = field(default_factory=Published)
+    recomputed: dict[date, int] = field(default_factory=dict)
+
+
+def replayed(settings: Settings, days: int) -> Replayed:
+    """Fill the empty lake of ``settings`` with the first days of the history."""
+    return prepare(settings, ("earthquakes", days), lambda template: _replay(template, days))  # type: ignore[no-any-return]
+
+
+def _replay(settings: Settings, days: int) -> Replayed:
+    models = Replayed()
+    truth, daily = true_digests(), true_daily()
+    with dg.DagsterInstance.ephemeral() as instance:
+        replay = Replay(settings, CATALOG, "earthquakes", instance)
+        for result in replay.days(list(span(FIRST, FIRST + timedelta(days=days - 1)))):
+            arrival = result.arrival_date
+            assert result.rows > 0, arrival
+            assert result.malformed == 0, arrival
+            assert silver_digest(settings) == truth[arrival], arrival
+            models.audited.check(settings, arrival)
+            if arrival in daily:
+                assert gold_daily(settings) == daily[arrival], arrival
+            models.published.arrive(arrival)
+            models.recomputed[arrival] = len(result.touched)
+    return models
