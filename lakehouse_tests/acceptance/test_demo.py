@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import zipfile
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,61 +13,34 @@ import pytest
 from lakehouse.delta import table_io
 from lakehouse.ledger.row_states import Disposition
 from lakehouse_tests.support.cli import lakehouse_command
+from lakehouse_tests.support.wheel_demo import CHECKOUT, WheelDemo, wheel_demo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CHECKOUT = Path(__file__).parents[2]
+    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.acceptance]
 
 
-def outside_the_checkout(*command: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that can import nothing of the checkout."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=kept | environment, check=False)
-
-
-@pytest.fixture(name="wheel", scope="module")
-def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy: setuptools leaves files in the folder that it builds from."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, folder)
-    for name in ("lakehouse", "lakehouse_tests"):
-        shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", ".")
-    built = outside_the_checkout(*command, folder=folder)
-    assert built.returncode == 0, built.stderr
-    [wheel] = (folder / "dist").glob("lakehouse-*.whl")
-    return wheel
-
-
-@pytest.fixture(name="installed", scope="module")
-def _installed(wheel: Path) -> Iterator[Path]:
-    """The programs of a fresh environment that holds the wheel and what it depends on."""
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        programs = Path(folder) / "bin"
-        command = (programs / "pip", "install", "--quiet", "--no-compile", wheel)
-        done = outside_the_checkout(*command, folder=wheel.parent, PIP_CONSTRAINT=str(CHECKOUT / "requirements.lock"))
-        assert done.returncode == 0, done.stderr
-        yield programs
+@pytest.fixture(name="demo", scope="module")
+def _demo(tmp_path_factory: pytest.TempPathFactory) -> WheelDemo:
+    return wheel_demo(tmp_path_factory)
 
 
 @pytest.fixture(name="home", scope="module")
-def _home(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
+def _home(tmp_path_factory: pytest.TempPathFactory, demo: WheelDemo) -> Path:
     home = tmp_path_factory.mktemp("demo")
-    done = outside_the_checkout(installed / "lakehouse", "demo", folder=home, LAKEHOUSE_ROOT=str(home / "lake"), COLUMNS="200")
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Revenue per event day: as first published, and now" in done.stdout
-    assert "dagster dev -w workspace.yaml" in done.stdout
+    demo.copy_to(home)
     return home
 
 
-def test_a_wheel_holds_the_product_only_and_all_of_it(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
+def test_the_demo_shows_the_numbers_and_how_to_go_on(demo: WheelDemo) -> None:
+    assert "Traceback" not in demo.stderr
+    assert "Revenue per event day: as first published, and now" in demo.stdout
+    assert "dagster dev -w workspace.yaml" in demo.stdout
+
+
+def test_a_wheel_holds_the_product_only_and_all_of_it(demo: WheelDemo) -> None:
+    with zipfile.ZipFile(demo.wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
         [licence] = (name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
         assert b"Apache License" in archive.read(licence)

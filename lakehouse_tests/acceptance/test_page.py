@@ -25,6 +25,7 @@ from selenium.webdriver.common.keys import Keys
 
 from lakehouse_tests.support.browser import PHONE, WIDE, chromium, installed, set_viewport
 from lakehouse_tests.support.demo_shop import ServedDemo, demo_environment, served
+from lakehouse_tests.support.wheel_demo import wheel_demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,7 @@ def _demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDemo]:
     if not installed():
         pytest.skip("there is no Chromium here, and apt-get did not bring one")
     home = tmp_path_factory.mktemp("pages")
-    done = lakehouse_command(home, "demo")
-    assert done.returncode == 0, done.stderr
+    wheel_demo(tmp_path_factory).copy_to(home)
     shutil.copytree(BUNDLED_CONTRACTS, home / "contracts")
     lakehouse_command(
         home, "lateness", "apply", "sales", "--watermark", "P7D", "--by", "anna", "--reason", "the fair", **demo_environment(home)
