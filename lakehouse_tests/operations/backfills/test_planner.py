@@ -94,7 +94,7 @@ def test_a_file_that_changed_since_stops_the_run(settings: Settings) -> None:
     with pytest.raises(PlanProblemError) as problem:
         planner.still_as_planned(settings, CATALOG, made)
     assert "2024-11-05.csv has other content" in f"{problem.value}"
-    assert "2024-11-06.csv is gone" in f"{problem.value}"
+    assert "2024-11-06.csv is no longer in landing" in f"{problem.value}"
 
 
 def test_another_contract_stops_the_run(settings: Settings) -> None:

@@ -40,7 +40,7 @@ def test_a_minimum_that_the_table_cannot_remember_is_refused_with_the_way_out() 
     found = retention(NOW, 720, [], WEEK)
     assert found.hours is None
     assert found.reason is not None
-    assert "after 168 hours" in found.reason
+    assert "for 168 hours only" in found.reason
     assert "delta.deletedFileRetentionDuration to 'interval 720 hours'" in found.reason
 
 
