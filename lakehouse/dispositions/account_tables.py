@@ -85,7 +85,8 @@ def after_ingestion(settings: Settings, contract: SourceContract, delivery: Deli
         rows = _affected_rows(settings, contract, keys, days, files)
         if malformed:
             delivered = account.rows(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
-            rows += [row for row in delivered if row.disposition is Disposition.MALFORMED]
+            listed = {row.row_id for row in rows}  # a policy that replaces days lists whole arrival days
+            rows += [row for row in delivered if row.disposition is Disposition.MALFORMED and row.row_id not in listed]
         return rows
 
     _enter(settings, contract, affected)

@@ -83,6 +83,15 @@ def test_a_resent_day_is_the_whole_truth_and_an_older_arrival_that_comes_later_i
     assert became(lake) == {"applied": 2, "superseded": 4}
 
 
+@pytest.mark.parametrize("policy", ["overwrite_partition_safe", "overwrite_all"])
+def test_a_malformed_row_of_a_resent_day_has_one_disposition(settings, spark, policy: str) -> None:
+    lake = lake_under_policy(settings, spark, policy)
+    deliver_and_update(lake, 0, A, "b,two,2024-01-01T12:00:00Z")
+    table = table_io.read(locations.dispositions(settings, "events"), ["line_number", "disposition"])
+    assert table is not None
+    assert sorted(table["disposition"].to_pylist()) == ["applied", "malformed"]
+
+
 def test_the_order_of_ingestion_does_not_matter_for_what_is_held(settings, spark) -> None:
     lake = lake_under_policy(settings, spark, "overwrite_partition_safe")
     deliver_and_update(lake, 2, "a,7,2024-01-01T12:00:00Z")
