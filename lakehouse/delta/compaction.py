@@ -14,8 +14,10 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+
+from lakehouse.delta.partition_writer import commit_without_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +41,7 @@ def claimed(path: str, options: Mapping[str, str] | None = None, *, now: datetim
         yield number is not None
     finally:
         if number is not None:
-            _commit(_claims(path, options), _ENDED, number)
+            _record(_claims(path, options), _ENDED, number)
 
 
 def claim(path: str, options: Mapping[str, str] | None = None, *, now: datetime | None = None) -> int | None:
@@ -54,7 +56,7 @@ def claim(path: str, options: Mapping[str, str] | None = None, *, now: datetime 
         return None
     number = max(milliseconds, last + 1)
     try:
-        _commit(claims, _CLAIMED, number)
+        _record(claims, _CLAIMED, number)
     except CommitFailedError:
         return None
     return number
@@ -68,8 +70,6 @@ def _claims(path: str, options: Mapping[str, str] | None) -> DeltaTable:
     return DeltaTable(address, storage_options=storage_options)
 
 
-def _commit(claims: DeltaTable, transaction: str, number: int) -> None:
-    """Record the version of a transaction; it conflicts with other commits of that transaction since ``claims`` was opened."""
-    write_deltalake(
-        claims, _NO_ROWS, mode="append", commit_properties=CommitProperties(app_transactions=[Transaction(transaction, number)])
-    )
+def _record(claims: DeltaTable, event: str, number: int) -> None:
+    """Record an event of a claim; it conflicts with the same event recorded since ``claims`` was opened."""
+    commit_without_rows(claims, why={"compaction": event}, transaction=(event, number))

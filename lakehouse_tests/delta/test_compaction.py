@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse.delta import commit_log, compaction, table_io
 
@@ -95,3 +96,19 @@ def test_vacuum_does_not_take_claims_for_unused_files(tmp_path: Path) -> None:
     unused = DeltaTable(path).vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     assert len(unused) == 4
     assert [name for name in unused if "_compaction" in name] == []
+
+
+def test_an_append_is_not_repeated_if_the_end_of_its_compaction_cannot_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, record = filled(tmp_path), compaction._record
+    monkeypatch.setattr(table_io, "_COMPACT_ABOVE_FILES", 3)
+
+    def conflict_at_the_end(claims: DeltaTable, event: str, number: int) -> None:
+        if event == compaction._ENDED:
+            raise CommitFailedError("another process ended its claim at this moment")
+        record(claims, event, number)
+
+    monkeypatch.setattr(compaction, "_record", conflict_at_the_end)
+    table_io.append(path, pa.table({"number": pa.array([4], pa.int64())}))
+    assert numbers(path) == [0, 1, 2, 3, 4]
