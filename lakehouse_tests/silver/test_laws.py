@@ -102,7 +102,7 @@ def test_silver_is_a_function_of_bronze(
 
 @pytest.mark.slow
 @SOURCES
-@derandomized(60, Phase.shrink)
+@derandomized(20, Phase.shrink)
 @given(history=histories())
 def test_silver_is_a_function_of_bronze_at_length(
     history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, by_sequence: bool

@@ -151,7 +151,7 @@ def test_silver_is_a_function_of_bronze_where_a_resent_day_replaces_the_day(tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(40, Phase.shrink)
+@derandomized(20, Phase.shrink)
 @given(history=histories(), beyond=st.sampled_from(["restate", "quarantine", "drop"]))
 def test_with_people_in_between_at_length(tmp_path_factory, spark, history: History, beyond: str) -> None:
     by_merge(tmp_path_factory, spark, history, beyond)
@@ -159,7 +159,7 @@ def test_with_people_in_between_at_length(tmp_path_factory, spark, history: Hist
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(25, Phase.shrink)
+@derandomized(12, Phase.shrink)
 @given(history=histories(plain=True))
 def test_with_resent_days_at_length(tmp_path_factory, spark, history: History) -> None:
     by_arrival(tmp_path_factory, spark, history)

@@ -88,7 +88,7 @@ def test_every_published_number_is_reproduced(tmp_path_factory, spark, history: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
-@derandomized(25, Phase.shrink)
+@derandomized(8, Phase.shrink)
 @given(history=judged_histories())
 def test_every_published_number_is_reproduced_at_length(tmp_path_factory, spark, history: Any) -> None:
     run(of_folder(tmp_path_factory, spark), *history)

@@ -281,7 +281,7 @@ def test_published_numbers_follow_the_rules(spark, tmp_path_factory, history: An
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @BOTH
-@derandomized(40, Phase.shrink)
+@derandomized(15, Phase.shrink)
 @given(history=HISTORIES)
 def test_published_numbers_follow_the_rules_at_length(spark, tmp_path_factory, history: Any, adjusts: bool) -> None:
     run(lake_of(spark, tmp_path_factory), history, adjusts=adjusts)
