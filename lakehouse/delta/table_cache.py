@@ -66,6 +66,10 @@ class TableCache:
         self._tables.clear()
         self._rows.clear()
 
+    def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
+        """Open tables stay in their process: a copy in another one, such as a task of Spark, begins empty."""
+        return TableCache, ()
+
 
 class CachedStorageOptions(dict[str, str]):
     """delta-rs options, with the cache that reads which are given these options go through."""
