@@ -27,7 +27,7 @@ CLAIM_EXPIRES = timedelta(hours=24)
 #: Below the table's folder; names with an underscore are hidden from readers and from VACUUM.
 _CLAIMS = "_compaction"
 _CLAIMED, _ENDED = "claimed", "ended"
-_NO_ROWS = pa.schema([("nothing", pa.bool_())]).empty_table()
+_SCHEMA = pa.schema([("nothing", pa.bool_())])
 
 
 @contextmanager
@@ -41,7 +41,8 @@ def claimed(path: str, options: Mapping[str, str] | None = None, *, now: datetim
         yield number is not None
     finally:
         if number is not None:
-            _record(_claims(path, options), _ENDED, number)
+            with suppress(CommitFailedError):  # another process has ended a claim at this moment: this one had expired
+                _record(_claims(path, options), _ENDED, number)
 
 
 def claim(path: str, options: Mapping[str, str] | None = None, *, now: datetime | None = None) -> int | None:
@@ -66,7 +67,7 @@ def _claims(path: str, options: Mapping[str, str] | None) -> DeltaTable:
     address, storage_options = f"{path}/{_CLAIMS}", dict(options or {})
     if not DeltaTable.is_deltatable(address, storage_options):
         with suppress(CommitFailedError):  # another process creates it at this moment
-            DeltaTable.create(address, _NO_ROWS.schema, mode="ignore", storage_options=storage_options)
+            DeltaTable.create(address, _SCHEMA, mode="ignore", storage_options=storage_options)
     return DeltaTable(address, storage_options=storage_options)
 
 

@@ -228,6 +228,6 @@ def _compact(path: str, options: Mapping[str, str] | None) -> None:
     table = open_table(path, options)
     if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
         return
-    with suppress(CommitFailedError), compaction.claimed(path, options) as is_ours:  # another writer changed its files or claims
+    with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
         if is_ours and (newest := open_snapshot(path, options)) is not None:
             newest.optimize.compact()

@@ -98,7 +98,7 @@ def test_vacuum_does_not_take_claims_for_unused_files(tmp_path: Path) -> None:
     assert [name for name in unused if "_compaction" in name] == []
 
 
-def test_an_append_is_not_repeated_if_the_end_of_its_compaction_cannot_be_recorded(
+def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_claim_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, record = filled(tmp_path), compaction._record
@@ -112,3 +112,4 @@ def test_an_append_is_not_repeated_if_the_end_of_its_compaction_cannot_be_record
     monkeypatch.setattr(compaction, "_record", conflict_at_the_end)
     table_io.append(path, pa.table({"number": pa.array([4], pa.int64())}))
     assert numbers(path) == [0, 1, 2, 3, 4]
+    assert compacted_alone(filled(tmp_path / "other", files=2)), "as maintenance does it"
