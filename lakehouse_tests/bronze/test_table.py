@@ -1,4 +1,4 @@
-"""A large file is parsed by a Spark task, into the rows that this process would give."""
+"""A large file is parsed by a Spark task, whatever tables this process keeps open."""
 
 from __future__ import annotations
 
