@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakehouse.bronze.file_formats import Record, read_records
+from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
+from lakehouse.bronze.columnar.merge import rows_of_blocks
+from lakehouse.bronze.file_formats import Record, numbered_lines, read_records, unzipped
 from lakehouse.bronze.landing import open_file
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
@@ -25,25 +27,50 @@ if TYPE_CHECKING:
     from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
 
+#: Bytes of a text file that are read at once, unless a record is longer.
+BLOCK_BYTES = 2**21
 _BATCH_ROWS = 10_000
 
 
 def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of one delivery, as Arrow batches of :func:`bronze_columns`.
+    """The rows of one delivery, in file order, as Arrow batches of :func:`bronze_columns`.
 
     :param file_path: the full path of the landing file.
     :raises FileProblem: when the file as a whole cannot be read; batches may have been yielded before.
     """
-    schema = arrow_schema(bronze_columns(contract))
-    parser = RowParser(contract, delivery)
     with open_file(settings, contract, file_path) as stream:
-        if contract.source.format == "parquet":
-            records = _parquet_records(pq.ParquetFile(stream))
-        else:
-            records = read_records(stream, contract.source, contract.columns_read)
-        rows = parser.rows(records)
-        while batch := list(islice(rows, _BATCH_ROWS)):
-            yield pa.RecordBatch.from_pylist(batch, schema=schema)
+        yield from rows_by_columns(contract, delivery, stream)
+
+
+def rows_by_columns(
+    contract: SourceContract, delivery: Delivery, stream: BinaryIO, block_bytes: int = BLOCK_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows of :func:`exact_rows`, read by columns where that is certain to give the same.
+
+    :param block_bytes: how much of a text file is held in memory at once, several times over.
+    :raises FileProblem: as :func:`delivery_rows`.
+    """
+    source = contract.source
+    if source.format == "csv" and can_split(source):
+        blocks = csv_blocks(numbered_lines(unzipped(stream)), source, contract.columns_read, block_bytes)
+        yield from rows_of_blocks(contract, delivery, blocks)
+    else:
+        yield from exact_rows(contract, delivery, stream)
+
+
+def exact_rows(contract: SourceContract, delivery: Delivery, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """The rows, each parsed by itself.
+
+    :raises FileProblem: as :func:`delivery_rows`.
+    """
+    schema = arrow_schema(bronze_columns(contract))
+    if contract.source.format == "parquet":
+        records = _parquet_records(pq.ParquetFile(stream))
+    else:
+        records = read_records(stream, contract.source, contract.columns_read)
+    rows = RowParser(contract, delivery).rows(records)
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(batch, schema=schema)
 
 
 def _parquet_records(file: pq.ParquetFile) -> Iterator[Record]:

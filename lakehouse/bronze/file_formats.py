@@ -66,9 +66,9 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str]) -> Iterat
     :param columns: the columns that the contract needs.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.
     """
-    lines = _lines(unzipped(stream))
+    lines = numbered_lines(unzipped(stream))
     if source.format == "json":
-        yield from _json_records(lines)
+        yield from json_records(lines)
     else:
         yield from _csv_records(lines, source, columns)
 
@@ -78,11 +78,11 @@ def check_readable(stream: BinaryIO) -> None:
 
     :raises FileProblem: when it breaks off.
     """
-    for _ in _lines(unzipped(stream)):
+    for _ in numbered_lines(unzipped(stream)):
         pass
 
 
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The physical lines with their numbers and line ends, without the byte order mark."""
     number = 0
     try:
@@ -94,33 +94,42 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> Iterator[Record]:
-    header = _csv_header(lines, source, columns)
-    if not header:
-        return
-    feed = _Feed(lines)
-    reader = _csv_reader(feed, source)
-    doubtful = 0  # up to this line there may be the rest of a record whose quotes are broken
-    while True:
+    if header := csv_header(lines, source, columns):
+        feed, reader = Feed(lines), CsvReader(source, header)
+        while (record := reader.record(feed)) or feed.taken:
+            if record:
+                yield record
+
+
+class CsvReader:
+    """Reads records one by one, and remembers where a broken quote makes the lines after it doubtful."""
+
+    def __init__(self, source: Source, header: list[str]) -> None:
+        self._source = source
+        self._header = header
+        self._doubtful = 0  # up to this line there may be the rest of a record whose quotes are broken
+
+    def record(self, feed: Feed) -> Record | None:
+        """The record that starts at the feed's next line; None for a blank line, and at the end, where no line is taken."""
         feed.taken.clear()
         try:
-            cells, problem = next(reader), None
-        except StopIteration:
-            return
+            cells, problem = next(_csv_reader(feed, self._source), []), None
         except csv.Error as error:
             cells, problem = [], _syntax_problem(error, feed.taken)
             feed.give_back_all_but_first()
         raw = b"".join(line for _, line in feed.taken).rstrip(b"\r\n")
-        if raw:  # a blank line is no record
-            number = feed.taken[0][0]
-            if problem and source.quote.encode() in raw:
-                doubtful = number + MAX_LINES_OF_A_RECORD
-            problem = problem or _content_problem(raw, len(cells), len(header))
-            if not problem and number <= doubtful and not _quotes_in_order(_text(raw), source):
-                problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
-            yield Record(number, _text(raw), None if problem else dict(zip(header, cells, strict=True)), problem)
+        if not raw:  # a blank line is no record
+            return None
+        number = feed.taken[0][0]
+        if problem and self._source.quote.encode() in raw:
+            self._doubtful = number + MAX_LINES_OF_A_RECORD
+        problem = problem or _content_problem(raw, len(cells), len(self._header))
+        if not problem and number <= self._doubtful and not re.fullmatch(ordered_quotes(self._source), _text(raw)):
+            problem = "holds a stray quote, and may be the rest of a record before it whose quotes are broken"
+        return Record(number, _text(raw), None if problem else dict(zip(self._header, cells, strict=True)), problem)
 
 
-class _Feed:
+class Feed:
     """Lines for the CSV reader; those that it read while it searched for a missing closing quote can be given back."""
 
     def __init__(self, lines: Iterator[tuple[int, bytes]]) -> None:
@@ -128,7 +137,7 @@ class _Feed:
         self._again: deque[tuple[int, bytes]] = deque()
         self.taken: list[tuple[int, bytes]] = []  # since the record began
 
-    def __iter__(self) -> _Feed:
+    def __iter__(self) -> Feed:
         return self
 
     def __next__(self) -> str:
@@ -147,14 +156,14 @@ def _csv_reader(lines: Iterable[str], source: Source) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=source.delimiter, quotechar=source.quote, strict=True)
 
 
-def _quotes_in_order(raw: str, source: Source) -> bool:
-    """Whether quotes only enclose whole cells and are doubled inside them; the CSV reader takes other quotes as text."""
+def ordered_quotes(source: Source) -> str:
+    """The expression of lines whose quotes only enclose whole cells; the CSV reader takes other quotes as text."""
     quote, delimiter = re.escape(source.quote), re.escape(source.delimiter)
     cell = f"(?:{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{quote}{delimiter}]*)"
-    return re.fullmatch(f"{cell}(?:{delimiter}{cell})*", raw) is not None
+    return f"{cell}(?:{delimiter}{cell})*"
 
 
-def _csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:
+def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> list[str]:
     """The column names; empty for an empty file."""
     number, line = next(((number, line) for number, line in lines if line.rstrip(b"\r\n")), (0, b""))
     if not line:
@@ -213,7 +222,7 @@ def _content_problem(raw: bytes, cells: int, wanted: int) -> str | None:
     return None
 
 
-def _json_records(lines: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
+def json_records(lines: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
         content = line.rstrip(b"\r\n")
         if not content.strip(b" \t"):  # a blank line is no record

@@ -64,10 +64,10 @@ def ddl(columns: Columns) -> str:
 
 def arrow_schema(columns: Columns) -> pa.Schema:
     """The columns as an Arrow schema."""
-    return pa.schema([(name, _arrow_type(kind)) for name, kind in columns])
+    return pa.schema([(name, arrow_type(kind)) for name, kind in columns])
 
 
-def _arrow_type(kind: str) -> pa.DataType:
+def arrow_type(kind: str) -> pa.DataType:
     if kind.startswith("decimal"):
         precision, scale = (int(part) for part in kind.removeprefix("decimal(").rstrip(")").split(","))
         return pa.decimal128(precision, scale)

@@ -1,0 +1,160 @@
+"""Splits blocks of a CSV file into columns; lines that may be more or less than one record are read one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from lakehouse.bronze.columnar.conversion import without_words
+from lakehouse.bronze.columnar.text_lines import Block, blocks_of_lines, flags, line_texts
+from lakehouse.bronze.file_formats import CsvReader, Feed, csv_header, ordered_quotes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.bronze.file_formats import Record
+    from lakehouse.contracts.source import Source
+
+Lines = list[tuple[int, bytes]]
+#: The CSV reader takes these in its own way, or Arrow does (it removes a byte order mark that begins its input).
+_ODD = r"\x00\r\x{FEFF}"
+
+
+def can_split(source: Source) -> bool:
+    """Whether Arrow can split the source's CSV: its signs are single bytes."""
+    return source.delimiter.isascii() and source.quote.isascii()
+
+
+def csv_blocks(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str], size: int) -> Iterator[Block]:
+    """Every record of a CSV file, in blocks of about ``size`` bytes.
+
+    :param columns: the columns that the contract needs.
+    :raises FileProblem: when the header cannot be read or lacks a column.
+    """
+    header = csv_header(lines, source, columns)
+    if not header:
+        return
+    splitter = _Splitter(source, header, columns)
+    groups = blocks_of_lines(lines, size)
+    group, rest = next(groups, None), Lines()
+    while group is not None:
+        following = next(groups, None)
+        group = rest + group
+        block, used = splitter.block(group, is_last=following is None)
+        yield block
+        group, rest = following, group[used:]
+
+
+class _BlockEnds(Exception):  # noqa: N818 (a signal, not a fault)
+    """A record may go on behind the block."""
+
+
+class _Splitter:
+    """Splits the lines of one file."""
+
+    def __init__(self, source: Source, header: list[str], columns: list[str]) -> None:
+        self._source = source
+        self._reader = CsvReader(source, header)
+        self._names = [str(position) for position in range(len(header))]  # Arrow's; those of the header may be empty
+        self._wanted = {column: self._names[header.index(column)] for column in columns}
+        self._suspicious = rf"[{_ODD}\x{ord(source.quote):02x}]"
+        self._ordered = f"^{ordered_quotes(source)}$"
+
+    def block(self, lines: Lines, *, is_last: bool) -> tuple[Block, int]:
+        """The records that begin and end in the lines, and how many of the lines they take."""
+        texts, odd = line_texts(lines)
+        doubtful = np.flatnonzero(odd | self._doubtful(texts))
+        exact, is_record, used = self._one_by_one(lines, doubtful, is_last=is_last)
+        is_record &= flags(pc.not_equal(texts, ""))
+        records = np.flatnonzero(is_record)
+        columns, fits = self._split(texts.filter(pa.array(is_record)))
+        exact += [self._single(lines[line]) for line in records[~fits]]
+        records = records[fits]
+        raw = texts.take(pa.array(records))
+        return Block(columns, pa.array(lines[0][0] + records), raw, lambda row: self._single(lines[records[row]]), exact), used
+
+    def _doubtful(self, texts: pa.StringArray) -> np.ndarray:
+        """Which lines may be more or less than one record: those in which not every quote is in order."""
+        doubtful = flags(pc.match_substring_regex(texts, self._suspicious))
+        lines = np.flatnonzero(doubtful)
+        if len(lines):
+            suspicious = texts.take(pa.array(lines))
+            in_order = pc.match_substring_regex(suspicious, self._ordered)
+            doubtful[lines] = ~flags(pc.and_not(in_order, pc.match_substring_regex(suspicious, f"[{_ODD}]")))
+        return doubtful
+
+    def _one_by_one(self, lines: Lines, doubtful: np.ndarray, *, is_last: bool) -> tuple[list[Record], np.ndarray, int]:
+        """The records that the doubtful lines begin, the lines that belong to none of them, and how many lines are used:
+        a record that may go on behind the last line is left for the next block."""
+        records: list[Record] = []
+        others, position = np.ones(len(lines), bool), 0
+        for line in doubtful.tolist():
+            if line < position:  # it belongs to the record before
+                continue
+            feed = Feed(_from(lines, line, is_last=is_last))
+            try:
+                record = self._reader.record(feed)
+            except _BlockEnds:
+                others[line:] = False
+                return records, others, line
+            position = line + len(feed.taken)
+            others[line:position] = False
+            if record:
+                records.append(record)
+        return records, others, len(lines)
+
+    def _single(self, line: tuple[int, bytes]) -> Record:
+        """The record of a line that is one."""
+        record = self._reader.record(Feed(iter([line])))
+        if record is None:
+            msg = f"line {line[0]} is blank"
+            raise ValueError(msg)
+        return record
+
+    def _split(self, texts: pa.StringArray) -> tuple[dict[str, pa.StringArray], np.ndarray]:
+        """The cells of the lines that have as many as the header, by column, and which lines these are."""
+        misfits: list[int] = []
+
+        def skip(row: Any) -> str:
+            misfits.append(row.number - 1)
+            return "skip"
+
+        fits = np.ones(len(texts), bool)
+        if not len(texts):
+            return {column: texts for column in self._wanted}, fits
+        content = pc.binary_join_element_wise(texts, "", "\n").buffers()[2]
+        cells = pa_csv.read_csv(
+            pa.BufferReader(content),
+            pa_csv.ReadOptions(column_names=self._names, use_threads=False, block_size=content.size + 1),
+            pa_csv.ParseOptions(delimiter=self._source.delimiter, quote_char=self._source.quote, invalid_row_handler=skip),
+            pa_csv.ConvertOptions(
+                include_columns=list(self._wanted.values()),
+                column_types=dict.fromkeys(self._wanted.values(), pa.string()),
+                strings_can_be_null=False,
+            ),
+        ).combine_chunks()
+        fits[misfits] = False
+        if len(cells) != np.count_nonzero(fits):
+            msg = f"{len(cells)} records of {np.count_nonzero(fits)} lines"
+            raise ValueError(msg)
+        columns = {column: _array(cells[name]) for column, name in self._wanted.items()}
+        return {column: without_words(texts, self._source.null_values) for column, texts in columns.items()}, fits
+
+
+def _from(lines: Lines, first: int, *, is_last: bool) -> Iterator[tuple[int, bytes]]:
+    """The lines from one on.
+
+    :raises _BlockEnds: at their end, if it is not that of the file.
+    """
+    for position in range(first, len(lines)):
+        yield lines[position]
+    if not is_last:
+        raise _BlockEnds
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

@@ -1,0 +1,161 @@
+"""Generated contracts, and files for them: most values are plain, some unusual, some wrong, some between both."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+
+TYPES = ["string", "int", "bigint", "double", "boolean", "date", "timestamp", "decimal(6,2)", "decimal(9,9)", "decimal(38,8)"]
+#: Values in the plain form, and others: with a sign, spaces, exponents, at the ends of ranges, not of the type.
+PLAIN = {
+    "string": ["a", "key 7", "\u00e9\u00df", "0", "true"],
+    "int": ["0", "7", "-12", "007", "123456789"],
+    "bigint": ["0", "-7", "123456789012345678"],
+    "double": ["0", "1.5", "-0.25", "1e5", "2.5E-3", "123456789012345.123456789012345", "-0", "0.1"],
+    "boolean": ["true", "FALSE", "t", "0", "Yes", "n"],
+    "date": ["2024-01-22", "2024-02-29", "2023-12-31", "2024-04-30"],
+    "timestamp": [
+        "2024-01-22T12:00:00Z",
+        "2024-01-22 23:59:59.5+01:30",
+        "2024-01-23T00:00:00.123456-14:00",
+        "2024-03-31T00:59:59.999999Z",
+        "2024-03-31T01:00:00Z",
+        "2024-10-27T00:30:00Z",
+        "2024-02-29T23:00:00Z",
+        "1987-10-25T02:31:30Z",
+    ],
+    "decimal": ["0", "1.5", "-0.25", "12.00", "0.000000001", "0.5", "-0.0"],
+}
+UNUSUAL = [
+    *("", " ", "null", "N/A", "+5", " 7 ", "1.", ".5", "1e-400", "1e400", "NaN", "2147483648", "-9223372036854775808", "1e3"),
+    *("9" * 30, "1.005", "2024-02-30", "2023-02-29", "1900-02-29", "2024-01-22T12:00Z", "2024-01-22T12:00:00", "2024-01-22T24:00:00Z"),
+    *("2024-01-22T12:00:00.1234567Z", "2024-01-22T12:00:00+0100", "2024-01-22T12:00:00 UTC", "0001-01-01T00:00:00Z"),
+    *("9999-12-31T23:59:59Z", "2024-01-22T12:00:00+14:59", "2300-01-01T00:00:00Z", "1899-12-31", "\u0661\u0662", "\u212aey"),
+    *('say "so"', "back\\slash", "tab\tin", "a,b", "line\nend", "carriage\rreturn", "\x01", "\x7f", "\ufeffmark", "\u2028", "delete"),
+]
+OPS = ["insert", "I", "delete", "D", "Update", "correct", " insert", "l\u00f6schen", "L\u00d6SCHEN"]
+
+
+@st.composite
+def contracts(draw: st.DrawFn) -> dict[str, Any]:
+    """A source contract, as written in YAML."""
+    kinds = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=5))
+    fields = [
+        {"name": f"f{number}", "type": kind, "required": draw(st.booleans())}
+        | ({"column": f"Column {number}"} if draw(st.booleans()) else {})
+        for number, kind in enumerate(kinds)
+    ]
+    names = [field["name"] for field in fields]
+    zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]))
+    clocks: dict[str, Any] = {"event": "event_time", "timezone": zone, "start_date": "1980-01-01"}
+    if draw(st.booleans()):
+        clocks["arrival"] = "arrived_at"
+    if draw(st.booleans()):
+        clocks["naive_times"] = "in_timezone"
+    if draw(st.booleans()):
+        fields.append({"name": "event_ts", "type": "timestamp", "column": "event_time"})
+    if draw(st.booleans()):
+        fields.append({"name": "source_system", "type": "string"})
+    contract: dict[str, Any] = {"dataset": "events", "model": {"fields": fields}, "clocks": clocks}
+    changes: dict[str, Any] = {}
+    if draw(st.booleans()):
+        keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+        contract["primary_key"] = keys
+        if len(keys) == 1 and draw(st.booleans()):
+            changes["corrects_event_id"] = "corrects"
+    else:
+        contract["synthetic_key"] = {"fields": names[:2]}
+        if draw(st.booleans()):
+            contract["synthetic_key"]["window"] = "PT1H"
+    if draw(st.booleans()):
+        changes |= {"op": "op", "delete_words": ["delete", "d", "l\u00f6schen"]}
+    if draw(st.booleans()):
+        changes["is_correction"] = "fix"
+    if draw(st.booleans()):
+        changes |= {"corrected_by": "who", "correction_reason": "why"}
+    if changes:
+        contract["changes"] = changes
+    if draw(st.booleans()):
+        contract["order"] = {"sequence": "seq"}
+    source: dict[str, Any] = {"format": draw(st.sampled_from(["csv", "json"])), "start_date": "1980-01-01"}
+    source["null_values"] = draw(st.sampled_from([[""], ["", "null", "N/A"], [], ["0"]]))
+    if draw(st.booleans()):
+        source |= {"delimiter": draw(st.sampled_from([";", "\t", "|", " ", "\u00a7"])), "quote": draw(st.sampled_from(['"', "'"]))}
+    return contract | {"source": source}
+
+
+def files(source: SourceContract) -> st.SearchStrategy[bytes]:
+    """A file that the contract describes, with a few damaged bytes at times."""
+    rows = st.lists(st.fixed_dictionaries({column: values(source, column) for column in [*source.columns_read, "extra"]}), max_size=12)
+    written = rows.flatmap(lambda rows: _csv(source, rows) if source.source.format == "csv" else _json(rows))
+    return st.one_of(written, written, st.tuples(written, st.integers(0, 400), st.sampled_from(DAMAGE)).map(_damaged))
+
+
+DAMAGE = [b'"', b"'", b"\n", b"\r", b"\xff", b"\x00", b",", b"\r\n", b"\\", b"\xef\xbb\xbf", b"}", b"\n\n", b'"a"', b"\xc3"]
+
+
+def values(source: SourceContract, column: str) -> st.SearchStrategy[str]:
+    """A column's values as text: mostly plain."""
+    kinds = [field.type.partition("(")[0] for field in source.model.fields if field.in_file == column]
+    plain = [text for kind in kinds for text in PLAIN[kind]]
+    plain += PLAIN["timestamp"] if column in (source.event_column, source.clocks.arrival) else []
+    plain += OPS if column == source.changes.op else []
+    plain += PLAIN["boolean"] if column == source.changes.is_correction else []
+    plain += PLAIN["int"] if column == source.order.sequence else []
+    plain += PLAIN["date"] if column == source.event_column else []
+    return st.one_of(*[st.sampled_from(plain or PLAIN["string"])] * 12, st.sampled_from(UNUSUAL))
+
+
+def _csv(source: SourceContract, rows: list[dict[str, str]]) -> st.SearchStrategy[bytes]:
+    columns = [*source.columns_read, "extra"]
+
+    def written(end: str, quoting: int) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(
+            text, delimiter=source.source.delimiter, quotechar=source.source.quote, lineterminator=end, quoting=quoting
+        )
+        writer.writerows([columns, *([row[column] for column in columns] for row in rows)])
+        return text.getvalue().encode()
+
+    return st.builds(written, st.sampled_from(["\n", "\r\n"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+
+
+def _json(rows: list[dict[str, str]]) -> st.SearchStrategy[bytes]:
+    def written(ascii_only: bool, tight: bool, bare: bool, sparse: bool) -> bytes:
+        separators = (",", ":") if tight else None
+        lines = []
+        for row in rows:
+            record = {name: _bare(text) if bare else text for name, text in row.items() if not (sparse and text == "")}
+            lines.append(json.dumps(record, ensure_ascii=ascii_only, separators=separators) + "\n")
+        return "".join(lines).encode()
+
+    return st.builds(written, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+
+
+def _bare(text: str) -> Any:
+    """The text as a number, a truth or null, where JSON can write it so."""
+    try:
+        return json.loads(text, parse_constant=lambda word: word)
+    except ValueError:
+        return text
+
+
+def _damaged(damage: tuple[bytes, int, bytes]) -> bytes:
+    content, at, inserted = damage
+    return content[:at] + inserted + content[at:]
+
+
+def parquet(columns: dict[str, pa.Array]) -> bytes:
+    """A Parquet file of these columns."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream)
+    return stream.getvalue()
