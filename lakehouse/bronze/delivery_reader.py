@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
+from lakehouse.bronze.columnar.json_blocks import json_blocks
 from lakehouse.bronze.columnar.merge import rows_of_blocks
 from lakehouse.bronze.file_formats import Record, numbered_lines, read_records, unzipped
 from lakehouse.bronze.landing import open_file
@@ -51,11 +52,12 @@ def rows_by_columns(
     :raises FileProblem: as :func:`delivery_rows`.
     """
     source = contract.source
-    if source.format == "csv" and can_split(source):
-        blocks = csv_blocks(numbered_lines(unzipped(stream)), source, contract.columns_read, block_bytes)
-        yield from rows_of_blocks(contract, delivery, blocks)
-    else:
+    if source.format == "parquet" or (source.format == "csv" and not can_split(source)):
         yield from exact_rows(contract, delivery, stream)
+        return
+    blocks = csv_blocks if source.format == "csv" else json_blocks
+    lines = numbered_lines(unzipped(stream))
+    yield from rows_of_blocks(contract, delivery, blocks(lines, source, contract.columns_read, block_bytes))
 
 
 def exact_rows(contract: SourceContract, delivery: Delivery, stream: BinaryIO) -> Iterator[pa.RecordBatch]:

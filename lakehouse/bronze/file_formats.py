@@ -222,7 +222,7 @@ def _content_problem(raw: bytes, cells: int, wanted: int) -> str | None:
     return None
 
 
-def json_records(lines: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
+def json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
         content = line.rstrip(b"\r\n")
         if not content.strip(b" \t"):  # a blank line is no record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
 
-TYPES = ["string", "int", "bigint", "double", "boolean", "date", "timestamp", "decimal(6,2)", "decimal(9,9)", "decimal(38,8)"]
 #: Values in the plain form, and others: with a sign, spaces, exponents, at the ends of ranges, not of the type.
 PLAIN = {
     "string": ["a", "key 7", "\u00e9\u00df", "0", "true"],
@@ -33,7 +33,9 @@ PLAIN = {
         "2024-02-29T23:00:00Z",
         "1987-10-25T02:31:30Z",
     ],
-    "decimal": ["0", "1.5", "-0.25", "12.00", "0.000000001", "0.5", "-0.0"],
+    "decimal(6,2)": ["0", "1.5", "-0.25", "12.00", "-0.0", "9999.99"],
+    "decimal(9,9)": ["0.5", "-0.0", "0.000000001", "0.123456789"],
+    "decimal(38,8)": ["0", "1.5", "-0.0", "0.00000001", "123456789012345678901234567890.12345678"],
 }
 UNUSUAL = [
     *("", " ", "null", "N/A", "+5", " 7 ", "1.", ".5", "1e-400", "1e400", "NaN", "2147483648", "-9223372036854775808", "1e3"),
@@ -42,6 +44,7 @@ UNUSUAL = [
     *("9999-12-31T23:59:59Z", "2024-01-22T12:00:00+14:59", "2300-01-01T00:00:00Z", "1899-12-31", "\u0661\u0662", "\u212aey"),
     *('say "so"', "back\\slash", "tab\tin", "a,b", "line\nend", "carriage\rreturn", "\x01", "\x7f", "\ufeffmark", "\u2028", "delete"),
 ]
+TYPES = list(PLAIN)
 OPS = ["insert", "I", "delete", "D", "Update", "correct", " insert", "l\u00f6schen", "L\u00d6SCHEN"]
 
 
@@ -57,6 +60,7 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
     names = [field["name"] for field in fields]
     zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]))
     clocks: dict[str, Any] = {"event": "event_time", "timezone": zone, "start_date": "1980-01-01"}
+    clocks["max_ahead"] = draw(st.sampled_from(["P1D", "P999D"]))
     if draw(st.booleans()):
         clocks["arrival"] = "arrived_at"
     if draw(st.booleans()):
@@ -95,24 +99,39 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
 
 def files(source: SourceContract) -> st.SearchStrategy[bytes]:
     """A file that the contract describes, with a few damaged bytes at times."""
-    rows = st.lists(st.fixed_dictionaries({column: values(source, column) for column in [*source.columns_read, "extra"]}), max_size=12)
+    rows = st.builds(_rows, st.just(source), st.integers(0, 2**32), st.sampled_from([0, 1, 5, 40, 60]), st.sampled_from([0, 0.01, 0.1]))
     written = rows.flatmap(lambda rows: _csv(source, rows) if source.source.format == "csv" else _json(rows))
-    return st.one_of(written, written, st.tuples(written, st.integers(0, 400), st.sampled_from(DAMAGE)).map(_damaged))
+    return st.one_of(written, written, st.tuples(written, st.integers(0, 2_000), st.sampled_from(DAMAGE)).map(_damaged))
 
 
 DAMAGE = [b'"', b"'", b"\n", b"\r", b"\xff", b"\x00", b",", b"\r\n", b"\\", b"\xef\xbb\xbf", b"}", b"\n\n", b'"a"', b"\xc3"]
 
 
-def values(source: SourceContract, column: str) -> st.SearchStrategy[str]:
-    """A column's values as text: mostly plain."""
-    kinds = [field.type.partition("(")[0] for field in source.model.fields if field.in_file == column]
-    plain = [text for kind in kinds for text in PLAIN[kind]]
-    plain += PLAIN["timestamp"] if column in (source.event_column, source.clocks.arrival) else []
-    plain += OPS if column == source.changes.op else []
-    plain += PLAIN["boolean"] if column == source.changes.is_correction else []
-    plain += PLAIN["int"] if column == source.order.sequence else []
-    plain += PLAIN["date"] if column == source.event_column else []
-    return st.one_of(*[st.sampled_from(plain or PLAIN["string"])] * 12, st.sampled_from(UNUSUAL))
+def _rows(source: SourceContract, seed: int, count: int, unusual: float) -> list[dict[str, str]]:
+    """Records that are plain but for a share of their values."""
+    random = Random(seed)
+    choices = {column: _plain(source, column) for column in source.columns_read} | {"extra": PLAIN["string"]}
+    return [
+        {column: random.choice(UNUSUAL if random.random() < unusual else plain) for column, plain in choices.items()}
+        for _ in range(count)
+    ]
+
+
+def _plain(source: SourceContract, column: str) -> list[str]:
+    """A column's plain values; for a field of the event time those that are also such a time."""
+    kinds = [field.type for field in source.model.fields if field.in_file == column]
+    if column in (source.event_column, source.clocks.arrival):
+        days = PLAIN["date"] if column == source.event_column and not kinds else []
+        return PLAIN["timestamp"] + days
+    if kinds:
+        return PLAIN[kinds[0]]
+    if column == source.changes.corrects_event_id:
+        return ["", "", *next(PLAIN[field.type] for field in source.model.fields if field.name == source.primary_key[0])]
+    if column == source.changes.op:
+        return OPS
+    if column == source.changes.is_correction:
+        return PLAIN["boolean"]
+    return PLAIN["bigint"] if column == source.order.sequence else PLAIN["string"]
 
 
 def _csv(source: SourceContract, rows: list[dict[str, str]]) -> st.SearchStrategy[bytes]:

@@ -1,0 +1,129 @@
+"""Splits blocks of a file of JSON lines into columns: of lines that are flat objects with their names in one order.
+
+Such a line matches one expression, which admits only what every reader of JSON takes in the same way. Numbers are put in quotes
+before Arrow splits the lines, so that their digits are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from lakehouse.bronze.columnar.conversion import without_words
+from lakehouse.bronze.columnar.text_lines import Block, blocks_of_lines, flags, line_texts
+from lakehouse.bronze.file_formats import json_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lakehouse.bronze.file_formats import Record
+    from lakehouse.contracts.source import Source
+
+#: What Arrow reads at once: it is fastest with few bytes, and no line may be longer.
+_READ_BYTES = 2**18
+#: The lines of a block from which its form is taken.
+_SAMPLE = 20
+_SPACE = r"[ \t]*"
+#: Without NUL and halves of surrogate pairs.
+_ESCAPE = r'\\(?:["\\/bfnrt]|u(?:00[1-9a-fA-F][0-9a-fA-F]|000[1-9a-fA-F]|0[1-9a-fA-F][0-9a-fA-F]{2}|[1-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))'
+_STRING = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
+#: Numbers that Python writes as the file does, without an exponent. What may go on after another comes first.
+_FRACTION = r"(?:[1-9][0-9]*\.[0-9]+|0\.0{0,5}[1-9][0-9]*|0\.0{1,6})"
+_NUMBER = rf"(?:-?{_FRACTION}|-?[1-9][0-9]*|0)"
+#: Integers that Arrow can read as such.
+_INTEGER = r"(?:-?[1-9][0-9]{0,17}|0)"
+_ANY_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
+_ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
+#: A line with so many digits in a row may hold a number that is too long.
+_MANY_DIGITS = "[0-9]{100}"
+
+
+def json_blocks(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str], size: int) -> Iterator[Block]:
+    """Every record of a file of JSON lines, in blocks of about ``size`` bytes.
+
+    :param columns: the columns that the contract needs.
+    """
+    for group in blocks_of_lines(lines, size):
+        texts, odd = line_texts(group)
+        form = _Form.of(group, columns)
+        fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(group), bool)
+        rows = np.flatnonzero(fits)
+        raw = texts.filter(pa.array(fits))
+        values = form.split(raw, source.null_values) if form else {column: raw for column in columns}
+        exact = list(json_records(group[row] for row in np.flatnonzero(~fits).tolist()))
+        yield Block(values, pa.array(group[0][0] + rows), raw, _reader(group, rows), exact)
+
+
+def _reader(lines: list[tuple[int, bytes]], rows: np.ndarray) -> Callable[[int], Record]:
+    return lambda row: next(json_records([lines[rows[row]]]))
+
+
+class _Form:
+    """The names of a block's objects, in order, and the kinds of their values."""
+
+    def __init__(self, kinds: dict[str, str], columns: list[str]) -> None:
+        """:param kinds: the expression of a member's values, by name."""
+        self._columns = columns
+        self._kinds = kinds
+        # Each member may be left out; the last one that is there has the brace.
+        members = "".join(
+            f"(?:{_member(name)}(?:{kind}|null){_SPACE}(?:,{_SPACE}|}}{_SPACE}$))?" for name, kind in kinds.items()
+        )
+        self._expression = f"^{_SPACE}{{{_SPACE}{members}$"
+
+    @classmethod
+    def of(cls, lines: list[tuple[int, bytes]], columns: list[str]) -> _Form | None:
+        """The form of the first records; None if they have none."""
+        records = [record.values for record in json_records(lines[:_SAMPLE]) if record.values]
+        names = max((list(values) for values in records), key=len, default=[])
+        kinds = {name: _kind([values.get(name) for values in records]) if name in columns else _ANY for name in names}
+        return cls(kinds, columns) if kinds else None
+
+    def fits(self, texts: pa.StringArray) -> pa.BooleanArray:
+        """Which lines have the form."""
+        fits = pc.and_(pc.match_substring_regex(texts, self._expression), pc.match_substring_regex(texts, f"}}{_SPACE}$"))
+        return pc.and_not(fits, pc.match_substring_regex(texts, _MANY_DIGITS))
+
+    def split(self, texts: pa.StringArray, null_values: Iterable[str]) -> dict[str, pa.StringArray]:
+        """The needed values of lines that fit, by column; null for none and for the words for null."""
+        columns = {column: pa.nulls(len(texts), pa.string()) for column in self._columns}
+        if not len(texts):
+            return columns
+        kinds = {name: kind for name, kind in self._kinds.items() if name in columns}
+        for name, kind in kinds.items():
+            if kind == _NUMBER:
+                texts = pc.replace_substring_regex(texts, f"({_member(name)})({_NUMBER})", r'\1"\2"')
+        types = {name: pa.int64() if kind == _INTEGER else pa.string() for name, kind in kinds.items()}
+        table = pa_json.read_json(
+            pa.BufferReader(pc.binary_join_element_wise(texts, "", "\n").buffers()[2]),
+            pa_json.ReadOptions(use_threads=False, block_size=_READ_BYTES),
+            pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"),
+        ).combine_chunks()
+        if len(table) != len(texts):
+            msg = f"{len(table)} records of {len(texts)} lines"
+            raise ValueError(msg)
+        for name, kind in kinds.items():
+            values = pc.cast(table[name].chunk(0), pa.string())
+            columns[name] = without_words(values, null_values) if kind == _STRING else values
+        return columns
+
+
+def _kind(values: list[Any]) -> str:
+    """The kind of some values of a column; null is of every kind."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds & {int, Decimal}:
+        return _STRING
+    return _NUMBER if Decimal in kinds else _INTEGER
+
+
+def _member(name: str) -> str:
+    """The expression of a member's name."""
+    spellings = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    return f"(?:{'|'.join(map(re.escape, sorted(spellings)))}){_SPACE}:{_SPACE}"
