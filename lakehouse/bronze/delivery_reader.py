@@ -6,8 +6,7 @@ use it. Committing the rows belongs in ``table``.
 
 from __future__ import annotations
 
-import json
-from itertools import islice
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -16,7 +15,8 @@ import pyarrow.parquet as pq
 from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
 from lakehouse.bronze.columnar.json_blocks import json_blocks
 from lakehouse.bronze.columnar.merge import rows_of_blocks
-from lakehouse.bronze.file_formats import Record, numbered_lines, read_records, unzipped
+from lakehouse.bronze.columnar.parquet_blocks import can_read, parquet_blocks, record_of
+from lakehouse.bronze.file_formats import numbered_lines, read_records, unzipped
 from lakehouse.bronze.landing import open_file
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
@@ -24,6 +24,7 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
@@ -51,13 +52,15 @@ def rows_by_columns(
     :param block_bytes: how much of a text file is held in memory at once, several times over.
     :raises FileProblem: as :func:`delivery_rows`.
     """
-    source = contract.source
-    if source.format == "parquet" or (source.format == "csv" and not can_split(source)):
-        yield from exact_rows(contract, delivery, stream)
-        return
-    blocks = csv_blocks if source.format == "csv" else json_blocks
-    lines = numbered_lines(unzipped(stream))
-    yield from rows_of_blocks(contract, delivery, blocks(lines, source, contract.columns_read, block_bytes))
+    source, columns = contract.source, contract.columns_read
+    if source.format == "parquet":
+        file = pq.ParquetFile(stream)
+        blocks = parquet_blocks(file, source, columns) if can_read(file.schema_arrow, columns) else None
+    elif source.format == "json":
+        blocks = json_blocks(numbered_lines(unzipped(stream)), source, columns, block_bytes)
+    else:
+        blocks = csv_blocks(numbered_lines(unzipped(stream)), source, columns, block_bytes) if can_split(source) else None
+    yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
 
 
 def exact_rows(contract: SourceContract, delivery: Delivery, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -76,9 +79,5 @@ def exact_rows(contract: SourceContract, delivery: Delivery, stream: BinaryIO) -
 
 
 def _parquet_records(file: pq.ParquetFile) -> Iterator[Record]:
-    """Rows of a Parquet file; the raw text of a row is its JSON."""
-    number = 0
-    for batch in file.iter_batches():
-        for values in batch.to_pylist():
-            number += 1
-            yield Record(number, json.dumps(values, default=str, ensure_ascii=False), values)
+    rows = (values for batch in file.iter_batches() for values in batch.to_pylist())
+    return starmap(record_of, enumerate(rows, start=1))

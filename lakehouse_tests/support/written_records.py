@@ -45,6 +45,12 @@ UNUSUAL = [
     *('say "so"', "back\\slash", "tab\tin", "a,b", "line\nend", "carriage\rreturn", "\x01", "\x7f", "\ufeffmark", "\u2028", "delete"),
 ]
 TYPES = list(PLAIN)
+ARROW_TYPES = [
+    *(pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.date32(), pa.large_string()),
+    *(pa.decimal128(9, 2), pa.decimal128(38, 9), pa.dictionary(pa.int32(), pa.string()), pa.string(), pa.binary()),
+    *(pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us"), pa.timestamp("ns", "UTC")),
+    pa.timestamp("us", "Europe/Berlin"),
+]
 OPS = ["insert", "I", "delete", "D", "Update", "correct", " insert", "l\u00f6schen", "L\u00d6SCHEN"]
 
 
@@ -90,7 +96,7 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
         contract["changes"] = changes
     if draw(st.booleans()):
         contract["order"] = {"sequence": "seq"}
-    source: dict[str, Any] = {"format": draw(st.sampled_from(["csv", "json"])), "start_date": "1980-01-01"}
+    source: dict[str, Any] = {"format": draw(st.sampled_from(["csv", "json", "parquet"])), "start_date": "1980-01-01"}
     source["null_values"] = draw(st.sampled_from([[""], ["", "null", "N/A"], [], ["0"]]))
     if draw(st.booleans()):
         source |= {"delimiter": draw(st.sampled_from([";", "\t", "|", " ", "\u00a7"])), "quote": draw(st.sampled_from(['"', "'"]))}
@@ -100,6 +106,8 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
 def files(source: SourceContract) -> st.SearchStrategy[bytes]:
     """A file that the contract describes, with a few damaged bytes at times."""
     rows = st.builds(_rows, st.just(source), st.integers(0, 2**32), st.sampled_from([0, 1, 5, 40, 60]), st.sampled_from([0, 0.01, 0.1]))
+    if source.source.format == "parquet":
+        return st.builds(_parquet, rows, st.integers(0, 2**32))
     written = rows.flatmap(lambda rows: _csv(source, rows) if source.source.format == "csv" else _json(rows))
     return st.one_of(written, written, st.tuples(written, st.integers(0, 2_000), st.sampled_from(DAMAGE)).map(_damaged))
 
@@ -173,8 +181,20 @@ def _damaged(damage: tuple[bytes, int, bytes]) -> bytes:
     return content[:at] + inserted + content[at:]
 
 
-def parquet(columns: dict[str, pa.Array]) -> bytes:
-    """A Parquet file of these columns."""
+def _parquet(rows: list[dict[str, str]], seed: int) -> bytes:
+    """A Parquet file in which each column has a type that can hold its values, if there is one besides text."""
+    random = Random(seed)
+    columns = {name: _typed([row[name] or None for row in rows], random) for name in (rows[0] if rows else ())}
+    columns["nested"] = pa.array([{"a": [number, None]} for number in range(len(rows))])
     stream = io.BytesIO()
     pq.write_table(pa.table(columns), stream)
     return stream.getvalue()
+
+
+def _typed(texts: list[str | None], random: Random) -> pa.Array:
+    for kind in random.sample(ARROW_TYPES, len(ARROW_TYPES)):
+        try:
+            return pa.array(texts).cast(kind)
+        except pa.ArrowException:
+            continue
+    return pa.array(texts, pa.string())

@@ -28,21 +28,21 @@ def record_keys(values: Sequence[pa.Array]) -> Converted:
     texts = [as_texts(column) for column in values]
     if len(texts) == 1:
         return Converted(texts[0], everywhere(len(texts[0])))
-    certain = reduce(pc.and_, (_unescaped(column) for column in texts))
+    certain = reduce(pc.and_, (unescaped(column) for column in texts))
     return Converted(_json_list(texts), certain)
 
 
 def synthetic_keys(recipe: SyntheticKey, fields: Mapping[str, pa.Array], event_ts: pa.Array, event_date: pa.Array) -> Converted:
     """The key of each record without one; it is not certain for one without the event time that the recipe needs."""
     texts = [as_texts(fields[name]) for name in recipe.fields]
-    certain = reduce(pc.and_, (_unescaped(column) for column in texts))
-    parts = [pc.if_else(pc.is_null(column), "null", _quoted(column)) for column in texts]
+    certain = reduce(pc.and_, (unescaped(column) for column in texts))
+    parts = [pc.if_else(pc.is_null(column), "null", quoted(column)) for column in texts]
     if recipe.window is not None:
         certain = pc.and_(certain, pc.is_valid(event_date))
         moments = pc.coalesce(event_ts, pc.cast(pc.cast(event_date, pa.timestamp("us")), event_ts.type))
         micros = pc.cast(pc.fill_null(moments, 0), pa.int64()).to_numpy()
         window = recipe.window // type(recipe.window)(microseconds=1)
-        parts.append(_quoted(pc.cast(pa.array(micros // window), pa.string())))
+        parts.append(quoted(pc.cast(pa.array(micros // window), pa.string())))
     recipes = _between_brackets(parts).to_pylist()
     hashes = [None if text is None else hashlib.sha256(text.encode()).hexdigest()[:32] for text in recipes]
     return Converted(pa.array(hashes, pa.string()), certain)
@@ -60,15 +60,15 @@ def as_texts(values: pa.Array) -> pa.StringArray:
     return pa.array([None if value is None else to_text(value) for value in values.to_pylist()], pa.string())
 
 
-def _unescaped(texts: pa.StringArray) -> pa.BooleanArray:
+def unescaped(texts: pa.StringArray) -> pa.BooleanArray:
     return pc.fill_null(pc.invert(pc.match_substring_regex(texts, _ESCAPED)), fill_value=True)
 
 
 def _json_list(texts: Sequence[pa.StringArray]) -> pa.StringArray:
-    return _between_brackets([_quoted(column) for column in texts])
+    return _between_brackets([quoted(column) for column in texts])
 
 
-def _quoted(texts: pa.StringArray) -> pa.StringArray:
+def quoted(texts: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
