@@ -16,7 +16,7 @@ from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
 from lakehouse.bronze.columnar.json_blocks import json_blocks
 from lakehouse.bronze.columnar.merge import rows_of_blocks
 from lakehouse.bronze.columnar.parquet_blocks import can_read, parquet_blocks, record_of
-from lakehouse.bronze.file_formats import numbered_lines, read_records, unzipped
+from lakehouse.bronze.file_formats import read_records, unzipped
 from lakehouse.bronze.landing import open_file
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
@@ -57,9 +57,9 @@ def rows_by_columns(
         file = pq.ParquetFile(stream)
         blocks = parquet_blocks(file, source, columns) if can_read(file.schema_arrow, columns) else None
     elif source.format == "json":
-        blocks = json_blocks(numbered_lines(unzipped(stream)), source, columns, block_bytes)
+        blocks = json_blocks(unzipped(stream), source, columns, block_bytes)
     else:
-        blocks = csv_blocks(numbered_lines(unzipped(stream)), source, columns, block_bytes) if can_split(source) else None
+        blocks = csv_blocks(unzipped(stream), source, columns, block_bytes) if can_split(source) else None
     yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
 
 

@@ -82,11 +82,11 @@ def check_readable(stream: BinaryIO) -> None:
         pass
 
 
-def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The physical lines with their numbers and line ends, without the byte order mark."""
-    number = 0
+def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The physical lines that follow ``before`` others, with their numbers and ends, without the byte order mark."""
+    number = before
     try:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(stream, start=before + 1):
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         msg = f"the gzip stream breaks off after line {number} ({error}); have the file sent again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from lakehouse.bronze.columnar.conversion import without_words
-from lakehouse.bronze.columnar.text_lines import Block, blocks_of_lines, flags, line_texts
-from lakehouse.bronze.file_formats import CsvReader, Feed, csv_header, ordered_quotes
+from lakehouse.bronze.columnar.text_lines import Block, Lines, flags, groups_of_lines, line_texts
+from lakehouse.bronze.file_formats import CsvReader, Feed, csv_header, numbered_lines, ordered_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import Source
 
-Lines = list[tuple[int, bytes]]
 #: The CSV reader takes these in its own way, or Arrow does (it removes a byte order mark that begins its input).
 _ODD = r"\x00\r\x{FEFF}"
 
@@ -29,24 +28,32 @@ def can_split(source: Source) -> bool:
     return source.delimiter.isascii() and source.quote.isascii()
 
 
-def csv_blocks(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str], size: int) -> Iterator[Block]:
+def csv_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) -> Iterator[Block]:
     """Every record of a CSV file, in blocks of about ``size`` bytes.
 
+    :param stream: the file's content, decompressed.
     :param columns: the columns that the contract needs.
-    :raises FileProblem: when the header cannot be read or lacks a column.
+    :raises FileProblem: when the file as a whole cannot be read.
     """
-    header = csv_header(lines, source, columns)
+    before = 0
+
+    def counted() -> Iterator[tuple[int, bytes]]:
+        nonlocal before
+        for before, line in numbered_lines(stream):  # noqa: B007 (the number of the last line read)
+            yield before, line
+
+    header = csv_header(counted(), source, columns)
     if not header:
         return
     splitter = _Splitter(source, header, columns)
-    groups = blocks_of_lines(lines, size)
-    group, rest = next(groups, None), Lines()
-    while group is not None:
+    groups = groups_of_lines(stream, size, before)
+    lines = next(groups, None)
+    while lines is not None:
         following = next(groups, None)
-        group = rest + group
-        block, used = splitter.block(group, is_last=following is None)
+        block, used = splitter.block(lines, is_last=following is None)
         yield block
-        group, rest = following, group[used:]
+        rest = Lines(lines.first + used, lines.contents[used:])
+        lines = following and rest.followed_by(following)
 
 
 class _BlockEnds(Exception):  # noqa: N818 (a signal, not a fault)
@@ -66,16 +73,17 @@ class _Splitter:
 
     def block(self, lines: Lines, *, is_last: bool) -> tuple[Block, int]:
         """The records that begin and end in the lines, and how many of the lines they take."""
-        texts, odd = line_texts(lines)
+        texts, odd = line_texts(lines.contents)
         doubtful = np.flatnonzero(odd | self._doubtful(texts))
         exact, is_record, used = self._one_by_one(lines, doubtful, is_last=is_last)
         is_record &= flags(pc.not_equal(texts, ""))
         records = np.flatnonzero(is_record)
         columns, fits = self._split(texts.filter(pa.array(is_record)))
-        exact += [self._single(lines[line]) for line in records[~fits]]
+        exact += [self._single(lines, line) for line in records[~fits].tolist()]
         records = records[fits]
         raw = texts.take(pa.array(records))
-        return Block(columns, pa.array(lines[0][0] + records), raw, lambda row: self._single(lines[records[row]]), exact), used
+        numbers = pa.array(lines.first + records)
+        return Block(columns, numbers, raw, lambda row: self._single(lines, int(records[row])), exact), used
 
     def _doubtful(self, texts: pa.StringArray) -> np.ndarray:
         """Which lines may be more or less than one record: those in which not every quote is in order."""
@@ -91,7 +99,7 @@ class _Splitter:
         """The records that the doubtful lines begin, the lines that belong to none of them, and how many lines are used:
         a record that may go on behind the last line is left for the next block."""
         records: list[Record] = []
-        others, position = np.ones(len(lines), bool), 0
+        others, position = np.ones(len(lines.contents), bool), 0
         for line in doubtful.tolist():
             if line < position:  # it belongs to the record before
                 continue
@@ -105,13 +113,14 @@ class _Splitter:
             others[line:position] = False
             if record:
                 records.append(record)
-        return records, others, len(lines)
+        return records, others, len(lines.contents)
 
-    def _single(self, line: tuple[int, bytes]) -> Record:
+    def _single(self, lines: Lines, position: int) -> Record:
         """The record of a line that is one."""
-        record = self._reader.record(Feed(iter([line])))
+        number, line = lines.first + position, lines.contents[position]
+        record = self._reader.record(Feed(iter([(number, line)])))
         if record is None:
-            msg = f"line {line[0]} is blank"
+            msg = f"line {number} is blank"
             raise ValueError(msg)
         return record
 
@@ -150,8 +159,7 @@ def _from(lines: Lines, first: int, *, is_last: bool) -> Iterator[tuple[int, byt
 
     :raises _BlockEnds: at their end, if it is not that of the file.
     """
-    for position in range(first, len(lines)):
-        yield lines[position]
+    yield from lines.numbered(first)
     if not is_last:
         raise _BlockEnds
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lakehouse.bronze.columnar.conversion import without_words
-from lakehouse.bronze.columnar.text_lines import Block, blocks_of_lines, flags, line_texts
+from lakehouse.bronze.columnar.text_lines import Block, Lines, flags, groups_of_lines, line_texts
 from lakehouse.bronze.file_formats import json_records
 
 if TYPE_CHECKING:
@@ -45,24 +46,31 @@ _ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
 _MANY_DIGITS = "[0-9]{100}"
 
 
-def json_blocks(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str], size: int) -> Iterator[Block]:
+def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) -> Iterator[Block]:
     """Every record of a file of JSON lines, in blocks of about ``size`` bytes.
 
+    :param stream: the file's content, decompressed.
     :param columns: the columns that the contract needs.
+    :raises FileProblem: when the file as a whole cannot be read.
     """
-    for group in blocks_of_lines(lines, size):
-        texts, odd = line_texts(group)
-        form = _Form.of(group, columns)
-        fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(group), bool)
-        rows = np.flatnonzero(fits)
+    for lines in groups_of_lines(stream, size):
+        texts, odd = line_texts(lines.contents)
+        form = _Form.of(lines, columns)
+        fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
         raw = texts.filter(pa.array(fits))
         values = form.split(raw, source.null_values) if form else {column: raw for column in columns}
-        exact = list(json_records(group[row] for row in np.flatnonzero(~fits).tolist()))
-        yield Block(values, pa.array(group[0][0] + rows), raw, _reader(group, rows), exact)
+        exact = [record for row in np.flatnonzero(~fits).tolist() for record in _records(lines, row)]
+        rows = np.flatnonzero(fits)
+        yield Block(values, pa.array(lines.first + rows), raw, _reader(lines, rows), exact)
 
 
-def _reader(lines: list[tuple[int, bytes]], rows: np.ndarray) -> Callable[[int], Record]:
-    return lambda row: next(json_records([lines[rows[row]]]))
+def _reader(lines: Lines, rows: np.ndarray) -> Callable[[int], Record]:
+    return lambda row: next(_records(lines, int(rows[row])))
+
+
+def _records(lines: Lines, position: int) -> Iterator[Record]:
+    """The record of a line; none for a blank one."""
+    return json_records([(lines.first + position, lines.contents[position])])
 
 
 class _Form:
@@ -79,9 +87,9 @@ class _Form:
         self._expression = f"^{_SPACE}{{{_SPACE}{members}$"
 
     @classmethod
-    def of(cls, lines: list[tuple[int, bytes]], columns: list[str]) -> _Form | None:
+    def of(cls, lines: Lines, columns: list[str]) -> _Form | None:
         """The form of the first records; None if they have none."""
-        records = [record.values for record in json_records(lines[:_SAMPLE]) if record.values]
+        records = [record.values for record in json_records(islice(lines.numbered(), _SAMPLE)) if record.values]
         names = max((list(values) for values in records), key=len, default=[])
         kinds = {name: _kind([values.get(name) for values in records]) if name in columns else _ANY for name in names}
         return cls(kinds, columns) if kinds else None

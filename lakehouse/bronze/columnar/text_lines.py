@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from gzip import GzipFile
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lakehouse.bronze.file_formats import numbered_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,27 +36,52 @@ class Block:
     exact: list[Record]
 
 
-def blocks_of_lines(lines: Iterator[tuple[int, bytes]], size: int) -> Iterator[list[tuple[int, bytes]]]:
-    """The lines in groups of about ``size`` bytes."""
-    block: list[tuple[int, bytes]] = []
-    held = 0
-    for line in lines:
-        block.append(line)
-        held += len(line[1])
+class Lines(NamedTuple):
+    """Some lines of a file with their ends; ``first`` is the number of the first."""
+
+    first: int
+    contents: list[bytes]
+
+    def numbered(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The lines from a position on, with their numbers."""
+        return ((self.first + position, self.contents[position]) for position in range(start, len(self.contents)))
+
+    def followed_by(self, others: Lines) -> Lines:
+        """These lines and the next ones of the file."""
+        return Lines(self.first, self.contents + others.contents) if self.contents else others
+
+
+def groups_of_lines(stream: BinaryIO, size: int, before: int = 0) -> Iterator[Lines]:
+    """The lines of a text file that follow, in groups of about ``size`` bytes.
+
+    :param stream: the file's content, decompressed.
+    :param before: how many lines have been read.
+    :raises FileProblem: when the gzip stream breaks off.
+    """
+    while contents := _following(stream, size, before):
+        yield Lines(before + 1, contents)
+        before += len(contents)
+
+
+def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
+    if before and not isinstance(stream, GzipFile):
+        return stream.readlines(size)
+    contents, held = [], 0
+    for _, line in numbered_lines(stream, before):  # which handles the byte order mark, and says where gzip breaks off
+        contents.append(line)
+        held += len(line)
         if held >= size:
-            yield block
-            block, held = [], 0
-    if block:
-        yield block
+            break
+    return contents
 
 
-def line_texts(lines: list[tuple[int, bytes]]) -> tuple[pa.StringArray, np.ndarray]:
+def line_texts(lines: list[bytes]) -> tuple[pa.StringArray, np.ndarray]:
     """The lines without their ends, and which of them are no text or too long for a column (those are empty there)."""
-    contents = [line if len(line) <= _LONGEST_LINE else None for _, line in lines]
+    short = lines if max(map(len, lines)) <= _LONGEST_LINE else [line if len(line) <= _LONGEST_LINE else None for line in lines]
     try:
-        texts = pa.array(contents, pa.binary()).cast(pa.string())
+        texts = pa.array(short, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        texts = pa.array([_decoded(line) for line in contents], pa.string())
+        texts = pa.array([_decoded(line) for line in short], pa.string())
     odd = flags(pc.is_null(texts))
     return pc.ascii_rtrim(pc.fill_null(texts, ""), "\r\n"), odd
 
