@@ -89,8 +89,7 @@ def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, byt
         for number, line in enumerate(stream, start=before + 1):
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        msg = f"the gzip stream breaks off after line {number} ({error}); have the file sent again"
-        raise FileProblem(msg) from None
+        raise FileProblem(f"the gzip stream breaks off after line {number} ({error}); have the file sent again") from None
 
 
 def _csv_records(lines: Iterator[tuple[int, bytes]], source: Source, columns: list[str]) -> Iterator[Record]:
@@ -174,8 +173,7 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
         msg = f"line {number}: not valid UTF-8 at byte {error.start + 1}; have the file sent again as UTF-8"
         raise FileProblem(msg) from None
     except csv.Error as error:
-        msg = f"line {number}: the header is not CSV ({_words(error)}); have the file sent again"
-        raise FileProblem(msg) from None
+        raise FileProblem(f"line {number}: the header is not CSV ({_words(error)}); have the file sent again") from None
     _check_header(number, header, columns)
     return header
 
@@ -183,15 +181,11 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
 def _check_header(number: int, header: list[str], columns: list[str]) -> None:
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
-        msg = f"line {number}: the header names {_listed(twice)} twice; have the file sent again"
-        raise FileProblem(msg)
+        raise FileProblem(f"line {number}: the header names {_listed(twice)} twice; have the file sent again")
     missing = [name for name in columns if name not in header]
     if missing:
-        msg = (
-            f"line {number}: column {_listed(missing)} is missing; have the file sent again, or take the column "
-            "out of the contract"
-        )
-        raise FileProblem(msg)
+        remedy = "have the file sent again, or take the column out of the contract"
+        raise FileProblem(f"line {number}: column {_listed(missing)} is missing; {remedy}")
 
 
 def _listed(names: list[str]) -> str:
@@ -265,8 +259,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         twice = sorted(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        msg = f"names {', '.join(map(ascii, twice))} twice"
-        raise ValueError(msg)
+        raise ValueError(f"names {', '.join(map(ascii, twice))} twice")
     return values
 
 
@@ -280,8 +273,7 @@ def _json_number(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        msg = f"the number {text[:60]} is out of range"
-        raise ValueError(msg) from None
+        raise ValueError(f"the number {text[:60]} is out of range") from None
 
 
 def _check_length(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,31 @@ PLAIN = {
 }
 UNUSUAL = [
     *("", " ", "null", "N/A", "+5", " 7 ", "1.", ".5", "1e-400", "1e400", "NaN", "2147483648", "-9223372036854775808", "1e3"),
-    *("9" * 30, "1.005", "2024-02-30", "2023-02-29", "1900-02-29", "2024-01-22T12:00Z", "2024-01-22T12:00:00", "2024-01-22T24:00:00Z"),
+    *(
+        "9" * 30,
+        "1.005",
+        "2024-02-30",
+        "2023-02-29",
+        "1900-02-29",
+        "2024-01-22T12:00Z",
+        "2024-01-22T12:00:00",
+        "2024-01-22T24:00:00Z",
+    ),
     *("2024-01-22T12:00:00.1234567Z", "2024-01-22T12:00:00+0100", "2024-01-22T12:00:00 UTC", "0001-01-01T00:00:00Z"),
     *("9999-12-31T23:59:59Z", "2024-01-22T12:00:00+14:59", "2300-01-01T00:00:00Z", "1899-12-31", "\u0661\u0662", "\u212aey"),
-    *('say "so"', "back\\slash", "tab\tin", "a,b", "line\nend", "carriage\rreturn", "\x01", "\x7f", "\ufeffmark", "\u2028", "delete"),
+    *(
+        'say "so"',
+        "back\\slash",
+        "tab\tin",
+        "a,b",
+        "line\nend",
+        "carriage\rreturn",
+        "\x01",
+        "\x7f",
+        "\ufeffmark",
+        "\u2028",
+        "delete",
+    ),
 ]
 TYPES = list(PLAIN)
 #: Types of Parquet; the columns of a file with one of the odd ones are all read exactly.
@@ -60,55 +82,70 @@ OPS = ["insert", "I", "delete", "D", "Update", "correct", " insert", "l\u00f6sch
 @st.composite
 def contracts(draw: st.DrawFn) -> dict[str, Any]:
     """A source contract, as written in YAML."""
-    kinds = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=5))
     fields = [
-        {"name": f"f{number}", "type": kind, "required": draw(st.booleans())}
-        | ({"column": f"Column {number}"} if draw(st.booleans()) else {})
-        for number, kind in enumerate(kinds)
+        {"name": f"f{number}", "type": kind, "required": draw(st.booleans()), **draw(_maybe(column=f"Column {number}"))}
+        for number, kind in enumerate(draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=5)))
     ]
     names = [field["name"] for field in fields]
-    zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]))
-    clocks: dict[str, Any] = {"event": "event_time", "timezone": zone, "start_date": "1980-01-01"}
-    clocks["max_ahead"] = draw(st.sampled_from(["P1D", "P999D"]))
-    if draw(st.booleans()):
-        clocks["arrival"] = "arrived_at"
-    if draw(st.booleans()):
-        clocks["naive_times"] = "in_timezone"
-    if draw(st.booleans()):
-        fields.append({"name": "event_ts", "type": "timestamp", "column": "event_time"})
-    if draw(st.booleans()):
-        fields.append({"name": "source_system", "type": "string"})
-    contract: dict[str, Any] = {"dataset": "events", "model": {"fields": fields}, "clocks": clocks}
-    changes: dict[str, Any] = {}
+    fields += draw(st.sampled_from([[], [{"name": "event_ts", "type": "timestamp", "column": "event_time"}]]))
+    fields += draw(st.sampled_from([[], [{"name": "source_system", "type": "string"}]]))
+    changes = (
+        draw(_maybe(op="op", delete_words=["delete", "d", "l\u00f6schen"]))
+        | draw(_maybe(is_correction="fix"))
+        | draw(_maybe(corrected_by="who", correction_reason="why"))
+    )
     if draw(st.booleans()):
         keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-        contract["primary_key"] = keys
-        if len(keys) == 1 and draw(st.booleans()):
-            changes["corrects_event_id"] = "corrects"
+        key: dict[str, Any] = {"primary_key": keys}
+        changes |= draw(_maybe(corrects_event_id="corrects")) if len(keys) == 1 else {}
     else:
-        contract["synthetic_key"] = {"fields": names[:2]}
-        if draw(st.booleans()):
-            contract["synthetic_key"]["window"] = "PT1H"
-    if draw(st.booleans()):
-        changes |= {"op": "op", "delete_words": ["delete", "d", "l\u00f6schen"]}
-    if draw(st.booleans()):
-        changes["is_correction"] = "fix"
-    if draw(st.booleans()):
-        changes |= {"corrected_by": "who", "correction_reason": "why"}
-    if changes:
-        contract["changes"] = changes
-    if draw(st.booleans()):
-        contract["order"] = {"sequence": "seq"}
-    source: dict[str, Any] = {"format": draw(st.sampled_from(["csv", "json", "parquet"])), "start_date": "1980-01-01"}
-    source["null_values"] = draw(st.sampled_from([[""], ["", "null", "N/A"], [], ["0"]]))
-    if draw(st.booleans()):
-        source |= {"delimiter": draw(st.sampled_from([";", "\t", "|", " ", "\u00a7"])), "quote": draw(st.sampled_from(['"', "'"]))}
-    return contract | {"source": source}
+        key = {"synthetic_key": {"fields": names[:2], **draw(_maybe(window="PT1H"))}}
+    return {
+        "dataset": "events",
+        "model": {"fields": fields},
+        "clocks": draw(_clocks()),
+        "changes": changes,
+        "order": draw(_maybe(sequence="seq")),
+        "source": draw(_sources()),
+        **key,
+    }
+
+
+def _maybe(**keys: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.sampled_from([{}, keys])
+
+
+@st.composite
+def _clocks(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "event": "event_time",
+        "timezone": draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"])),
+        "start_date": "1980-01-01",
+        "max_ahead": draw(st.sampled_from(["P1D", "P999D"])),
+        **draw(_maybe(arrival="arrived_at")),
+        **draw(_maybe(naive_times="in_timezone")),
+    }
+
+
+@st.composite
+def _sources(draw: st.DrawFn) -> dict[str, Any]:
+    signs = {
+        "delimiter": draw(st.sampled_from([";", "\t", "|", " ", "\u00a7"])),
+        "quote": draw(st.sampled_from(['"', "'"])),
+    }
+    return {
+        "format": draw(st.sampled_from(["csv", "json", "parquet"])),
+        "start_date": "1980-01-01",
+        "null_values": draw(st.sampled_from([[""], ["", "null", "N/A"], [], ["0"]])),
+        **draw(_maybe(**signs)),
+    }
 
 
 def files(source: SourceContract) -> st.SearchStrategy[bytes]:
     """A file that the contract describes, with a few damaged bytes at times."""
-    rows = st.builds(_rows, st.just(source), st.integers(0, 2**32), st.sampled_from([0, 1, 5, 40, 60]), st.sampled_from([0, 0.01, 0.1]))
+    rows = st.builds(
+        _rows, st.just(source), st.integers(0, 2**32), st.sampled_from([0, 1, 5, 40, 60]), st.sampled_from([0, 0.01, 0.1])
+    )
     if source.source.format == "parquet":
         return st.builds(_parquet, rows, st.integers(0, 2**32))
     written = rows.flatmap(lambda rows: _csv(source, rows) if source.source.format == "csv" else _json(rows))
@@ -197,8 +234,6 @@ def _parquet(rows: list[dict[str, str]], seed: int) -> bytes:
 def _typed(texts: list[str | None], random: Random) -> pa.Array:
     odd = ODD_TYPES if random.random() < 0.03 else []
     for kind in [*odd, *random.sample(ARROW_TYPES, len(ARROW_TYPES))]:
-        try:
+        with suppress(pa.ArrowException):
             return pa.array(texts).cast(kind)
-        except pa.ArrowException:
-            continue
     return pa.array(texts, pa.string())

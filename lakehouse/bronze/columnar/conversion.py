@@ -56,7 +56,7 @@ def convert(texts: pa.StringArray, spark_type: str) -> Converted:
 
 def everywhere(rows: int) -> pa.BooleanArray:
     """True for each row."""
-    return pa.repeat(pa.scalar(True), rows)  # noqa: FBT003
+    return pa.repeat(pa.scalar(True), rows)
 
 
 def without_words(texts: pa.StringArray, words: Iterable[str]) -> pa.StringArray:
@@ -74,7 +74,7 @@ def _plain(spark_type: str) -> str:
     if not spark_type.startswith("decimal"):
         return f"^{_PLAIN[spark_type]}$"
     precision, scale = (int(part) for part in re.findall(r"\d+", spark_type))
+    decimals = rf"\.[0-9]{{1,{scale}}}"
     if precision == scale:
-        return r"^-?0\.[0-9]{1,%d}$" % scale
-    decimals = r"(?:\.[0-9]{1,%d})?" % scale if scale else ""
-    return "^-?[0-9]{1,%d}%s$" % (precision - scale, decimals)
+        return f"^-?0{decimals}$"
+    return rf"^-?[0-9]{{1,{precision - scale}}}(?:{decimals})?$" if scale else rf"^-?[0-9]{{1,{precision}}}$"

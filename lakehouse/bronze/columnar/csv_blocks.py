@@ -37,12 +37,12 @@ def csv_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) 
     """
     before = 0
 
-    def counted() -> Iterator[tuple[int, bytes]]:
+    def noted(line: tuple[int, bytes]) -> tuple[int, bytes]:
         nonlocal before
-        for before, line in numbered_lines(stream):  # noqa: B007 (the number of the last line read)
-            yield before, line
+        before = line[0]
+        return line
 
-    header = csv_header(counted(), source, columns)
+    header = csv_header(map(noted, numbered_lines(stream)), source, columns)
     if not header:
         return
     splitter = _Splitter(source, header, columns)
@@ -97,7 +97,8 @@ class _Splitter:
 
     def _one_by_one(self, lines: Lines, doubtful: np.ndarray, *, is_last: bool) -> tuple[list[Record], np.ndarray, int]:
         """The records that the doubtful lines begin, the lines that belong to none of them, and how many lines are used:
-        a record that may go on behind the last line is left for the next block."""
+        a record that may go on behind the last line is left for the next block.
+        """
         records: list[Record] = []
         others, position = np.ones(len(lines.contents), bool), 0
         for line in doubtful.tolist():
@@ -134,7 +135,7 @@ class _Splitter:
 
         fits = np.ones(len(texts), bool)
         if not len(texts):
-            return {column: texts for column in self._wanted}, fits
+            return dict.fromkeys(self._wanted, texts), fits
         content = pc.binary_join_element_wise(texts, "", "\n").buffers()[2]
         cells = pa_csv.read_csv(
             pa.BufferReader(content),

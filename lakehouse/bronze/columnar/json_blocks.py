@@ -32,8 +32,10 @@ _READ_BYTES = 2**18
 #: The lines of a block from which its form is taken.
 _SAMPLE = 20
 _SPACE = r"[ \t]*"
-#: Without NUL and halves of surrogate pairs.
-_ESCAPE = r'\\(?:["\\/bfnrt]|u(?:00[1-9a-fA-F][0-9a-fA-F]|000[1-9a-fA-F]|0[1-9a-fA-F][0-9a-fA-F]{2}|[1-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))'
+#: Of \u without NUL and halves of surrogate pairs.
+_HEX = "[0-9a-fA-F]"
+_CODE = rf"(?:000[1-9a-fA-F]|00[1-9a-fA-F]{_HEX}|0[1-9a-fA-F]{_HEX}{{2}}|[1-9a-cefA-CEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}})"
+_ESCAPE = rf'\\(?:["\\/bfnrt]|u{_CODE})'
 _STRING = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 #: Numbers that Python writes as the file does, without an exponent. What may go on after another comes first.
 _FRACTION = r"(?:[1-9][0-9]*\.[0-9]+|0\.0{0,5}[1-9][0-9]*|0\.0{1,6})"
@@ -58,7 +60,7 @@ def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int)
         form = _Form.of(lines, columns)
         fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
         raw = texts.filter(pa.array(fits))
-        values = form.split(raw, source.null_values) if form else {column: raw for column in columns}
+        values = form.split(raw, source.null_values) if form else dict.fromkeys(columns, raw)
         exact = [record for row in np.flatnonzero(~fits).tolist() for record in _records(lines, row)]
         rows = np.flatnonzero(fits)
         yield Block(values, pa.array(lines.first + rows), raw, _reader(lines, rows), exact)
@@ -81,9 +83,7 @@ class _Form:
         self._columns = columns
         self._kinds = kinds
         # Each member may be left out; the last one that is there has the brace.
-        members = "".join(
-            f"(?:{_member(name)}(?:{kind}|null){_SPACE}(?:,{_SPACE}|}}{_SPACE}$))?" for name, kind in kinds.items()
-        )
+        members = "".join(f"(?:{_member(name)}(?:{kind}|null){_SPACE}(?:,{_SPACE}|}}{_SPACE}$))?" for name, kind in kinds.items())
         self._expression = f"^{_SPACE}{{{_SPACE}{members}$"
 
     @classmethod

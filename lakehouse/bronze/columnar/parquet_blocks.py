@@ -58,13 +58,13 @@ def _reader(batch: pa.RecordBatch, first: int) -> Callable[[int], Record]:
 
 def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind):
-        return kind.unit != "ns" and kind.tz in {None, "UTC"}
+        return bool(kind.unit != "ns" and kind.tz in {None, "UTC"})
     is_number = pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_decimal128(kind)
-    return is_number or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
+    return bool(is_number or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _texts(values: pa.Array) -> pa.StringArray:

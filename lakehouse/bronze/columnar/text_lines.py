@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from gzip import GzipFile
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +64,7 @@ def groups_of_lines(stream: BinaryIO, size: int, before: int = 0) -> Iterator[Li
 
 
 def _following(stream: BinaryIO, size: int, before: int) -> list[bytes]:
-    if before and not isinstance(stream, GzipFile):
+    if before and not isinstance(cast("object", stream), GzipFile):
         return stream.readlines(size)
     contents, held = [], 0
     for _, line in numbered_lines(stream, before):  # which handles the byte order mark, and says where gzip breaks off

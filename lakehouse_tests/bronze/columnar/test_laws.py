@@ -42,13 +42,13 @@ def assert_same(source: SourceContract, content: bytes, block_bytes: int) -> Non
         assert [repr(row) for row in found.to_pylist()] == [repr(row) for row in expected.to_pylist()]
 
 
-@pytest.mark.parametrize("block_bytes", [1, 150, 2**21])
+@pytest.mark.parametrize(("block_bytes", "every"), [(1, 7), (150, 3), (2**21, 1)])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block_bytes: int) -> None:
+def test_damaged_files_give_the_rows_of_the_exact_reader(file_format: str, block_bytes: int, every: int) -> None:
     source = contract(source={"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": file_format})
     damaged = [item for item in malformations() if item.format == file_format]
     assert len(damaged) > 1_000
-    for item in damaged:
+    for item in damaged[::every]:
         assert_same(source, item.content, block_bytes)
 
 
