@@ -10,18 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+#: The units of :func:`format_duration` with their lengths in seconds; it shows the greatest ones that are not zero.
+DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+DURATION_UNITS_SHOWN = 2
 
 
 def format_duration(span: timedelta | None) -> str:
     """A duration to two units: ``8 d 2 h``, ``45 min``; ``0 s`` for None."""
     seconds = int(span.total_seconds()) if span else 0
     parts = []
-    for unit, length in _UNITS:
+    for unit, length in DURATION_UNITS:
         count, seconds = divmod(seconds, length)
         if count:
             parts.append(f"{count:,} {unit}")
-    return " ".join(parts[:2]) or "0 s"
+    return " ".join(parts[:DURATION_UNITS_SHOWN]) or "0 s"
 
 
 def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:

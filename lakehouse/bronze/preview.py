@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse.bronze import delivery_reader
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions import claims
-from lakehouse.dispositions.admission import ADMITTED, RowJudge
+from lakehouse.dispositions import claims, judged_rows
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import Delivery
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -45,28 +44,17 @@ class Preview:
 def preview_file(settings: Settings, contract: SourceContract, file: LandingFile, fingerprint: Fingerprint) -> Preview:
     """Read a file that has not been ingested, as if it arrived now."""
     delivery = Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
-    row_judge = RowJudge(contract)
-    columns = list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", row_judge.type_column]))
+    columns = judged_rows.columns_to_judge(contract)
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
     batches = delivery_reader.delivery_rows(settings, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
-    statuses = _statuses(row_judge, rows)
-    judged = rows.select(key_log.BRONZE_COLUMNS).append_column("standing", pa.array(map(str, statuses), pa.string()))
-    for name in key_log.JUDGED[1:]:
-        judged = judged.append_column(name, pa.nulls(len(judged), key_log.SCHEMA.field(name).type))
+    judged = judged_rows.judged(contract, rows)
     admitted = claims.admitted_by_contract(key_log.claims(judged))
     days = claims.rows_by_event_day(admitted)
     malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
     out = Counter({"malformed": malformed, _NO_DAY: days.pop(None, 0)})
-    out.update(status.value for status in statuses if status is not AdmissionStatus.ADMITTED)
+    standings = pc.value_counts(judged["standing"])
+    out.update(dict(zip(standings.field("values").to_pylist(), standings.field("counts").to_pylist())))
+    del out[AdmissionStatus.ADMITTED.value]
     by_day = {day: count for day, count in sorted(days.items()) if day is not None}
     return Preview(by_day, pc.unique(admitted["record_key"]), {reason: count for reason, count in out.items() if count})
-
-
-def _statuses(row_judge: RowJudge, rows: pa.Table) -> list[AdmissionStatus]:
-    """The watermark's judgement of each row (R5); a malformed one makes no claim, whatever its status."""
-    clocks = ("event_ts", "event_date", "arrival_ts", "arrival_date", row_judge.type_column)
-    return [
-        (ADMITTED if malformed is not None else row_judge.judge(*values)).status
-        for malformed, *values in zip(rows["malformed_reason"].to_pylist(), *(rows[name].to_pylist() for name in clocks))
-    ]

@@ -1,25 +1,22 @@
 """Whether a sound row may contend for its key: how late it is by its own clocks (R5), and which row rules it fails.
 
-The judgement is the contract's; a steward's later decision about a single row outranks it (see ``ledger.decisions``).
+The judgement is the contract's; a steward's later decision about a single row outranks it (see ``ledger.decisions``). The rule
+is stated here for one row; ``judged_rows`` applies it to a set of rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
-from lakehouse.calendar.event_day import lateness
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import date, datetime, timedelta
+    from datetime import timedelta
 
-    from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import Lateness, RowRule
 
 
@@ -37,40 +34,6 @@ class Judgement:
 
 
 ADMITTED = Judgement(AdmissionStatus.ADMITTED)
-
-
-class RowJudge:
-    """Judges the rows of a source, each by the bounds of its event type that held when it arrived."""
-
-    def __init__(self, contract: SourceContract) -> None:
-        self._rules = contract.quality.named_rules
-        self._zone = ZoneInfo(contract.clocks.timezone)
-        self._bounds_of = cache(contract.lateness.as_of)
-        lateness_rules = contract.lateness
-        #: Whether the contract has ever bounded the lateness of a row.
-        self.has_watermarks = (
-            lateness_rules.watermark is not None or lateness_rules.by is not None or bool(lateness_rules.changes)
-        )
-        #: The column that holds a row's event type.
-        self.type_column = contract.event_type_column
-
-    def judge(
-        self,
-        event_ts: datetime | None,
-        event_date: date | None,
-        arrival_ts: datetime,
-        arrival_date: date,
-        event_type: Any,
-        *,
-        failed: Collection[str] = (),
-    ) -> Judgement:
-        """The admission status of a sound row.
-
-        :param event_type: the value of :attr:`type_column`.
-        :param failed: names of the row rules that it fails.
-        """
-        bounds = self._bounds_of(None if event_type is None else str(event_type), arrival_date)
-        return judge(lateness(event_ts, event_date, arrival_ts, self._zone), bounds, failed, self._rules)
 
 
 def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rules: dict[str, RowRule]) -> Judgement:

@@ -1,0 +1,105 @@
+"""Rows of Bronze with the contract's judgement of each: ``admission`` on a set of rows (Arrow in, Arrow out).
+
+A row is judged by its own columns alone, so any set of rows may be judged together. The rule itself is asked once for each
+distinct case: the bounds in force, the row rules that fail, and the lateness as far as its text shows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.dispositions.admission import judge
+from lakehouse.dispositions.row_groups import cases, groups, numpy_of
+from lakehouse.lateness.measurement import are_late, lags, microseconds
+from lakehouse.ledger import key_log
+from lakehouse.text import DURATION_UNITS, DURATION_UNITS_SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import Lateness
+    from lakehouse.dispositions.row_groups import Numbers
+
+_SECOND = 1_000_000
+
+
+def columns_to_judge(contract: SourceContract) -> list[str]:
+    """The columns of Bronze that :func:`judged` needs, and those that the key log takes from it."""
+    return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", contract.event_type_column]))
+
+
+def failure_column(rule: str) -> str:
+    """The boolean column that holds whether a row fails a row rule; NULL and a missing column are no failure."""
+    return f"fails_{rule}"
+
+
+def judged(contract: SourceContract, rows: pa.Table) -> pa.Table:
+    """Rows as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``, in the order of the rows.
+
+    :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that some of them fail. Malformed
+        rows are not judged: they make no claim, and are given as admitted.
+    """
+    rules = [name for name in contract.quality.named_rules if failure_column(name) in rows.column_names]
+    sound = pc.is_null(rows["malformed_reason"])
+    failures = [pc.and_(sound, pc.fill_null(rows[failure_column(name)], False)) for name in rules]
+    bounds, bounds_of_row = _bounds(contract, rows)
+    watermarks = [None if one.watermark is None else microseconds(one.watermark) for one in bounds]
+    late: pa.ChunkedArray = pa.chunked_array([pa.nulls(len(rows), pa.int64())])
+    if any(watermark is not None for watermark in watermarks):
+        late = pc.if_else(sound, lags(rows, contract), pa.scalar(None, pa.int64()))
+    beyond = are_late(late, pa.array(watermarks, pa.int64()).take(pa.array(bounds_of_row)))
+    shown = np.where(numpy_of(beyond), _shown_seconds(numpy_of(pc.fill_null(late, 0)) // _SECOND), -1)
+    case_of_row = groups(pa.array(bounds_of_row), pa.array(shown), *failures)
+    judgements, failed_rules = [], []
+    for number, lateness, *fails in cases(case_of_row, pa.array(bounds_of_row), late.cast(pa.duration("us")), *failures):
+        failed = [name for name, is_failed in zip(rules, fails) if is_failed]
+        judgements.append(judge(lateness, bounds[number], failed, contract.quality.named_rules))
+        failed_rules.append(failed)
+    answers: dict[str, list[Any]] = {
+        "standing": [judgement.status.value for judgement in judgements],
+        "reason": [judgement.reason.value if judgement.reason else None for judgement in judgements],
+        "detail": [judgement.detail for judgement in judgements],
+        "failed_rules": failed_rules,
+        "beyond": [judgement.beyond for judgement in judgements],
+    }
+    return _spread(rows.select(key_log.BRONZE_COLUMNS), answers, case_of_row)
+
+
+def _spread(rows: pa.Table, answers: Mapping[str, list[Any]], case_of_row: Numbers) -> pa.Table:
+    """The rows with the answers of their cases, as columns ``JUDGED``."""
+    places = pa.array(case_of_row)
+    for name in key_log.JUDGED:
+        kind = key_log.SCHEMA.field(name).type
+        rows = rows.append_column(pa.field(name, kind), pa.array(answers[name], kind).take(places))
+    return rows
+
+
+def _bounds(contract: SourceContract, rows: pa.Table) -> tuple[list[Lateness], Numbers]:
+    """The distinct bounds of lateness in force for the rows, and the number of each row's among them."""
+    by_day = rows["arrival_date"]
+    by_type = rows[contract.event_type_column] if contract.lateness.by else pa.nulls(len(rows), pa.string())
+    pair_of_row = groups(by_day, by_type)
+    bounds: dict[tuple[timedelta | None, str], tuple[int, Lateness]] = {}
+    numbers = []
+    for day, event_type in cases(pair_of_row, by_day, by_type):
+        one = contract.lateness.as_of(None if event_type is None else str(event_type), day)
+        numbers.append(bounds.setdefault((one.watermark, one.beyond), (len(bounds), one))[0])
+    return [one for _, one in bounds.values()], np.array(numbers, np.int64)[pair_of_row]
+
+
+def _shown_seconds(seconds: Numbers) -> Numbers:
+    """The part of durations that ``text.format_duration`` shows, so that equal texts are formatted once."""
+    shown, rest = np.zeros_like(seconds), seconds
+    units_left = np.full(len(seconds), DURATION_UNITS_SHOWN)
+    for _, length in DURATION_UNITS:
+        rest, counted = rest % length, rest - rest % length
+        is_shown = (counted > 0) & (units_left > 0)
+        shown = shown + np.where(is_shown, counted, 0)
+        units_left = units_left - is_shown
+    return shown
