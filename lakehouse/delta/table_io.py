@@ -27,7 +27,8 @@ from lakehouse.delta.table_cache import cache_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Where = Mapping[str, Collection[Any]]
+#: The values wanted of some columns; many are best given as an Arrow array.
+Where = Mapping[str, "Collection[Any] | pa.Array"]
 _COMPACT_ABOVE_FILES = 64
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
@@ -139,9 +140,13 @@ def _partitions(table: DeltaTable) -> set[str]:
 
 def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
     # With its type: Arrow cannot guess one from no values.
-    typed = {column: pa.array(list(values), schema.field(column).type) for column, values in (where or {}).items()}
+    typed = {column: _typed(values, schema.field(column).type) for column, values in (where or {}).items()}
     parts = [ds.field(column).isin(values) for column, values in typed.items()]
     return reduce(and_, parts) if parts else None
+
+
+def _typed(values: Collection[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(list(values), kind)
 
 
 def _pruning(table: DeltaTable, where: Where | None) -> list[tuple[str, str, list[str]]] | None:

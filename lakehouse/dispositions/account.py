@@ -1,6 +1,6 @@
 """The account of Bronze: each row's disposition (rule R4), and the counts per arrival day.
 
-Rows, claims and decisions are read here; how a disposition follows from them is in ``verdicts`` and ``reprocess_policy``. The
+Rows, claims and decisions are read here; how a disposition follows from them is in ``contests``. The
 account as tables for SQL is written by ``account_tables``.
 """
 
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
-from lakehouse.dispositions import claims
+from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.verdicts import Claim, RowVerdict, barred
+from lakehouse.dispositions.row_groups import cases, groups, numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
-from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, StewardVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
+_DECISION = ("verdict", "by", "decided_at", "reason")
+_OF_VERDICT = ("disposition", "because", "decided_by", "lives", "admission", "reason", "detail")
 _COLUMNS = [
     *("arrival_date", "source_file", "ingestion_id", "line_number"),
     *("record_key", "event_date", "change_op", "malformed_reason"),
@@ -70,152 +72,170 @@ class BronzeRow:
         return self.ingestion_id, self.line_number
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The verdict on a row, and the contract's judgement of it."""
+#: The account as a table has a column for each field of :class:`BronzeRow`, the words of the vocabularies as text.
+SCHEMA = pa.schema(
+    [
+        ("arrival_date", pa.date32()),
+        ("source_file", pa.string()),
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("record_key", pa.string()),
+        ("event_date", pa.date32()),
+        ("change_op", pa.string()),
+        ("disposition", pa.string()),
+        ("because", pa.string()),
+        ("decided_by", pa.string()),
+        ("decision", pa.string()),
+        ("lives", pa.bool_()),
+        ("admission", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
 
-    verdict: RowVerdict
-    admission: AdmissionStatus | None = None
-    reason: QuarantineReason | None = None
-    detail: str | None = None
+
+def rows(settings: Settings, contract: SourceContract, **which: Any) -> list[BronzeRow]:
+    """Rows of Bronze with their dispositions as objects, for a few rows; see :func:`table` for the arguments and the order."""
+    return [
+        BronzeRow(
+            **row
+            | {
+                "disposition": Disposition(row["disposition"]),
+                "admission": row["admission"] and AdmissionStatus(row["admission"]),
+                "reason": row["reason"] and QuarantineReason(row["reason"]),
+            }
+        )
+        for row in table(settings, contract, **which).to_pylist()
+    ]
 
 
-def rows(
+def table(
     settings: Settings,
     contract: SourceContract,
     *,
     arrival_days: Collection[date] | None = None,
-    keys: Collection[str] | None = None,
+    keys: Collection[str] | pa.Array | None = None,
     ingestion_ids: Collection[str] | None = None,
     unrecorded: Mapping[str, str] | None = None,
-) -> list[BronzeRow]:
+) -> pa.Table:
     """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days, keys, ingestions.
 
     :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
+    :returns: columns :data:`SCHEMA`.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
     given = {"arrival_date": arrival_days, "record_key": keys, "ingestion_id": ingestion_ids}
-    where: dict[str, Collection[Any]] = {name: values for name, values in given.items() if values is not None}
+    where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
     in_bronze = table_io.read(locations.bronze(settings, contract.dataset), _COLUMNS, where, settings.storage_options)
     if in_bronze is None:
-        return []
-    decided = decisions.newest(settings, contract.dataset)
-    judged = _judge(settings, contract, in_bronze, where, decided)
+        return SCHEMA.empty_table()
+    in_bronze = _sorted(in_bronze)
+    decided = decisions.in_force(settings, contract.dataset)
+    judged = _judged(settings, contract, in_bronze, where, decided)
     recorded = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    place = positions(in_bronze, judged)
+    is_malformed = pc.is_valid(in_bronze["malformed_reason"])
+    missing = pc.index(pc.or_(is_malformed, pc.is_valid(place)), False).as_py()
+    if missing >= 0:
+        row = in_bronze.slice(missing, 1).to_pylist()[0]
+        raise _not_in_key_log(settings, contract, row, recorded=row["ingestion_id"] in recorded)
     files = {ingestion_id: entry.source_file for ingestion_id, entry in recorded.items()} | dict(unrecorded or {})
-    result = []
-    for row in in_bronze.to_pylist():
-        row_id, malformed_reason = row_id_of(row), row.pop("malformed_reason")
-        outcome = judged.get(row_id)
-        if malformed_reason is not None:
-            outcome = _Judged(RowVerdict(Disposition.MALFORMED, malformed_reason))
-        if outcome is None:
-            raise _not_in_key_log(settings, contract, row, recorded=row["ingestion_id"] in recorded)
-        verdict = outcome.verdict
-        result.append(
-            BronzeRow(
-                **row,
-                disposition=verdict.disposition,
-                because=verdict.because,
-                decided_by=_place(verdict.outranked_by, files) if verdict.outranked_by else None,
-                decision=_describe(decided[row_id]) if row_id in decided else None,
-                lives=verdict.lives,
-                admission=outcome.admission,
-                reason=outcome.reason,
-                detail=outcome.detail,
-            )
-        )
-    return sorted(result, key=lambda row: (row.arrival_date, row.source_file, row.line_number))
+    judged = judged.append_column("decided_by", _places(judged, files))
+    judged = judged.select(_OF_VERDICT).take(pc.if_else(is_malformed, pa.scalar(None, place.type), place))
+    columns = {name: in_bronze[name] for name in _COLUMNS[:-1]} | {name: judged[name] for name in _OF_VERDICT}
+    columns["disposition"] = pc.fill_null(judged["disposition"], Disposition.MALFORMED.value)
+    columns["because"] = pc.coalesce(judged["because"], in_bronze["malformed_reason"])
+    columns["lives"] = pc.fill_null(judged["lives"], False)
+    columns["decision"] = _descriptions(decided).take(positions(in_bronze, decided))
+    return pa.table(columns).select(SCHEMA.names).cast(SCHEMA)
 
 
-def counts(account: Collection[BronzeRow]) -> dict[date, Counter[Disposition]]:
-    """Rows per arrival day and disposition."""
+def counts(account: pa.Table) -> dict[date, Counter[Disposition]]:
+    """Rows per arrival day and disposition, by day.
+
+    :param account: ``arrival_date`` and ``disposition``.
+    """
     by_day: dict[date, Counter[Disposition]] = defaultdict(Counter)
-    for row in account:
-        by_day[row.arrival_date][row.disposition] += 1
-    return dict(sorted(by_day.items()))
+    counted = account.group_by(["arrival_date", "disposition"]).aggregate([([], "count_all")]).sort_by("arrival_date")
+    for row in counted.to_pylist():
+        by_day[row["arrival_date"]][Disposition(row["disposition"])] = row["count_all"]
+    return dict(by_day)
+
+
+def _sorted(in_bronze: pa.Table) -> pa.Table:
+    """The rows by arrival day, file and line."""
+    file = groups(in_bronze["arrival_date"], in_bronze["source_file"])
+    names = list(cases(file, in_bronze["arrival_date"], in_bronze["source_file"]))
+    rank = np.argsort(np.array(sorted(range(len(names)), key=names.__getitem__), np.int64))
+    order = np.lexsort((numpy_of(in_bronze["line_number"]), rank[file]))
+    return in_bronze if (np.diff(order) == 1).all() else in_bronze.take(pa.array(order))
 
 
 def _not_in_key_log(settings: Settings, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
-    place, table = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
+    place, bronze = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
     first = f" (delete {locations.ingestions(settings)} first, so that every file is ingested again)" if recorded else ""
-    msg = f"{place} is in {table} and not in the key log: materialize {table} for {row['arrival_date']} again{first}"
+    msg = f"{place} is in {bronze} and not in the key log: materialize {bronze} for {row['arrival_date']} again{first}"
     return key_log.IncompleteKeyLogError(msg)
 
 
-def _describe(decision: Decision) -> str:
-    return f"{decision.verdict.participle} by {decision.by} on {decision.decided_at:%Y-%m-%d}: {decision.reason}"
+def _descriptions(decided: pa.Table) -> pa.Array:
+    """Each decision in a sentence."""
+    decision = groups(*(decided[name] for name in _DECISION))
+    return pa.array(
+        [
+            f"{StewardVerdict(verdict).participle} by {by} on {decided_at:%Y-%m-%d}: {reason}"
+            for verdict, by, decided_at, reason in cases(decision, *(decided[name] for name in _DECISION))
+        ],
+        pa.string(),
+    ).take(pa.array(decision))
 
 
-def _place(claim: Claim, files: Mapping[str, str]) -> str:
-    """File and line; the ingestion's id instead of the file if a stopped run has not recorded it yet."""
-    return f"{files.get(claim.ingestion_id, claim.ingestion_id)}:{claim.line_number}"
+def _places(judged: pa.Table, files: Mapping[str, str]) -> pa.ChunkedArray:
+    """File and line of the row that outranks each row, NULL if there is none.
 
-
-def _judge(
-    settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where, decided: Mapping[RowId, Decision]
-) -> dict[RowId, _Judged]:
-    """What became of each sound row, under the source's reprocess policy."""
-    keys: dict[str, Collection[Any]] = {}
-    if where:
-        keys["record_key"] = pc.unique(in_bronze["record_key"].drop_null()).to_pylist()
-    path = locations.key_log(settings, contract.dataset)
-    log = table_io.read(path, key_log.SCHEMA.names, keys, settings.storage_options)
-    admitted: dict[str, list[Claim]] = defaultdict(list)
-    by_contract: dict[RowId, tuple[AdmissionStatus, QuarantineReason | None, str | None]] = {}
-    judged: dict[RowId, _Judged] = {}
-    for row in [] if log is None else log.to_pylist():
-        claim = _claim(row)
-        status, reason = AdmissionStatus(row["standing"]), row["reason"] and QuarantineReason(row["reason"])
-        by_contract[claim.row] = (status, reason, row["detail"])
-        decision = decided.get(claim.row)
-        verdict = barred(status, row["detail"], decision.verdict if decision else None)
-        if verdict is None:
-            admitted[row["record_key"]].append(claim)
-        elif claim.kind != "retire":
-            judged[claim.row] = _Judged(verdict, *by_contract[claim.row])
-    for row_id, verdict in _verdicts(settings, contract, admitted, log).items():
-        status, reason, detail = by_contract[row_id]
-        if verdict.disposition is Disposition.QUARANTINED:  # with its whole file
-            reason, detail = QuarantineReason.SHRUNKEN_PARTITION, verdict.because
-        judged[row_id] = _Judged(verdict, status, reason, detail)
-    return judged
-
-
-def _claim(row: Mapping[str, Any]) -> Claim:
-    """A row of the key log as a claim."""
-    return Claim(
-        row["kind"], row["source_sequence"], row["arrival_ts"], row["ingestion_id"], row["line_number"], row["event_date"]
-    )
-
-
-def _verdicts(
-    settings: Settings, contract: SourceContract, admitted: Mapping[str, list[Claim]], log: pa.Table | None
-) -> dict[RowId, RowVerdict]:
-    """What became of each admitted row, by the policy's rules.
-
-    :param admitted: the claims of admitted rows, by key.
+    The ingestion's id stands for the file if a stopped run has not recorded it yet.
     """
-    policy = policy_of(contract)
-    contested = policy.contested_keys(admitted)
-    content = _content(settings, contract, contested, _arrival_days(log, contested))
-    days = {claim.event_date for of_key in admitted.values() for claim in of_key if claim.event_date}
-    return policy.verdicts(admitted, content, claims.choices(settings, contract, days))
+    ingestions_of = pc.unique(judged["outranked_by_ingestion"])
+    names = pa.array([one and files.get(one, one) for one in ingestions_of.to_pylist()], pa.string())
+    file = names.take(pc.index_in(judged["outranked_by_ingestion"], value_set=ingestions_of))
+    return pc.binary_join_element_wise(file, judged["outranked_by_line"].cast(pa.string()), ":")
 
 
-def _arrival_days(log: pa.Table | None, keys: Collection[str]) -> set[date]:
-    """The arrival days of the claims about the keys."""
+def _judged(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where, decided: pa.Table) -> pa.Table:
+    """What became of each sound row, under the source's reprocess policy: columns ``contests.SCHEMA``."""
+    keys = {"record_key": pc.unique(in_bronze["record_key"].drop_null())} if where else {}
+    columns = [name for name in contests.CLAIM_COLUMNS if name != "steward"]
+    log = table_io.read(locations.key_log(settings, contract.dataset), columns, keys, settings.storage_options)
     if log is None:
-        return set()
-    return set(log.filter(pc.is_in(log["record_key"], pa.array(sorted(keys), pa.string())))["arrival_date"].to_pylist())
+        return contests.SCHEMA.empty_table()
+    log = claims.with_decisions(log, decided)
+    days = {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
+    chosen = claims.choices(settings, contract, days)
+    return contests.dispositions(log, policy_of(contract), chosen, partial(_contents, settings, contract))
 
 
-def _content(settings: Settings, contract: SourceContract, keys: Collection[str], days: Collection[date]) -> dict[RowId, Any]:
-    """The content of the rows of some keys, without their provenance."""
-    if not keys:
-        return {}
+def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
+    """A number of the content of each claim's row, without its provenance; equal for equal contents of a key.
+
+    Content with NaN is equal to none, as NaN is not equal to itself: its number is NULL.
+    """
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
-    where: dict[str, Collection[Any]] = {"arrival_date": days, "record_key": keys}
+    where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
     path = locations.bronze(settings, contract.dataset)
-    table = table_io.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
-    return {row_id_of(row): tuple(row[name] for name in columns) for row in ([] if table is None else table.to_pylist())}
+    bronze = table_io.read(path, ["ingestion_id", "line_number", *columns], where, settings.storage_options)
+    if bronze is None:
+        return pa.nulls(len(of_claims), pa.int64())
+    numbers = content_numbers(bronze.select(columns))
+    return numbers.take(positions(of_claims, bronze).combine_chunks())
+
+
+def content_numbers(rows: pa.Table) -> pa.Array:
+    """A number for each row, equal for rows with equal values; NULL for rows with a NaN, which is not equal to itself."""
+    comparable = pa.array(np.ones(len(rows), bool))
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_floating(column.type):
+            comparable = pc.and_(comparable, pc.invert(pc.fill_null(pc.is_nan(column), False)))
+            column = pc.add(column, 0.0)  # noqa: PLW2901 (-0.0 becomes 0.0, to which it is equal)
+        columns.append(column)
+    return pc.if_else(comparable, pa.array(groups(*columns)), pa.scalar(None, pa.int64()))

@@ -10,42 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.row_groups import positions
 from lakehouse.ledger import decisions, key_log, redactions
-from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.dispositions.account import BronzeRow
-    from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.row_ids import Delivery, RowId
+    from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
 
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
-_DISPOSITIONS = pa.schema(
-    [
-        ("arrival_date", pa.date32()),
-        ("source_file", pa.string()),
-        ("ingestion_id", pa.string()),
-        ("line_number", pa.int64()),
-        ("record_key", pa.string()),
-        ("event_date", pa.date32()),
-        ("change_op", pa.string()),
-        ("disposition", pa.string()),
-        ("because", pa.string()),
-        ("decided_by", pa.string()),
-        ("decision", pa.string()),
-    ]
-)
+_DISPOSITIONS = pa.schema([field for field in account.SCHEMA if field.name not in {"lives", "admission", "reason", "detail"}])
 #: The columns of the quarantine that are not columns of Bronze; ``quarantine_status`` is a :class:`QuarantineStatus`.
 _REVIEW = (
     ("quarantine_reason", pa.string()),
@@ -56,6 +41,15 @@ _REVIEW = (
     ("quarantine_decided_by", pa.string()),
     ("quarantine_decided_at", pa.timestamp("us", "UTC")),
     ("quarantine_decision", pa.string()),
+)
+
+_REASONS = pa.schema(
+    [
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("quarantine_reason", pa.string()),
+        ("quarantine_detail", pa.string()),
+    ]
 )
 
 
@@ -81,13 +75,14 @@ def after_ingestion(settings: Settings, contract: SourceContract, delivery: Deli
     ingestion_id, files = delivery.ingestion_id, {delivery.ingestion_id: delivery.path}
     keys, days = key_log.keys_and_days(settings, contract.dataset, [ingestion_id])
 
-    def affected() -> list[BronzeRow]:
+    def affected() -> pa.Table:
         rows = _affected_rows(settings, contract, keys, days, files)
-        if malformed:
-            delivered = account.rows(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
-            listed = {row.row_id for row in rows}  # a policy that replaces days lists whole arrival days
-            rows += [row for row in delivered if row.disposition is Disposition.MALFORMED and row.row_id not in listed]
-        return rows
+        if not malformed:
+            return rows
+        delivered = account.table(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
+        unread = delivered.filter(pc.equal(delivered["disposition"], Disposition.MALFORMED.value))
+        # A policy that replaces days lists whole arrival days: the rows are among them already.
+        return pa.concat_tables([rows, unread.filter(pc.is_null(positions(unread, rows)))])
 
     _enter(settings, contract, affected)
 
@@ -97,31 +92,31 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
     :param days: the event days on which the keys may have a row.
     """
-    _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
+    _enter(settings, contract, lambda: _affected_rows(settings, contract, pa.array(sorted(keys), pa.string()), days))
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Write every row whose key has been on some event days."""
     path = locations.key_log(settings, contract.dataset)
     log = table_io.read(path, ["record_key"], {"event_date": days}, settings.storage_options)
-    keys = set() if log is None else set(log["record_key"].to_pylist())
+    keys = pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
     _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
 
 
 def _affected_rows(
-    settings: Settings, contract: SourceContract, keys: set[str], days: set[date], unrecorded: Mapping[str, str] | None = None
-) -> list[BronzeRow]:
+    settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Mapping[str, str] | None = None
+) -> pa.Table:
     """The rows whose disposition rows of these keys and days may change, under the source's reprocess policy."""
     source = contract.dataset
     if not policy_of(contract).chooses_arrivals:
         arrivals = key_log.arrival_days(settings, source, "record_key", keys)
-        return account.rows(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
-    affected = claims.affected_event_days(settings, contract, days, pa.array(sorted(keys), pa.string()))
+        return account.table(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
+    affected = claims.affected_event_days(settings, contract, days, keys)
     arrivals = key_log.arrival_days(settings, source, "event_date", affected)
-    return account.rows(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
+    return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
-def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], list[BronzeRow]]) -> None:
+def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table]) -> None:
     """Write the state of the affected rows, again if an input changed while it was computed."""
     while True:
         before = _input_versions(settings, contract.dataset)
@@ -136,71 +131,67 @@ def _input_versions(settings: Settings, source: str) -> list[int]:
     return [table_io.version(path, settings.storage_options) for path in paths]
 
 
-def _write(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> None:
+def _write(settings: Settings, contract: SourceContract, rows: pa.Table) -> None:
     source, options = contract.dataset, settings.storage_options
-    columns = {name: [getattr(row, name) for row in rows] for name in _DISPOSITIONS.names}
-    columns["disposition"] = [row.disposition.value for row in rows]
-    table = pa.Table.from_pydict(columns, schema=_DISPOSITIONS)
-    table_io.upsert(locations.dispositions(settings, source), table, ROW_KEYS, options=options, partition_by="arrival_date")
+    disposed = rows.select(_DISPOSITIONS.names)
+    table_io.upsert(locations.dispositions(settings, source), disposed, ROW_KEYS, options=options, partition_by="arrival_date")
     quarantined = _quarantine_entries(settings, contract, rows)
     table_io.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
-def _quarantine_entries(settings: Settings, contract: SourceContract, rows: list[BronzeRow]) -> pa.Table:
-    """The quarantine's entries for those of the rows that are or were in it, with redacted fields set to NULL."""
+def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table) -> pa.Table:
+    """The quarantine's entries for those of the rows that are or were in it, with redacted fields set to NULL.
+
+    :param rows: columns ``account.SCHEMA``.
+    """
     source, options = contract.dataset, settings.storage_options
     schema = quarantine_schema(contract)
     existing = _existing_reasons(settings, source)
-    quarantined = {
-        row.row_id: row
-        for row in rows
-        if row.disposition is Disposition.QUARANTINED or row.admission is AdmissionStatus.QUARANTINED or row.row_id in existing
-    }
-    if not quarantined:
+    waits = pc.equal(rows["disposition"], Disposition.QUARANTINED.value)
+    barred = pc.fill_null(pc.equal(rows["admission"], AdmissionStatus.QUARANTINED.value), False)
+    rows = rows.filter(pc.or_(pc.or_(waits, barred), pc.is_valid(positions(rows, existing))))
+    if not len(rows):
         return schema.empty_table()
-    where: dict[str, Collection[Any]] = {
-        name: {getattr(row, name) for row in quarantined.values()} for name in ("arrival_date", "ingestion_id", "line_number")
-    }
+    where = {name: pc.unique(rows[name]) for name in ROW_KEYS}
     content = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
-    decided = decisions.newest(settings, source)
-    redacted = redactions.keys_by_field(settings, source)
-    entries = []
-    for columns in [] if content is None else content.to_pylist():
-        row_id = row_id_of(columns)
-        if row_id not in quarantined:
-            continue
-        row = quarantined[row_id]
-        for name, keys in redacted.items():
-            if row.record_key in keys:
-                columns |= {name: None, "raw_payload": None}
-        review = _review(row, decided.get(row_id), existing.get(row_id, (None, None)))
-        since = columns["arrival_ts"]
-        deadline = {"quarantine_since": since, "quarantine_review_by": since + contract.lateness.review_within}
-        entries.append(columns | review | deadline)
-    return pa.Table.from_pylist(entries, schema=schema)
+    if content is None:
+        return schema.empty_table()
+    place = positions(content, rows)
+    content, rows = content.filter(pc.is_valid(place)), rows.take(place.drop_null())
+    columns = dict(zip(content.column_names, content.columns))
+    for name, keys in redactions.keys_by_field(settings, source).items():
+        is_redacted = pc.is_in(rows["record_key"], value_set=pa.array(sorted(keys), pa.string()))
+        for redacted in (name, "raw_payload"):
+            columns[redacted] = pc.if_else(is_redacted, pa.scalar(None, columns[redacted].type), columns[redacted])
+    decided = decisions.in_force(settings, source)
+    columns |= _reviews(rows, decided.take(positions(rows, decided)), existing.take(positions(rows, existing)))
+    since = content["arrival_ts"].cast(pa.timestamp("us", "UTC"))
+    columns["quarantine_since"] = since
+    columns["quarantine_review_by"] = pc.add(since, pa.scalar(contract.lateness.review_within, pa.duration("us")))
+    return pa.table(columns).select(schema.names).cast(schema)
 
 
-def _existing_reasons(settings: Settings, source: str) -> dict[RowId, tuple[str | None, str | None]]:
-    """Reason and detail of each row that is already in the quarantine's table."""
-    columns = ["ingestion_id", "line_number", "quarantine_reason", "quarantine_detail"]
-    table = table_io.read(locations.quarantine(settings, source), columns, None, settings.storage_options)
-    entries = [] if table is None else table.to_pylist()
-    return {row_id_of(entry): (entry["quarantine_reason"], entry["quarantine_detail"]) for entry in entries}
+def _existing_reasons(settings: Settings, source: str) -> pa.Table:
+    """Reason and detail of each row that is already in the quarantine's table, with the row's id."""
+    entries = table_io.read(locations.quarantine(settings, source), _REASONS.names, None, settings.storage_options)
+    return _REASONS.empty_table() if entries is None else entries.cast(_REASONS)
 
 
-def _review(row: BronzeRow, decision: Decision | None, existing: tuple[str | None, str | None]) -> dict[str, Any]:
-    """Why a row is or was quarantined, and the state of its review.
+def _reviews(rows: pa.Table, decided: pa.Table, existing: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Why each row is or was quarantined, and the state of its review, by column.
 
-    :param existing: reason and detail in the table; they are kept if the row no longer has a reason.
+    :param decided: the decision in force about each row; all NULL without one.
+    :param existing: reason and detail of each row in the table; they are kept if the row no longer has a reason.
     """
-    is_open = row.disposition is Disposition.QUARANTINED
-    closed = decision.verdict.status if decision else QuarantineStatus.RELEASED
-    reason, detail = existing
+    is_open = pc.equal(rows["disposition"], Disposition.QUARANTINED.value)
+    statuses = pa.array([verdict.status.value for verdict in StewardVerdict])
+    decided_as = statuses.take(pc.index_in(decided["verdict"], value_set=pa.array([verdict.value for verdict in StewardVerdict])))
+    closed = pc.fill_null(decided_as, QuarantineStatus.RELEASED.value)
     return {
-        "quarantine_reason": row.reason or reason,
-        "quarantine_detail": row.because if is_open else row.detail or detail,
-        "quarantine_status": (QuarantineStatus.OPEN if is_open else closed).value,
-        "quarantine_decided_by": decision.by if decision else None,
-        "quarantine_decided_at": decision.decided_at if decision else None,
-        "quarantine_decision": decision.reason if decision else None,
+        "quarantine_reason": pc.coalesce(rows["reason"], existing["quarantine_reason"]),
+        "quarantine_detail": pc.if_else(is_open, rows["because"], pc.coalesce(rows["detail"], existing["quarantine_detail"])),
+        "quarantine_status": pc.if_else(is_open, QuarantineStatus.OPEN.value, closed),
+        "quarantine_decided_by": decided["by"],
+        "quarantine_decided_at": decided["decided_at"],
+        "quarantine_decision": decided["reason"],
     }

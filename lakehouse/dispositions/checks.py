@@ -6,13 +6,17 @@ They are part of the checks of Bronze (``bronze.checks``). Whether silver holds 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions.account_tables import is_overdue
+from lakehouse.dispositions.row_groups import first_rows, groups
 from lakehouse.lateness.rules import exceeds, late_share
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
+
+
+_SILVER_ROW = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
 
 
 def row_check_names(contract: SourceContract) -> dict[str, str]:
@@ -56,14 +63,7 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = locations.key_log(settings, contract.dataset)
     log = table_io.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
-    sound: Counter[date] = Counter()
-    beyond: Counter[date] = Counter()
-    failed: dict[date, Counter[str]] = defaultdict(Counter)
-    for claim in [] if log is None else log.to_pylist():
-        if claim["kind"] != "retire":
-            sound[claim["arrival_date"]] += 1
-            beyond[claim["arrival_date"]] += claim["beyond"]
-            failed[claim["arrival_date"]].update(claim["failed_rules"] or [])
+    sound, beyond, failed = judgement_counts(key_log.SCHEMA.empty_table() if log is None else log)
     bound = contract.lateness.alert_above
     outcomes = []
     for day in sorted(days):
@@ -73,10 +73,32 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
         why = None if tolerated else f"{share:.2%} of the rows came beyond the watermark; the contract tolerates {bound:.2%}"
         outcomes.append(CheckResult("lateness_tolerated", day, tolerated, numbers, why, warns=True))
         for name, rule in contract.quality.named_rules.items():
-            count = failed[day][name]
+            count = failed[day, name]
             why = f"{count} rows fail {rule.sql}: {_FATE[rule.severity]}" if count else None
             outcomes.append(CheckResult(f"rule_{name}", day, not count, {"rows": sound[day], "failed": count}, why, warns=True))
     return outcomes
+
+
+def judgement_counts(claims: pa.Table) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:
+    """By arrival day: sound rows, rows beyond the watermark, and (also by name) rows that fail a row rule.
+
+    :param claims: ``arrival_date``, ``kind``, ``failed_rules``, ``beyond``.
+    """
+    rows = claims.filter(pc.not_equal(claims["kind"], "retire"))
+    sound = _count(rows["arrival_date"])
+    beyond = _count(rows["arrival_date"].filter(pc.fill_null(rows["beyond"], False)))
+    names = pc.list_flatten(rows["failed_rules"])
+    failed: Counter[tuple[date, str]] = Counter()
+    if len(names):
+        day = rows["arrival_date"].take(pc.list_parent_indices(rows["failed_rules"].combine_chunks()))
+        counted = pa.table({"day": day, "name": names}).group_by(["day", "name"]).aggregate([([], "count_all")])
+        failed.update({(row["day"], row["name"]): row["count_all"] for row in counted.to_pylist()})
+    return sound, beyond, failed
+
+
+def _count(days: pa.ChunkedArray) -> Counter[date]:
+    counted = pc.value_counts(days)
+    return Counter(dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist())))
 
 
 _FATE = {
@@ -92,9 +114,10 @@ def _check_reviews(settings: Settings, contract: SourceContract, days: Collectio
     table = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
-    for entry in [] if table is None else table.to_pylist():
-        waiting[entry["arrival_date"]] += 1
-        overdue[entry["arrival_date"]] += is_overdue(entry, settings.clock())
+    if table is not None:
+        waiting = _count(table["arrival_date"])
+        now = pa.scalar(settings.clock(), table["quarantine_review_by"].type)
+        overdue = _count(table["arrival_date"].filter(pc.less(table["quarantine_review_by"], now)))
     outcomes = []
     for day in sorted(days):
         numbers = {"waiting": waiting[day], "overdue": overdue[day]}
@@ -111,41 +134,52 @@ def check_dispositions(
     :param in_bronze: how many rows Bronze holds, per arrival day.
     """
     try:
-        account = dispositions_account.rows(settings, contract, arrival_days=list(days))
+        account = dispositions_account.table(settings, contract, arrival_days=list(days))
     except key_log.IncompleteKeyLogError as problem:
         return [CheckResult("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
-    waiting = applied_inputs.pending(settings, contract.dataset).keys()
+    unapplied = pa.array(sorted(applied_inputs.pending(settings, contract.dataset)), pa.date32())
+    is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
+    settled, unsettled = account.filter(pc.invert(is_waiting)), account.filter(pc.and_(account["lives"], is_waiting))
     # Including the days of rows that are not applied: silver must not hold them.
-    event_days = sorted({row.event_date for row in account if row.event_date and row.event_date not in waiting})
-    due = {
-        (row.event_date, row.record_key, *row.row_id): row.arrival_date
-        for row in account
-        if row.lives and row.event_date not in waiting
-    }
-    differing = {(place[0], arrived) for place, arrived in due.items() ^ _in_silver(settings, contract, event_days, days).items()}
+    event_days = sorted(pc.unique(settled["event_date"].drop_null()).to_pylist())
+    due = settled.filter(settled["lives"]).select(_SILVER_ROW)
+    differing = differing_days(due, _in_silver(settings, contract, event_days, days))
+    waits_of = _count(unsettled["arrival_date"])
     counts = dispositions_account.counts(account)
     outcomes = []
     for day in sorted(days):
         of_day = counts.get(day, Counter())
         wrong = sorted(event_day for event_day, arrived in differing if arrived == day)
-        waits = sum(row.lives and row.event_date in waiting for row in account if row.arrival_date == day)
         numbers = {disposition.value: of_day[disposition] for disposition in Disposition}
-        numbers |= {"waiting_for_silver": waits, "event_days_off": len(wrong)}
+        numbers |= {"waiting_for_silver": waits_of[day], "event_days_off": len(wrong)}
         advice = f"silver does not hold the applied rows: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
         passed = not wrong and of_day.total() == in_bronze.get(day, 0)
         outcomes.append(CheckResult("every_row_disposed", day, passed, numbers, None if passed else advice))
     return outcomes
 
 
+def differing_days(due: pa.Table, in_silver: pa.Table) -> set[tuple[date, date]]:
+    """The event day and arrival day of each row that only one of the tables has.
+
+    :param due: event day, key, id and arrival day of the rows that silver should hold; ``in_silver`` of those that it holds.
+    """
+    both = pa.concat_tables([due, in_silver])
+    row = groups(*both.columns)
+    only_one = np.setxor1d(row[: len(due)], row[len(due) :])
+    places = both.select(["event_date", "arrival_date"]).take(pa.array(first_rows(row)[only_one]))
+    return {
+        (place["event_date"], place["arrival_date"]) for place in places.group_by(places.column_names).aggregate([]).to_pylist()
+    }
+
+
 def _in_silver(
     settings: Settings, contract: SourceContract, event_days: Collection[date], arrival_days: Collection[date]
-) -> dict[tuple[Any, ...], date]:
-    """The rows that silver holds of some event and arrival days: the arrival day by event day, key and row."""
+) -> pa.Table:
+    """The rows that silver holds of some event and arrival days: columns ``_SILVER_ROW``."""
+    schema = pa.schema([dispositions_account.SCHEMA.field(name) for name in _SILVER_ROW])
     if not event_days:
-        return {}
-    columns = ["event_date", "record_key", "ingestion_id", "line_number"]
+        return schema.empty_table()
     where = {"event_date": event_days, "arrival_date": list(arrival_days)}
     path = locations.silver(settings, contract.dataset)
-    table = table_io.read(path, [*columns, "arrival_date"], where, settings.storage_options)
-    rows = [] if table is None else table.to_pylist()
-    return {tuple(row[name] for name in columns): row["arrival_date"] for row in rows}
+    table = table_io.read(path, _SILVER_ROW, where, settings.storage_options)
+    return schema.empty_table() if table is None else table.cast(schema)

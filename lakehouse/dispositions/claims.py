@@ -1,6 +1,6 @@
 """Which claims count under each reprocess policy, from the key log and the stewards' decisions.
 
-The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``verdicts``, and for
+The same selection as a DataFrame is in ``silver.admitted_claims``. How one claim wins its key is in ``contests``, and for
 DataFrames in ``silver.merge``.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
@@ -16,27 +18,22 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
+from lakehouse.dispositions.row_groups import groups, numpy_of, positions
 from lakehouse.ledger import decisions, key_log
-from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    import pyarrow as pa
-
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.ledger.decisions import Decision
+    from lakehouse.dispositions.row_groups import Numbers
     from lakehouse.settings import Settings
 
 
-def is_admitted(decision: Decision | None, status: str | None) -> bool:
-    """Whether a row may contend for its key: by the newest decision about it, else by the contract.
-
-    :param status: the row's admission status in the key log.
-    """
-    return decision.admits if decision is not None else status == AdmissionStatus.ADMITTED.value
+#: The verdicts of stewards that admit a row.
+_ADMITTING = pa.array([verdict.value for verdict in StewardVerdict if verdict.barred_as is None])
 
 
 def admitted_by_contract(claims: pa.Table) -> pa.Table:
@@ -46,7 +43,8 @@ def admitted_by_contract(claims: pa.Table) -> pa.Table:
 
 def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
     """How many rows make the claims, per event day; None counts the rows without one."""
-    return Counter(claims.filter(pc.not_equal(claims["kind"], "retire"))["event_date"].to_pylist())
+    days = pc.value_counts(claims.filter(pc.not_equal(claims["kind"], "retire"))["event_date"])
+    return Counter(dict(zip(days.field("values").to_pylist(), days.field("counts").to_pylist())))
 
 
 def affected_event_days(settings: Settings, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:
@@ -78,25 +76,57 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     log = table_io.read(locations.key_log(settings, source), ["event_date", *ORDER, "standing"], where, options)
-    then = judgement_history.as_of(settings, source, ids).to_pylist() if ids is not None else []
-    status_then = {(row["ingestion_id"], row["line_number"]): row["standing"] for row in then}
-    decided = decisions.newest(settings, source, ids)
-    shares: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
-    rejected_by_steward: Counter[tuple[date, str]] = Counter()
-    accepted = set()
-    for row in [] if log is None else log.to_pylist():
-        if row["event_date"] is None or (until is not None and row["arrival_ts"] > until):
-            continue
-        row_id, place = (row["ingestion_id"], row["line_number"]), (row["event_date"], row["ingestion_id"])
-        decision = decided.get(row_id)
-        if is_admitted(decision, status_then.get(row_id, row["standing"])):
-            shares[place].append(tuple(row[name] for name in ORDER))
-        elif decision is not None:
-            rejected_by_steward[place] += 1  # the file contained it: rejecting its rows must not bring an older file back
-        if decision is not None and decision.admits and decision.about_file:
-            accepted.add(place)
+    if log is None:
+        return policy.choose({}, days)
+    if until is not None:
+        log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
+    if ids is not None:
+        log = _judged_as_then(log, judgement_history.as_of(settings, source, ids))
+    return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids))), days)
+
+
+def with_decisions(claims: pa.Table, decided: pa.Table) -> pa.Table:
+    """Claims with the decisions in force about their rows: ``steward`` (the verdict, NULL without one) and ``about_file``.
+
+    :param decided: of :func:`lakehouse.ledger.decisions.in_force`.
+    """
+    place = positions(claims, decided)
+    claims = claims.append_column("steward", decided["verdict"].take(place))
+    return claims.append_column("about_file", decided["about_file"].take(place))
+
+
+def shares(claims: pa.Table) -> dict[date, list[Share]]:
+    """The shares of the arrivals in each event day, from all claims about these days.
+
+    :param claims: ``event_date``, the columns of ``ORDER``, ``standing``, ``steward``, ``about_file``.
+    """
+    claims = claims.filter(pc.is_valid(claims["event_date"]))
+    admits = pc.is_in(claims["steward"], value_set=_ADMITTING)
+    by_contract = pc.and_(pc.is_null(claims["steward"]), pc.equal(claims["standing"], AdmissionStatus.ADMITTED.value))
+    admitted = numpy_of(pc.or_(admits, pc.fill_null(by_contract, False)))
+    # Rows that a steward barred count as well: rejecting rows of a file must not bring an older file back.
+    counted = admitted | numpy_of(pc.is_valid(claims["steward"]))
+    place = groups(claims["event_date"], claims["ingestion_id"])
+    places = int(place.max(initial=-1)) + 1
+    rows = np.bincount(place[counted], minlength=places)
+    accepted = np.bincount(place[numpy_of(pc.and_(admits, pc.fill_null(claims["about_file"], False)))], minlength=places)
+    newest = _newest_of(claims, place, np.flatnonzero(admitted))
     by_day: dict[date, list[Share]] = defaultdict(list)
-    for place, orders in shares.items():
-        day, ingestion_id = place
-        by_day[day].append(Share(ingestion_id, len(orders) + rejected_by_steward[place], max(orders), place in accepted))
-    return policy.choose(by_day, days)
+    for number, row in zip(place[newest], claims.take(pa.array(newest)).to_pylist()):
+        order = tuple(row[name] for name in ORDER)
+        by_day[row["event_date"]].append(Share(row["ingestion_id"], int(rows[number]), order, bool(accepted[number])))
+    return by_day
+
+
+def _newest_of(claims: pa.Table, place: Numbers, rows: Numbers) -> Numbers:
+    """For each day of an arrival that is among some rows, the position of the greatest of these rows by the total order."""
+    inside = [name for name in ORDER if name != "ingestion_id"]  # one arrival has one id
+    order = rows[np.lexsort([numpy_of(claims[name])[rows] for name in reversed(inside)] + [place[rows]])]
+    return order[np.flatnonzero(np.diff(place[order], append=-1))]
+
+
+def _judged_as_then(claims: pa.Table, then: pa.Table) -> pa.Table:
+    """Claims with the status of some earlier judgements in place of theirs."""
+    place = positions(claims, then)
+    standing = pc.if_else(pc.is_valid(place), then["standing"].take(place), claims["standing"])
+    return claims.set_column(claims.column_names.index("standing"), "standing", standing)

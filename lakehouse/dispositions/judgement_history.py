@@ -7,13 +7,15 @@ are undone with this log: steward decisions have their own log, and are left out
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.dispositions.row_groups import groups
 from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
@@ -34,23 +36,26 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     A claim that is not in the key log yet is saved without an admission status: when it is restored, it has no effect. ``number``
     records the order of operations, because their times are equal under a fixed clock.
     """
-    wanted = {_claim(row): row for row in claims.to_pylist()}
-    if not wanted:
+    if not len(claims):
         return
-    where = {"ingestion_id": set(claims["ingestion_id"].to_pylist())}
+    claims = _last_of_each(claims.cast(key_log.SCHEMA))
+    where = {"ingestion_id": pc.unique(claims["ingestion_id"])}
     log = table_io.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
-    stands = {_claim(row): row for row in ([] if log is None else log.to_pylist())}
-    unknown = dict.fromkeys(key_log.JUDGED)
-    known = table_io.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
-    number = 1 + ((pc.max(known["number"]).as_py() or 0) if known is not None else 0)
-    about = {"operation_id": operation_id, "number": number, "recorded_at": now}
-    rows = [stands.get(claim, row | unknown) | about for claim, row in wanted.items()]
-    digest = hashlib.sha256("\n".join(sorted(map(str, wanted))).encode()).hexdigest()[:16]
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    options = settings.storage_options
-    table_io.append(
-        locations.judgement_history(settings, source), table, options=options, app_id=f"overruled:{operation_id}:{digest}"
-    )
+    unknown = claims
+    for name in key_log.JUDGED:
+        place = key_log.SCHEMA.get_field_index(name)
+        unknown = unknown.set_column(place, key_log.SCHEMA.field(name), pa.nulls(len(claims), key_log.SCHEMA.field(name).type))
+    known = [] if log is None else [log.cast(key_log.SCHEMA)]
+    # The last of equal claims counts: those of the log, where it has them.
+    stand = _last_of_each(pa.concat_tables([unknown, *known])).slice(0, len(claims))
+    numbers = table_io.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
+    number = 1 + ((pc.max(numbers["number"]).as_py() or 0) if numbers is not None else 0)
+    table = stand
+    for place, (field, value) in enumerate(zip(_ABOUT, (operation_id, number, now))):
+        table = table.add_column(place, field, pa.repeat(pa.scalar(value, field.type), len(stand)))
+    texts = pc.binary_join_element_wise(*(claims[name].cast(pa.string()) for name in CLAIM), "", "|").combine_chunks().sort()
+    app_id = f"overruled:{operation_id}:{hashlib.sha256(texts.buffers()[-1]).hexdigest()[:16]}"
+    table_io.append(locations.judgement_history(settings, source), table, options=settings.storage_options, app_id=app_id)
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
@@ -66,10 +71,14 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     counted = {judging[one] for one in ids if one in judging}
     later = [one for one in pc.unique(log["operation_id"]).to_pylist() if judging.get(one) not in counted]
     undone = log.filter(pc.is_in(log["operation_id"], pa.array(later, pa.string()))).sort_by("number")
-    undone = undone.append_column("position", pa.array(range(len(undone)), pa.int64()))
+    undone = undone.append_column("position", pa.array(np.arange(len(undone))))
     first = undone.group_by(list(CLAIM)).aggregate([("position", "min")])
     return undone.take(first["position_min"]).select(key_log.SCHEMA.names).cast(key_log.SCHEMA)
 
 
-def _claim(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in CLAIM)
+def _last_of_each(claims: pa.Table) -> pa.Table:
+    """The claims without repetition: at the place of the first of equal ones stands the last."""
+    numbers = groups(*(claims[name] for name in CLAIM))
+    last = np.empty(numbers.max(initial=-1) + 1, np.int64)
+    last[numbers] = np.arange(len(claims))  # of several values for one place, the last one stays
+    return claims.take(pa.array(last))

@@ -1,8 +1,8 @@
 """The reprocess policies: how several arrivals about the same event days become one content of silver.
 
 Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the
-same selection on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the attributes declared here. How claims
-about one key contend with each other is the same under every policy, and is in ``verdicts``.
+same selection on sets of claims (``contests``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) follows the
+attributes declared here. How claims about one key contend with each other is the same under every policy, and is in ``contests``.
 
 To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 """
@@ -10,11 +10,10 @@ To add a policy, write its class, enter it in :data:`POLICIES` and add its name 
 from __future__ import annotations
 
 from abc import ABC
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakehouse.dispositions.verdicts import RowVerdict, verdicts
+from lakehouse.dispositions.verdicts import RowVerdict
 from lakehouse.ledger.row_states import Disposition
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import ReprocessPolicyName
-    from lakehouse.dispositions.verdicts import Claim
-    from lakehouse.ledger.row_ids import RowId
 
 
 @dataclass(frozen=True)
@@ -103,48 +100,17 @@ class ReprocessPolicy(ABC):
         """
         return {}
 
-    def contested_keys(self, claims_by_key: Mapping[str, Sequence[Claim]]) -> list[str]:
-        """The keys for which :meth:`verdicts` compares the content of rows."""
-        if not self.keys_contend:
-            return []
-        if self.chooses_arrivals:  # rows of one arrival contend with each other only
-            return [key for key, claims in claims_by_key.items() if len({claim.ingestion_id for claim in claims}) < len(claims)]
-        return [key for key, claims in claims_by_key.items() if len(claims) > 1]
+    def excluded(self, day: date | None, ingestion_id: str, chosen: Mapping[date, Choice]) -> RowVerdict | None:
+        """The verdict on the rows of an arrival that was not chosen for their day; None for rows that may contend.
 
-    def verdicts(
-        self, claims_by_key: Mapping[str, Sequence[Claim]], content: Mapping[RowId, Any], chosen: Mapping[date, Choice]
-    ) -> dict[RowId, RowVerdict]:
-        """The verdict on each admitted row.
-
-        :param claims_by_key: all claims of admitted rows about some keys.
-        :param content: the content of the rows of :meth:`contested_keys`, without their provenance.
-        :param chosen: the choice of each event day, if the policy chooses arrivals.
+        :param chosen: the choice of each event day.
         """
-        if not self.keys_contend:
-            every = (claim for claims in claims_by_key.values() for claim in claims)
-            return {claim.row: RowVerdict(Disposition.APPLIED, "lives", lives=True) for claim in every}
-        result: dict[RowId, RowVerdict] = {}
-        for claims in claims_by_key.values():
-            contests: dict[date | None, list[Claim]] = defaultdict(list)
-            for claim in claims:
-                excluded = self._excluded(claim, chosen)
-                if excluded is not None:
-                    result[claim.row] = excluded
-                else:
-                    contests[claim.event_date if self.contends_per_day else None].append(claim)
-            for contest in contests.values():
-                result |= verdicts(contest, content, by_sequence=self.by_sequence, one_event=self.one_event)
-        return result
-
-    def _excluded(self, claim: Claim, chosen: Mapping[date, Choice]) -> RowVerdict | None:
-        """The verdict on a row whose arrival was not chosen for its day; None for a row that may contend."""
         if not self.chooses_arrivals:
             return None
-        choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
-        if claim.ingestion_id in choice.held:
-            shrinks = f"would shrink {claim.event_date} by more than {self.max_shrink:.0%}"
-            return RowVerdict(Disposition.QUARANTINED, f"its file {shrinks}")
-        if claim.ingestion_id != choice.holder:
+        choice = chosen[day] if day else NO_ARRIVAL
+        if ingestion_id in choice.held:
+            return RowVerdict(Disposition.QUARANTINED, f"its file would shrink {day} by more than {self.max_shrink:.0%}")
+        if ingestion_id != choice.holder:
             return RowVerdict(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day")
         return None
 

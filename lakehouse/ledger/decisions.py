@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.ledger.input_ids import InputKind
 from lakehouse.ledger.log_table import LogTable
@@ -72,6 +76,20 @@ def record(settings: Settings, source: str, decided: list[Decision]) -> str:
 def all_of(settings: Settings, source: str) -> list[Decision]:
     """Every decision, in the order in which they take effect."""
     return sorted(log(settings, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
+
+
+def in_force(settings: Settings, source: str, ids: Collection[str] | None = None) -> pa.Table:
+    """The decision in force for each row that has one, as columns of the log; see :func:`newest`."""
+    decided = log(settings, source).select()
+    if ids is not None:
+        decided = decided.filter(pc.is_in(decided["decision_id"], pa.array(list(ids), pa.string())))
+    number, about_file = pc.fill_null(decided["number"], 1), pc.fill_null(decided["about_file"], False)
+    decided = decided.drop_columns(["number", "about_file"]).append_column("number", number)
+    decided = decided.append_column("about_file", about_file)
+    decided = decided.sort_by([(name, "ascending") for name in ("number", "decided_at", "decision_id")])
+    decided = decided.append_column("position", pa.array(np.arange(len(decided))))
+    newest_of_row = decided.group_by(["ingestion_id", "line_number"]).aggregate([("position", "max")])
+    return decided.take(newest_of_row["position_max"]).drop_columns("position")
 
 
 def newest(settings: Settings, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:

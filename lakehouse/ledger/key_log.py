@@ -63,7 +63,7 @@ def claims(bronze: pa.Table) -> pa.Table:
         )
     )
     retired = corrections.drop_columns(["record_key", "event_date"]).rename_columns({"corrects_key": "record_key"})
-    retired = retired.append_column("kind", pa.array(["retire"] * len(retired), pa.string()))
+    retired = retired.append_column("kind", pa.repeat("retire", len(retired)))
     retired = retired.append_column("event_date", pa.nulls(len(retired), pa.date32()))
     return pa.concat_tables([same_key.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
 
@@ -75,25 +75,24 @@ def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    log = table_io.read(
-        locations.key_log(settings, source), ["event_date"], {"record_key": keys.to_pylist()}, settings.storage_options
-    )
+    log = table_io.read(locations.key_log(settings, source), ["event_date"], {"record_key": keys}, settings.storage_options)
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
-    """The same, key by key."""
+    """The same for a few keys, key by key."""
     log = table_io.read(
         locations.key_log(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options
     )
     result: dict[str, set[date]] = {key: set() for key in keys}
-    for row in [] if log is None else log.to_pylist():
-        if row["event_date"] is not None:
-            result[row["record_key"]].add(row["event_date"])
+    places = [] if log is None else log.group_by(["record_key", "event_date"]).aggregate([]).to_pylist()
+    for place in places:
+        if place["event_date"] is not None:
+            result[place["record_key"]].add(place["event_date"])
     return result
 
 
-def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any]) -> set[date]:
+def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any] | pa.Array) -> set[date]:
     """The arrival days of the claims whose ``column`` holds one of the values."""
     log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
@@ -105,13 +104,13 @@ def days(settings: Settings, source: str) -> set[date]:
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[set[str], set[date]]:
+def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[pa.Array, set[date]]:
     """The keys about which these ingestions make claims, and the event days of their claims."""
     wanted = {"ingestion_id": ingestion_ids}
     log = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
     if log is None:
-        return set(), set()
-    return set(log["record_key"].to_pylist()), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
+        return pa.array([], pa.string()), set()
+    return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
@@ -141,6 +140,6 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     retired = pc.unique(table_io.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
     if not len(retired):
         return set()
-    log = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired.to_pylist()})
+    log = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired})
     spoken_of = pc.unique(log.filter(pc.is_in(log["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
     return set(pc.unique(log.filter(pc.is_in(log["record_key"], spoken_of))["arrival_date"]).to_pylist())

@@ -199,10 +199,10 @@ def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Tab
     """
     keys = set(differing["record_key"].to_pylist())
     arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", keys) | set(differing["arrival_date"].to_pylist())
-    account = dispositions_account.rows(settings, contract, arrival_days=arrivals, keys=keys)
-    wanted = set(days)
-    living = [row for row in account if row.lives and row.event_date in wanted]
-    return pa.Table.from_pydict({name: [getattr(row, name) for row in living] for name in _ROW.names}, schema=_ROW)
+    account = dispositions_account.table(settings, contract, arrival_days=arrivals, keys=keys)
+    wanted = pa.array(sorted(days), pa.date32())
+    living = account.filter(pc.and_(account["lives"], pc.is_in(account["event_date"], value_set=wanted)))
+    return living.select(_ROW.names).cast(_ROW)
 
 
 def _has_unrecorded_ingestion(settings: Settings, source: str) -> bool:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dispositions.verdicts import Claim, verdicts, winner
+from lakehouse.dispositions.reprocess_policy import MergePolicy
 from lakehouse.ledger.row_states import Disposition
+from lakehouse_tests.support.disposed_claims import dispose
 from lakehouse_tests.support.reference_model import Record, live_rows
+from lakehouse_tests.support.row_by_row import Claim, Outcome, winner
+
+if TYPE_CHECKING:
+    from lakehouse.ledger.row_ids import RowId
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 APPLIED, SUPERSEDED, DUPLICATE = Disposition.APPLIED, Disposition.SUPERSEDED, Disposition.DUPLICATE
@@ -21,10 +26,15 @@ def claim(line: int, kind: str, hour: int, sequence: int = 0) -> Claim:
     return Claim(kind, sequence, NOON + timedelta(hours=hour), "file", line, day)
 
 
+def merged(claims: list[Claim], content: dict[RowId, Any], *, by_sequence: bool) -> dict[RowId, Outcome]:
+    """What became of the rows of one key."""
+    return dispose(MergePolicy(by_sequence=by_sequence, one_event=False, max_shrink=0.5), {"key": claims}, content)
+
+
 def judged(claims: list[Claim], content: dict[int, Any] | None = None, *, by_sequence: bool = False) -> dict[int, Disposition]:
     """Disposition by line; lines have different contents unless given otherwise."""
     says = {one.row: (content or {}).get(one.line_number, f"line {one.line_number}") for one in claims}
-    return {line: verdict.disposition for (_, line), verdict in verdicts(claims, says, by_sequence=by_sequence).items()}
+    return {line: row.disposition for (_, line), row in merged(claims, says, by_sequence=by_sequence).items()}
 
 
 def test_the_newest_record_is_applied_and_the_older_superseded() -> None:
@@ -38,7 +48,7 @@ def test_a_stale_record_that_comes_later_is_superseded() -> None:
 def test_a_delete_is_applied_and_ends_what_was_before() -> None:
     claims = [claim(1, "insert", 1), claim(2, "delete", 2)]
     assert judged(claims) == {1: SUPERSEDED, 2: APPLIED}
-    found = verdicts(claims, {one.row: one for one in claims}, by_sequence=False)
+    found = merged(claims, {one.row: one for one in claims}, by_sequence=False)
     assert found["file", 1].because == "a delete counts"
     assert found["file", 2].because == "ended its key"
 
@@ -92,7 +102,7 @@ def test_every_row_has_one_disposition_and_what_lives_is_what_the_rule_says(
                 line=line,
             )
         )
-    found = verdicts(claims, {one.row: one.line_number for one in claims}, by_sequence=by_sequence)
+    found = merged(claims, {one.row: one.line_number for one in claims}, by_sequence=by_sequence)
     assert set(found) == {one.row for one in claims if one.kind != "retire"}
     applied = [row for row, verdict in found.items() if verdict.disposition is APPLIED]
     won = winner(claims, by_sequence=by_sequence)

@@ -9,8 +9,9 @@ import pytest
 
 from lakehouse.contracts.source_rules import ReprocessPolicyName
 from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, POLICIES, Choice, ReprocessPolicy, Share
-from lakehouse.dispositions.verdicts import Claim
 from lakehouse.ledger.row_states import Disposition
+from lakehouse_tests.support.disposed_claims import dispose
+from lakehouse_tests.support.row_by_row import Claim
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2024, 1, day) for day in (1, 2, 3))
 
@@ -75,20 +76,19 @@ def test_under_overwrite_all_the_newest_arrival_is_chosen_for_every_day() -> Non
 )
 def test_what_becomes_of_a_key_that_came_twice(name: ReprocessPolicyName, became: dict[str, Disposition]) -> None:
     claims = {"a": [claim("old", 1), claim("new", 2)]}
-    verdicts = policy(name).verdicts(claims, {}, {MONDAY: Choice("new", frozenset())})
-    assert {row[0]: verdict.disposition for row, verdict in verdicts.items()} == became
+    rows = dispose(policy(name), claims, {}, {MONDAY: Choice("new", frozenset())})
+    assert {row_id[0]: row.disposition for row_id, row in rows.items()} == became
 
 
 def test_on_its_own_days_a_key_lives_twice_only_where_each_day_stands_for_itself() -> None:
     claims = {"a": [claim("new", 1), claim("new", 2, TUESDAY)]}
     chosen = dict.fromkeys([MONDAY, TUESDAY], Choice("new", frozenset()))
-    living = {name: sum(verdict.lives for verdict in policy(name).verdicts(claims, {}, chosen).values()) for name in POLICIES}
+    living = {name: sum(row.lives for row in dispose(policy(name), claims, {}, chosen).values()) for name in POLICIES}
     assert living == {"merge": 1, "overwrite_all": 1, "overwrite_partition_safe": 2, "append": 2}
 
 
 def test_rows_of_a_held_arrival_wait_for_a_steward() -> None:
     chosen = {MONDAY: Choice("first", frozenset({"short"}))}
-    verdicts = policy("overwrite_partition_safe", 0.25).verdicts({"a": [claim("short", 1)]}, {}, chosen)
-    [verdict] = verdicts.values()
-    assert verdict.disposition is Disposition.QUARANTINED
-    assert verdict.because == "its file would shrink 2024-01-01 by more than 25%"
+    [row] = dispose(policy("overwrite_partition_safe", 0.25), {"a": [claim("short", 1)]}, {}, chosen).values()
+    assert row.disposition is Disposition.QUARANTINED
+    assert row.because == "its file would shrink 2024-01-01 by more than 25%"

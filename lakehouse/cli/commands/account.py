@@ -30,7 +30,7 @@ def account(
     settings, catalog = catalog_with(source)
     contract = catalog.sources[source]
     days = [arrival_date.date()] if arrival_date else None
-    counts = dispositions_account.counts(dispositions_account.rows(settings, contract, arrival_days=days))
+    counts = dispositions_account.counts(dispositions_account.table(settings, contract, arrival_days=days))
     if as_json:
         for day, of_day in counts.items():
             line = {"arrival_date": day.isoformat(), "rows": of_day.total()} | {name.value: of_day[name] for name in Disposition}

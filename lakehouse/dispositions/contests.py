@@ -1,0 +1,240 @@
+"""What became of the rows that make a set of claims (rule R4): Arrow in, Arrow out.
+
+Right for any set of claims that is complete for the keys it holds, so that a large set may be partitioned by key. Claims are read
+from ``ledger.key_log``; Spark chooses the same winners in ``silver.merge``, without the dispositions of the others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.dispositions import verdicts
+from lakehouse.dispositions.row_groups import cases, groups, numpy_of
+from lakehouse.ledger.row_states import Disposition, QuarantineReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import date
+
+    from numpy.typing import NDArray
+
+    from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
+    from lakehouse.dispositions.row_groups import Column, Numbers
+    from lakehouse.dispositions.verdicts import RowVerdict
+
+#: Of the key log, with ``steward``: the verdict in force about the row, NULL without one.
+CLAIM_COLUMNS = (
+    *("record_key", "kind", "event_date", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "arrival_date"),
+    *("standing", "reason", "detail", "steward"),
+)
+#: ``outranked_by`` is the row that outranks the row; ``admission`` to ``detail`` are the contract's judgement of it.
+SCHEMA = pa.schema(
+    [
+        ("ingestion_id", pa.string()),
+        ("line_number", pa.int64()),
+        ("disposition", pa.string()),
+        ("because", pa.string()),
+        ("lives", pa.bool_()),
+        ("outranked_by_ingestion", pa.string()),
+        ("outranked_by_line", pa.int64()),
+        ("admission", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+_NONE = -1
+_KINDS = ("insert", "correct", "delete", "retire")
+_INSERT, _CORRECT, _DELETE, _RETIRE = range(len(_KINDS))
+
+
+def dispositions(
+    claims: pa.Table, policy: ReprocessPolicy, chosen: Mapping[date, Choice], contents: Callable[[pa.Table], pa.Array]
+) -> pa.Table:
+    """The disposition of each row whose own key is in a set of claims: columns :data:`SCHEMA`, in the order of the claims.
+
+    :param claims: every claim about some keys, whether its row is admitted or not: columns :data:`CLAIM_COLUMNS`.
+    :param chosen: the choice of each event day, if the policy chooses arrivals.
+    :param contents: for some claims, a number of each one's content: the same number for rows of one key with equal
+        content, NULL where it is not known. It is called with the claims of contested keys only.
+    """
+    known = list(verdicts.CONTEST)
+    verdict_of, outranked_by = np.full(len(claims), _NONE), np.full(len(claims), _NONE)
+
+    def judge_cases(rule: Callable[..., RowVerdict | None], *columns: str) -> Numbers:
+        """Give the rows that have no verdict yet that of a rule on some columns; the result are the rows that got one."""
+        rows = np.flatnonzero(verdict_of == _NONE)
+        verdict_of[rows] = _of_cases(known, rule, *_at(claims.select(columns), rows).columns)
+        judged: Numbers = rows[verdict_of[rows] != _NONE]
+        return judged
+
+    judge_cases(verdicts.barred, "standing", "detail", "steward")
+    excluded = np.empty(0, np.int64)
+    if policy.chooses_arrivals:
+        excluded = judge_cases(partial(policy.excluded, chosen=chosen), "event_date", "ingestion_id")
+    rows = np.flatnonzero(verdict_of == _NONE)
+    if policy.keys_contend:
+        verdict_of[rows], outranked_by[rows] = _contend(claims, rows, policy, contents)
+    else:
+        verdict_of[rows] = _LIVES
+    is_held = np.zeros(len(claims), bool)
+    holds = np.array([verdict.disposition is Disposition.QUARANTINED for verdict in known])
+    is_held[excluded] = holds[verdict_of[excluded]]
+    return _as_table(claims, known, verdict_of, outranked_by, is_held)
+
+
+def _of_cases(known: list[RowVerdict], rule: Callable[..., RowVerdict | None], *columns: Column) -> Numbers:
+    """The number of each row's verdict by a rule on some columns; -1 where it gives none.
+
+    :param known: the verdicts by number; those of the rule are added.
+    """
+    case_of_row = groups(*columns)
+    numbers = []
+    for case in cases(case_of_row, *columns):
+        verdict = rule(*case)
+        numbers.append(_NONE if verdict is None else len(known))
+        known += [] if verdict is None else [verdict]
+    return np.array(numbers, np.int64)[case_of_row]
+
+
+def _contend(
+    claims: pa.Table, rows: Numbers, policy: ReprocessPolicy, contents: Callable[[pa.Table], pa.Array]
+) -> tuple[Numbers, Numbers]:
+    """The verdicts of claims that contend for their keys, by number, and the claim that outranks each; -1 if none does.
+
+    :param rows: the positions of these claims.
+    """
+    contest = groups(*_at(claims.select(["record_key", "event_date"][: 1 + policy.contends_per_day]), rows).columns)
+    verdict_of = _applied(_kinds(_at(claims.select(["kind"]), rows)))
+    outranked_by = np.full(len(rows), _NONE)
+    contested = np.flatnonzero(np.bincount(contest)[contest] > 1) if len(rows) else rows
+    if len(contested):
+        verdict_of[contested], rivals = _ranked(_at(claims, rows[contested]), contest[contested], policy, contents)
+        outranked_by[contested] = np.where(rivals == _NONE, _NONE, rows[contested][rivals])
+    return verdict_of, outranked_by
+
+
+def _ranked(
+    claims: pa.Table, contest: Numbers, policy: ReprocessPolicy, contents: Callable[[pa.Table], pa.Array]
+) -> tuple[Numbers, Numbers]:
+    """The same for claims each of which has a rival in its contest (R2); the second result are positions among ``claims``.
+
+    Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does
+    not win.
+    """
+    ingestions = pa.array(sorted(pc.unique(claims["ingestion_id"]).to_pylist()), pa.string())
+    order = np.lexsort(  # within each contest, by the total order
+        (
+            numpy_of(claims["line_number"]),
+            numpy_of(pc.index_in(claims["ingestion_id"], value_set=ingestions)),
+            numpy_of(claims["arrival_ts"]),
+            numpy_of(claims["source_sequence"]),
+            contest,
+        )
+    )
+    contest, kind, arrived = contest[order], _kinds(claims)[order], numpy_of(claims["arrival_ts"])[order]
+    place = np.arange(len(order))
+    starts = np.flatnonzero(np.diff(contest, prepend=_NONE))
+    winner = np.append(starts[1:], len(order)) - 1
+    if not policy.by_sequence:
+        newest_change = np.maximum.reduceat(np.where(kind != _INSERT, place, _NONE), starts)
+        is_retired = (newest_change != _NONE) & (kind[newest_change] == _RETIRE)
+        winner = np.where(is_retired, newest_change, winner)
+    winner = np.repeat(winner, np.diff(np.append(starts, len(order))))
+    newest_equal = _newest_equal(contest, contents(claims).take(pa.array(order)), kind != _RETIRE)
+    wins, says_the_same, winner_lives = place == winner, newest_equal > place, _lives(kind[winner])
+    was_here = arrived[winner] < arrived
+    verdict_of = np.select(
+        [
+            wins,
+            says_the_same,
+            policy.one_event & (kind == _INSERT) & winner_lives,
+            kind[winner] == _RETIRE,
+            winner_lives,
+        ],
+        [
+            _applied(kind),
+            _number(verdicts.SAYS_THE_SAME),
+            _number(verdicts.SAME_EVENT),
+            _number(verdicts.RETIRED),
+            np.where(was_here, _number(verdicts.NEWER_RECORD_WAS_HERE), _number(verdicts.NEWER_RECORD)),
+        ],
+        np.where(was_here, _number(verdicts.DELETE_WAS_HERE), _number(verdicts.DELETED)),
+    )
+    rival = np.where(wins, _NONE, order[np.where(says_the_same, newest_equal, winner)])
+    back = np.argsort(order)
+    return verdict_of[back], rival[back]
+
+
+def _newest_equal(contest: Numbers, content: pa.Array, makes_row: NDArray[np.bool_]) -> Numbers:
+    """The position of the newest claim of the same contest with the same content, for claims from the oldest to the newest.
+
+    :param makes_row: whether the claim is about its row's own key, and so has a content.
+    """
+    newest = np.arange(len(contest))
+    compared = np.flatnonzero(makes_row & numpy_of(pc.is_valid(content)))
+    equal = groups(pa.array(contest[compared]), content.take(pa.array(compared)))
+    newest_of = np.empty(len(compared), np.int64)
+    newest_of[equal] = compared  # of several values for one place, the last one stays: the newest
+    newest[compared] = newest_of[equal]
+    return newest
+
+
+def _as_table(
+    claims: pa.Table, known: list[RowVerdict], verdict_of: Numbers, outranked_by: Numbers, is_held: NDArray[np.bool_]
+) -> pa.Table:
+    """The verdicts as columns :data:`SCHEMA`.
+
+    :param is_held: whether the row is quarantined with its whole file, which the contract's judgement does not say.
+    """
+    makes_row = pc.not_equal(claims["kind"], _KINDS[_RETIRE])
+    number = pa.array(verdict_of).filter(makes_row.combine_chunks())
+    rival = pa.array(outranked_by, mask=outranked_by == _NONE).filter(makes_row.combine_chunks())
+    held = pa.array(is_held).filter(makes_row.combine_chunks())
+    rows = claims.filter(makes_row)
+    because = pa.array([verdict.because for verdict in known], pa.string()).take(number)
+    held_reason = pa.scalar(QuarantineReason.SHRUNKEN_PARTITION.value)
+    columns = {
+        "ingestion_id": rows["ingestion_id"],
+        "line_number": rows["line_number"],
+        "disposition": pa.array([verdict.disposition.value for verdict in known], pa.string()).take(number),
+        "because": because,
+        "lives": pa.array([verdict.lives for verdict in known]).take(number),
+        "outranked_by_ingestion": claims["ingestion_id"].take(rival),
+        "outranked_by_line": claims["line_number"].take(rival),
+        "admission": rows["standing"],
+        "reason": pc.if_else(held, held_reason, rows["reason"]),
+        "detail": pc.if_else(held, because, rows["detail"]),
+    }
+    return pa.table(columns).cast(SCHEMA)
+
+
+def _at(rows: pa.Table, positions: Numbers) -> pa.Table:
+    """The rows at some positions; the table itself where they are all of its rows."""
+    return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
+
+
+def _kinds(claims: pa.Table) -> Numbers:
+    """The kind of each claim, by its place in ``_KINDS``."""
+    return numpy_of(pc.index_in(claims["kind"], value_set=pa.array(_KINDS)))
+
+
+def _lives(kinds: Numbers) -> NDArray[np.bool_]:
+    """Whether claims of these kinds put a row into silver if they win."""
+    return kinds <= _CORRECT
+
+
+def _applied(kinds: Numbers) -> Numbers:
+    """The number of the verdict on claims of these kinds that win."""
+    return np.where(_lives(kinds), _LIVES, _number(verdicts.ENDED_ITS_KEY))
+
+
+def _number(verdict: RowVerdict) -> int:
+    return verdicts.CONTEST.index(verdict)
+
+
+_LIVES = _number(verdicts.LIVES)

@@ -1,0 +1,216 @@
+"""The rules on sets of rows give what the same rules give row by row (``support.row_by_row``), for generated histories."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from datetime import date, datetime, timedelta, timezone
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from lakehouse.dispositions import account, checks, claims, contests, judged_rows
+from lakehouse.dispositions.reprocess_policy import POLICIES
+from lakehouse.ledger import key_log
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.row_states import StewardVerdict
+from lakehouse.text import format_duration
+from lakehouse_tests.support import row_by_row
+from lakehouse_tests.support.disposed_claims import outcomes_of
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.dispositions.reprocess_policy import ReprocessPolicy
+    from lakehouse.ledger.row_ids import RowId
+
+NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
+DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
+FILES = ["f2", "f1", "f3"]
+STATUSES = ["admitted", "admitted", "admitted", "quarantined", "rejected", "dropped"]
+DECIDED = pa.schema(
+    [("ingestion_id", pa.string()), ("line_number", pa.int64()), ("verdict", pa.string()), ("about_file", pa.bool_())]
+)
+
+
+# Admission ------------------------------------------------------------------------------------------------------------
+
+SPANS = st.one_of(
+    st.timedeltas(timedelta(days=-2), timedelta(days=12)),
+    st.sampled_from([timedelta(days=day, seconds=second) for day in (0, 1, 7) for second in (-1, 0, 1, 59, 60, 3600, 3660)]),
+)
+LATENESS: dict[str, Any] = {
+    "watermark": "P7D",
+    "beyond": "drop",
+    "changes": [{"since": "2024-01-02", "watermark": "P1D"}, {"since": "2024-01-03", "watermark": "PT0S"}],
+    "by": {
+        "column": "amount",
+        "values": {"1": {"watermark": "P2D", "beyond": "quarantine"}, "2": {"beyond": "restate"}, "3": {"watermark": "PT6H"}},
+    },
+}
+RULES = [{"name": f"{severity}s", "sql": "true", "severity": severity} for severity in ("warn", "quarantine", "reject")]
+
+
+@st.composite
+def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
+    rows = []
+    for line in range(draw(st.integers(0, 12))):
+        arrival = NOON + draw(st.timedeltas(timedelta(0), timedelta(days=3)))
+        clock = draw(st.sampled_from(["both", "both", "day", "none"]))
+        event = arrival - draw(SPANS)
+        rows.append(
+            dict.fromkeys(key_log.BRONZE_COLUMNS)
+            | {
+                "ingestion_id": draw(st.sampled_from(FILES)),
+                "line_number": line,
+                "arrival_ts": arrival,
+                "arrival_date": draw(st.sampled_from(DAYS)),
+                "event_ts": event if clock == "both" else None,
+                "event_date": event.date() if clock != "none" else None,
+                "amount": draw(st.sampled_from([None, 1, 2, 3, 4])),
+                "change_op": draw(st.sampled_from(["insert", "delete"])),
+                "malformed_reason": draw(st.sampled_from([None, None, None, "no number"])),
+                "failed": draw(st.lists(st.sampled_from([rule["name"] for rule in RULES]), unique=True)),
+            }
+        )
+    return rows
+
+
+@given(bronze_rows(), st.sampled_from([{}, {"watermark": "P1D"}, {"watermark": "P1D", "beyond": "quarantine"}, LATENESS]))
+@examples(max_examples=150)
+def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], lateness: dict[str, Any]) -> None:
+    source = contract(
+        lateness=lateness,
+        quality={"row_rules": RULES},
+        clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"},
+    )
+    kinds = {field.name: field.type for field in key_log.SCHEMA} | {"event_ts": pa.timestamp("us", "UTC"), "amount": pa.int32()}
+    names = judged_rows.columns_to_judge(source)
+    table = pa.table(
+        {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in names}
+        | {
+            judged_rows.failure_column(rule["name"]): pa.array(
+                [rule["name"] in row["failed"] or None for row in rows], pa.bool_()
+            )
+            for rule in RULES
+        }
+    )
+    failed = {(row["ingestion_id"], row["line_number"]): [r["name"] for r in RULES if r["name"] in row["failed"]] for row in rows}
+    found = judged_rows.judged(source, table)
+    assert found.select(key_log.JUDGED).to_pylist() == row_by_row.judged(source, rows, failed)
+    assert found.column_names == [*key_log.BRONZE_COLUMNS, *key_log.JUDGED]
+    assert key_log.claims(found).schema == key_log.SCHEMA
+
+
+@given(st.lists(st.integers(0, 400 * 86_400) | st.integers(0, 90_000)))
+def test_durations_with_one_text_are_told_by_what_it_shows(seconds: list[int]) -> None:
+    shown = judged_rows._shown_seconds(pa.array(seconds, pa.int64()).to_numpy())
+    texts = [format_duration(timedelta(seconds=one)) for one in seconds]
+    assert [format_duration(timedelta(seconds=int(one))) for one in shown] == texts
+    assert len(set(shown)) == len(set(texts))
+
+
+# Dispositions ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def key_logs(draw: st.DrawFn) -> tuple[ReprocessPolicy, list[dict[str, Any]], dict[RowId, Decision], dict[RowId, Any]]:
+    """A policy, claims of three keys, decisions about some rows, and the content of the rows; times are often equal."""
+    policy = POLICIES[draw(st.sampled_from(sorted(POLICIES)))](
+        by_sequence=draw(st.booleans()), one_event=draw(st.booleans()), max_shrink=draw(st.sampled_from([0.0, 0.5]))
+    )
+    kinds = ["insert", "insert", "correct", "delete"] if policy.name == "merge" else ["insert"]
+    log: list[dict[str, Any]] = []
+    decided, content = {}, {}
+    for line in range(draw(st.integers(0, 14))):
+        standing, kind, day = (draw(st.sampled_from(values)) for values in (STATUSES, kinds, [*DAYS, *DAYS, None]))
+        row: dict[str, Any] = dict.fromkeys(key_log.SCHEMA.names) | {
+            "record_key": draw(st.sampled_from("abc")),
+            "kind": kind,
+            "event_date": day,
+            "source_sequence": draw(st.integers(0, 2)) if policy.by_sequence else 0,
+            "arrival_ts": NOON + timedelta(hours=draw(st.integers(0, 2))),
+            "ingestion_id": draw(st.sampled_from(FILES)),
+            "line_number": line,
+            "arrival_date": draw(st.sampled_from(DAYS)),
+            "standing": standing,
+            "reason": None if standing == "admitted" else "rule_failed",
+            "detail": None if standing == "admitted" else draw(st.sampled_from([None, "fails r", "fails q"])),
+            "failed_rules": draw(st.lists(st.sampled_from(["r", "q"]), unique=True) | st.none()),
+            "beyond": draw(st.booleans()),
+        }
+        log.append(row)
+        row_id = row["ingestion_id"], line
+        corrects = draw(st.sampled_from([None, None, *"abc"])) if policy.name == "merge" else None
+        if corrects not in {None, row["record_key"]}:
+            log.append(row | {"record_key": corrects, "kind": "retire", "event_date": None})
+        verdict = draw(st.none() | st.none() | st.sampled_from(sorted(StewardVerdict)))
+        if verdict is not None:
+            about = draw(st.booleans())
+            decided[row_id] = Decision(*row_id, row["record_key"], verdict, "anna", "why", NOON, about_file=about)
+        says = (row["record_key"], draw(st.sampled_from([0.0, -0.0, 1.0, None, float("nan")])), draw(st.sampled_from("xy")))
+        content[row_id] = says
+    order = draw(st.permutations(range(len(log))))
+    return policy, [log[place] for place in order], decided, content
+
+
+def decisions_table(decided: dict[RowId, Decision]) -> pa.Table:
+    rows = [
+        {"ingestion_id": row[0], "line_number": row[1], "verdict": decision.verdict.value, "about_file": decision.about_file}
+        for row, decision in decided.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=DECIDED)
+
+
+def contents(content: dict[RowId, Any]) -> Any:
+    """The content of claims as numbers, as the product computes them for rows of Bronze."""
+    values = list(content.values())
+    kinds = (pa.string(), pa.float64(), pa.string())
+    table = pa.table({f"{place}": pa.array([says[place] for says in values], kind) for place, kind in enumerate(kinds)})
+    numbers = dict(zip(content, account.content_numbers(table).to_pylist()))
+
+    def of_claims(rows: pa.Table) -> pa.Array:
+        ids = zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())
+        return pa.array([numbers[row_id] for row_id in ids], pa.int64())
+
+    return of_claims
+
+
+@given(key_logs())
+@examples(max_examples=400)
+def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(drawn: Any) -> None:
+    policy, log, decided, content = drawn
+    table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))
+    shares = claims.shares(table)
+    expected_shares = row_by_row.shares(log, decided)
+    assert {day: sorted(map(astuple, of_day)) for day, of_day in shares.items()} == {
+        day: sorted(map(astuple, of_day)) for day, of_day in expected_shares.items()
+    }
+    chosen = policy.choose(shares, DAYS)
+    assert chosen == policy.choose(expected_shares, DAYS)
+    found = contests.dispositions(table, policy, chosen, contents(content))
+    assert found.schema == contests.SCHEMA
+    expected = row_by_row.outcomes(policy, log, decided, chosen, content)
+    assert outcomes_of(found) == expected
+    parts = [table.filter(pc.equal(table["record_key"], key)) for key in "abc"]
+    by_key = pa.concat_tables([contests.dispositions(part, policy, chosen, contents(content)) for part in parts])
+    assert outcomes_of(by_key) == expected, "any part that is complete for its keys gives the same"
+
+
+@given(key_logs())
+def test_the_checks_count_a_set_of_claims_like_its_rows(drawn: Any) -> None:
+    _, log, _, _ = drawn
+    assert checks.judgement_counts(pa.Table.from_pylist(log, schema=key_log.SCHEMA)) == row_by_row.judgement_counts(log)
+
+
+SILVER_ROWS = st.lists(st.sampled_from(list(product(DAYS[:2], "ab", FILES[:1], (1, 2), DAYS[:2]))), unique=True)
+
+
+@given(SILVER_ROWS, SILVER_ROWS)
+def test_the_days_that_differ_from_silver_are_those_of_rows_that_one_side_lacks(due: list[Any], in_silver: list[Any]) -> None:
+    schema = pa.schema([account.SCHEMA.field(name) for name in checks._SILVER_ROW])
+    tables = [pa.Table.from_pylist([dict(zip(schema.names, row)) for row in side], schema=schema) for side in (due, in_silver)]
+    assert checks.differing_days(*tables) == row_by_row.differing_days(due, in_silver)

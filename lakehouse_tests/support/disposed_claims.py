@@ -1,0 +1,73 @@
+"""Claims as tables, and what became of their rows as objects, for tests of the rules on sets of claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse.dispositions import contests
+from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
+from lakehouse_tests.support.row_by_row import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse_tests.support.row_by_row import Claim
+
+
+def dispose(
+    policy: ReprocessPolicy,
+    claims_by_key: Mapping[str, Sequence[Claim]],
+    content: Mapping[RowId, Any],
+    chosen: Mapping[date, Choice] | None = None,
+) -> dict[RowId, Outcome]:
+    """What became of the rows of admitted claims.
+
+    :param content: the content of rows, which is compared as text.
+    """
+    rows = [
+        {
+            "record_key": key,
+            "kind": claim.kind,
+            "event_date": claim.event_date,
+            "source_sequence": claim.sequence,
+            "arrival_ts": claim.arrival_ts,
+            "ingestion_id": claim.ingestion_id,
+            "line_number": claim.line_number,
+            "standing": AdmissionStatus.ADMITTED.value,
+        }
+        for key, claims in claims_by_key.items()
+        for claim in claims
+    ]
+    table = pa.Table.from_pylist(rows, schema=key_log.SCHEMA).append_column("steward", pa.nulls(len(rows), pa.string()))
+    texts = sorted({str(one) for one in content.values()})
+    numbers = {row_id: texts.index(str(one)) for row_id, one in content.items()}
+
+    def contents(of_claims: pa.Table) -> pa.Array:
+        return pa.array([numbers.get(row_id_of(row)) for row in of_claims.to_pylist()], pa.int64())
+
+    return outcomes_of(contests.dispositions(table, policy, chosen or {}, contents))
+
+
+def outcomes_of(disposed: pa.Table) -> dict[RowId, Outcome]:
+    """The rows of ``contests.dispositions`` as objects; each row is there once."""
+    result = {}
+    for row in disposed.to_pylist():
+        rival = (row["outranked_by_ingestion"], row["outranked_by_line"])
+        result[row_id_of(row)] = Outcome(
+            Disposition(row["disposition"]),
+            row["because"],
+            None if rival == (None, None) else rival,
+            row["lives"],
+            AdmissionStatus(row["admission"]),
+            row["reason"] and QuarantineReason(row["reason"]),
+            row["detail"],
+        )
+    assert len(result) == len(disposed)
+    return result

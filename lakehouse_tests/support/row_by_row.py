@@ -1,0 +1,260 @@
+"""What becomes of rows, one Python object a row: the model that the rules on sets of rows are compared with.
+
+``judged`` is the model of ``dispositions.judged_rows``, ``outcomes`` that of ``dispositions.contests``, ``shares`` that of
+``dispositions.claims``, ``account`` that of ``dispositions.account``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from lakehouse.calendar.event_day import lateness
+from lakehouse.delta.columns import ORDER
+from lakehouse.dispositions.admission import ADMITTED, judge
+from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, Share
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
+    from lakehouse.ledger.decisions import Decision
+    from lakehouse.ledger.row_ids import RowId
+
+Rows = list[dict[str, Any]]
+
+
+def judged(contract: SourceContract, rows: Rows, failed: Mapping[RowId, list[str]]) -> Rows:
+    """The contract's judgement of each row of Bronze: the columns ``key_log.JUDGED``.
+
+    :param failed: the row rules that a row fails.
+    """
+    zone, result = ZoneInfo(contract.clocks.timezone), []
+    for row in rows:
+        fails = [] if row["malformed_reason"] is not None else failed.get(row_id_of(row), [])
+        judgement = ADMITTED
+        if row["malformed_reason"] is None:
+            event_type = row[contract.event_type_column]
+            bounds = contract.lateness.as_of(None if event_type is None else str(event_type), row["arrival_date"])
+            late = lateness(row["event_ts"], row["event_date"], row["arrival_ts"], zone)
+            judgement = judge(late, bounds, fails, contract.quality.named_rules)
+        result.append(
+            {
+                "standing": judgement.status.value,
+                "reason": judgement.reason.value if judgement.reason else None,
+                "detail": judgement.detail,
+                "failed_rules": fails,
+                "beyond": judgement.beyond,
+            }
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The claim of one row about one key: insert, correct, delete, or (by a row of another key) retire."""
+
+    kind: str
+    sequence: int
+    arrival_ts: datetime
+    ingestion_id: str
+    line_number: int
+    event_date: date | None
+
+    @property
+    def row(self) -> RowId:
+        """The row that makes the claim."""
+        return self.ingestion_id, self.line_number
+
+    @property
+    def order(self) -> tuple[int, datetime, str, int]:
+        """The place in the total order of R2; a greater one is newer."""
+        return self.sequence, self.arrival_ts, self.ingestion_id, self.line_number
+
+    @property
+    def lives(self) -> bool:
+        """Whether it puts a row into silver if it wins."""
+        return self.kind in {"insert", "correct"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a row, the row that outranks it, and the contract's judgement of it."""
+
+    disposition: Disposition
+    because: str
+    outranked_by: RowId | None = None
+    lives: bool = False
+    admission: AdmissionStatus | None = None
+    reason: QuarantineReason | None = None
+    detail: str | None = None
+
+
+def winner(claims: Sequence[Claim], *, by_sequence: bool) -> Claim:
+    """The winner among all claims about one key (R2).
+
+    :param by_sequence: whether the source numbers its changes. Where it does not, an insert that arrives after the retirement
+        of its key is the original arriving late, and does not count.
+    """
+    greatest = max(claims, key=lambda claim: claim.order)
+    if by_sequence:
+        return greatest
+    changes = [claim for claim in claims if claim.kind != "insert"]
+    newest_change = max(changes, key=lambda claim: claim.order, default=None)
+    return newest_change if newest_change is not None and newest_change.kind == "retire" else greatest
+
+
+def outcomes(
+    policy: ReprocessPolicy,
+    log: Rows,
+    decided: Mapping[RowId, Decision],
+    chosen: Mapping[date, Choice],
+    content: Mapping[RowId, Any],
+) -> dict[RowId, Outcome]:
+    """What became of each row whose own key is in a part of the key log that is complete for its keys.
+
+    :param content: the content of each row; a row without one is equal to none.
+    """
+    result: dict[RowId, Outcome] = {}
+    contests: dict[Any, list[tuple[Claim, dict[str, Any]]]] = defaultdict(list)
+    for row in log:
+        claim = Claim(
+            row["kind"], row["source_sequence"], row["arrival_ts"], row["ingestion_id"], row["line_number"], row["event_date"]
+        )
+        status, decision = AdmissionStatus(row["standing"]), decided.get(claim.row)
+        disposition = status.barred_as if decision is None else decision.verdict.barred_as
+        if disposition is not None:
+            because = "a steward's decision" if decision is not None else row["detail"] or "the contract's rule"
+            outcome: Outcome | None = Outcome(disposition, because, **_by_contract(row))
+        else:
+            outcome = _excluded(policy, claim, row, chosen)
+        if outcome is not None:
+            if claim.kind != "retire":
+                result[claim.row] = outcome
+        elif not policy.keys_contend:
+            result[claim.row] = Outcome(Disposition.APPLIED, "lives", lives=True, **_by_contract(row))
+        else:
+            contests[row["record_key"], claim.event_date if policy.contends_per_day else None].append((claim, row))
+    for contest in contests.values():
+        result |= _of_contest(policy, contest, content)
+    return result
+
+
+def _by_contract(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "admission": AdmissionStatus(row["standing"]),
+        "reason": row["reason"] and QuarantineReason(row["reason"]),
+        "detail": row["detail"],
+    }
+
+
+def _excluded(policy: ReprocessPolicy, claim: Claim, row: Mapping[str, Any], chosen: Mapping[date, Choice]) -> Outcome | None:
+    if not policy.chooses_arrivals:
+        return None
+    choice = chosen[claim.event_date] if claim.event_date else NO_ARRIVAL
+    if claim.ingestion_id in choice.held:
+        because = f"its file would shrink {claim.event_date} by more than {policy.max_shrink:.0%}"
+        held = {"reason": QuarantineReason.SHRUNKEN_PARTITION, "detail": because}
+        return Outcome(Disposition.QUARANTINED, because, **_by_contract(row) | held)
+    if claim.ingestion_id != choice.holder:
+        return Outcome(Disposition.SUPERSEDED, "a newer arrival is the whole truth for the day", **_by_contract(row))
+    return None
+
+
+def _of_contest(
+    policy: ReprocessPolicy, contest: Sequence[tuple[Claim, dict[str, Any]]], content: Mapping[RowId, Any]
+) -> dict[RowId, Outcome]:
+    winning = winner([claim for claim, _ in contest], by_sequence=policy.by_sequence)
+    newest_first = sorted((pair for pair in contest if pair[0].kind != "retire"), key=lambda pair: pair[0].order, reverse=True)
+    result: dict[RowId, Outcome] = {}
+    for rank, (claim, row) in enumerate(newest_first):
+        says = content.get(claim.row)
+        equal = next((one for one, _ in newest_first[:rank] if says is not None and content.get(one.row) == says), None)
+        if claim == winning:
+            because = "lives" if claim.lives else "ended its key"
+            outcome = Outcome(Disposition.APPLIED, because, lives=claim.lives, **_by_contract(row))
+        elif equal is not None:
+            outcome = Outcome(Disposition.DUPLICATE, "a newer record says the same", equal.row, **_by_contract(row))
+        elif policy.one_event and claim.kind == "insert" and winning.lives:
+            because = "the same event, by its synthetic key"
+            outcome = Outcome(Disposition.DUPLICATE, because, winning.row, **_by_contract(row))
+        elif winning.kind == "retire":
+            because = "its key was corrected under another one"
+            outcome = Outcome(Disposition.SUPERSEDED, because, winning.row, **_by_contract(row))
+        else:
+            rival = "a newer record" if winning.lives else "a delete"
+            timing = "" if winning.arrival_ts >= claim.arrival_ts else ", which was here before it"
+            outcome = Outcome(Disposition.SUPERSEDED, f"{rival} counts{timing}", winning.row, **_by_contract(row))
+        result[claim.row] = outcome
+    return result
+
+
+def shares(log: Rows, decided: Mapping[RowId, Decision]) -> dict[date, list[Share]]:
+    """The shares of the arrivals in each event day."""
+    orders: dict[tuple[date, str], list[tuple[Any, ...]]] = defaultdict(list)
+    rejected_by_steward: Counter[tuple[date, str]] = Counter()
+    accepted = set()
+    for row in log:
+        if row["event_date"] is None:
+            continue
+        place, decision = (row["event_date"], row["ingestion_id"]), decided.get(row_id_of(row))
+        if decision.admits if decision is not None else row["standing"] == AdmissionStatus.ADMITTED.value:
+            orders[place].append(tuple(row[name] for name in ORDER))
+        elif decision is not None:
+            rejected_by_steward[place] += 1  # the file contained it: rejecting its rows must not bring an older file back
+        if decision is not None and decision.admits and decision.about_file:
+            accepted.add(place)
+    by_day: dict[date, list[Share]] = defaultdict(list)
+    for place, of_place in orders.items():
+        share = Share(place[1], len(of_place) + rejected_by_steward[place], max(of_place), place in accepted)
+        by_day[place[0]].append(share)
+    return by_day
+
+
+def account(bronze: Rows, of_rows: Mapping[RowId, Outcome], decided: Mapping[RowId, Decision], files: Mapping[str, str]) -> Rows:
+    """The account of rows of Bronze, by arrival day, file and line.
+
+    :param files: the file of each recorded ingestion.
+    """
+    result = []
+    for row in bronze:
+        outcome, decision = of_rows.get(row_id_of(row)), decided.get(row_id_of(row))
+        if row["malformed_reason"] is not None:
+            outcome = Outcome(Disposition.MALFORMED, row["malformed_reason"])
+        assert outcome is not None, "the key log covers Bronze"
+        rival = outcome.outranked_by
+        described = (
+            decision and f"{decision.verdict.participle} by {decision.by} on {decision.decided_at:%Y-%m-%d}: {decision.reason}"
+        )
+        result.append(
+            {name: value for name, value in row.items() if name != "malformed_reason"}
+            | {
+                "disposition": outcome.disposition.value,
+                "because": outcome.because,
+                "decided_by": f"{files.get(rival[0], rival[0])}:{rival[1]}" if rival else None,
+                "decision": described,
+                "lives": outcome.lives,
+                "admission": outcome.admission and outcome.admission.value,
+                "reason": outcome.reason and outcome.reason.value,
+                "detail": outcome.detail,
+            }
+        )
+    return sorted(result, key=lambda row: (row["arrival_date"], row["source_file"], row["line_number"]))
+
+
+def judgement_counts(log: Rows) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:
+    """By arrival day: sound rows, rows beyond the watermark, and (also by name) rows that fail a row rule."""
+    rows = [row for row in log if row["kind"] != "retire"]
+    failed = Counter((row["arrival_date"], name) for row in rows for name in row["failed_rules"] or [])
+    return Counter(row["arrival_date"] for row in rows), Counter(row["arrival_date"] for row in rows if row["beyond"]), failed
+
+
+def differing_days(due: Collection[tuple[Any, ...]], in_silver: Collection[tuple[Any, ...]]) -> set[tuple[date, date]]:
+    """The event day and arrival day of each row that only one side has: (event day, key, ingestion, line, arrival day)."""
+    return {(row[0], row[-1]) for row in set(due) ^ set(in_silver)}
