@@ -226,7 +226,7 @@ def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table)
     if bronze is None:
         return pa.nulls(len(of_claims), pa.int64())
     numbers = content_numbers(bronze.select(columns))
-    return numbers.take(positions(of_claims, bronze).combine_chunks())
+    return numbers.take(positions(of_claims, bronze))
 
 
 def content_numbers(rows: pa.Table) -> pa.Array:

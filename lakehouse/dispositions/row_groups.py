@@ -50,7 +50,7 @@ def cases(numbers: Numbers, *columns: Column) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.take(first).to_pylist() for column in columns))
 
 
-def positions(rows: pa.Table, among: pa.Table) -> pa.ChunkedArray:
+def positions(rows: pa.Table, among: pa.Table) -> pa.Array:
     """The position of each row's id (``ingestion_id``, ``line_number``) in another table; NULL where it is not there."""
     ingestions = pc.unique(among["ingestion_id"])
     return pc.index_in(_row_numbers(rows, ingestions), value_set=_row_numbers(among, ingestions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from datetime import date, datetime, timedelta, timezone
+from datetime import timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +14,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import account, checks, claims, contests, judged_rows
-from lakehouse.dispositions.reprocess_policy import POLICIES
 from lakehouse.ledger import key_log
-from lakehouse.ledger.decisions import Decision
-from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
+from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
 from lakehouse_tests.support.disposed_claims import outcomes_of
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.dispositions.reprocess_policy import ReprocessPolicy
+    from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
 
-NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
-DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
-FILES = ["f2", "f1", "f3"]
-STATUSES = ["admitted", "admitted", "admitted", "quarantined", "rejected", "dropped"]
 DECIDED = pa.schema(
     [("ingestion_id", pa.string()), ("line_number", pa.int64()), ("verdict", pa.string()), ("about_file", pa.bool_())]
 )
@@ -116,47 +110,6 @@ def test_durations_with_one_text_are_told_by_what_it_shows(seconds: list[int]) -
 # Dispositions ---------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def key_logs(draw: st.DrawFn) -> tuple[ReprocessPolicy, list[dict[str, Any]], dict[RowId, Decision], dict[RowId, Any]]:
-    """A policy, claims of three keys, decisions about some rows, and the content of the rows; times are often equal."""
-    policy = POLICIES[draw(st.sampled_from(sorted(POLICIES)))](
-        by_sequence=draw(st.booleans()), one_event=draw(st.booleans()), max_shrink=draw(st.sampled_from([0.0, 0.5]))
-    )
-    kinds = ["insert", "insert", "correct", "delete"] if policy.name == "merge" else ["insert"]
-    log: list[dict[str, Any]] = []
-    decided, content = {}, {}
-    for line in range(draw(st.integers(0, 14))):
-        standing, kind, day = (draw(st.sampled_from(values)) for values in (STATUSES, kinds, [*DAYS, *DAYS, None]))
-        row: dict[str, Any] = dict.fromkeys(key_log.SCHEMA.names) | {
-            "record_key": draw(st.sampled_from("abc")),
-            "kind": kind,
-            "event_date": day,
-            "source_sequence": draw(st.integers(0, 2)) if policy.by_sequence else 0,
-            "arrival_ts": NOON + timedelta(hours=draw(st.integers(0, 2))),
-            "ingestion_id": draw(st.sampled_from(FILES)),
-            "line_number": line,
-            "arrival_date": draw(st.sampled_from(DAYS)),
-            "standing": standing,
-            "reason": None if standing == "admitted" else "rule_failed",
-            "detail": None if standing == "admitted" else draw(st.sampled_from([None, "fails r", "fails q"])),
-            "failed_rules": draw(st.lists(st.sampled_from(["r", "q"]), unique=True) | st.none()),
-            "beyond": draw(st.booleans()),
-        }
-        log.append(row)
-        row_id = row["ingestion_id"], line
-        corrects = draw(st.sampled_from([None, None, *"abc"])) if policy.name == "merge" else None
-        if corrects not in {None, row["record_key"]}:
-            log.append(row | {"record_key": corrects, "kind": "retire", "event_date": None})
-        verdict = draw(st.none() | st.none() | st.sampled_from(sorted(StewardVerdict)))
-        if verdict is not None:
-            about = draw(st.booleans())
-            decided[row_id] = Decision(*row_id, row["record_key"], verdict, "anna", "why", NOON, about_file=about)
-        says = (row["record_key"], draw(st.sampled_from([0.0, -0.0, 1.0, None, float("nan")])), draw(st.sampled_from("xy")))
-        content[row_id] = says
-    order = draw(st.permutations(range(len(log))))
-    return policy, [log[place] for place in order], decided, content
-
-
 def decisions_table(decided: dict[RowId, Decision]) -> pa.Table:
     rows = [
         {"ingestion_id": row[0], "line_number": row[1], "verdict": decision.verdict.value, "about_file": decision.about_file}
@@ -179,10 +132,10 @@ def contents(content: dict[RowId, Any]) -> Any:
     return of_claims
 
 
-@given(key_logs())
+@given(claim_histories())
 @examples(max_examples=400)
-def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(drawn: Any) -> None:
-    policy, log, decided, content = drawn
+def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimHistory) -> None:
+    policy, log, decided, content = history.policy, history.log, history.decided, history.content
     table = claims.with_decisions(pa.Table.from_pylist(log, schema=key_log.SCHEMA), decisions_table(decided))
     shares = claims.shares(table)
     expected_shares = row_by_row.shares(log, decided)
@@ -195,14 +148,14 @@ def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(drawn: Any) -> 
     assert found.schema == contests.SCHEMA
     expected = row_by_row.outcomes(policy, log, decided, chosen, content)
     assert outcomes_of(found) == expected
-    parts = [table.filter(pc.equal(table["record_key"], key)) for key in "abc"]
+    parts = [table.filter(pc.equal(table["record_key"], key)) for key in KEYS]
     by_key = pa.concat_tables([contests.dispositions(part, policy, chosen, contents(content)) for part in parts])
     assert outcomes_of(by_key) == expected, "any part that is complete for its keys gives the same"
 
 
-@given(key_logs())
-def test_the_checks_count_a_set_of_claims_like_its_rows(drawn: Any) -> None:
-    _, log, _, _ = drawn
+@given(claim_histories())
+def test_the_checks_count_a_set_of_claims_like_its_rows(history: ClaimHistory) -> None:
+    log = history.log
     assert checks.judgement_counts(pa.Table.from_pylist(log, schema=key_log.SCHEMA)) == row_by_row.judgement_counts(log)
 
 

@@ -20,7 +20,7 @@ from lakehouse.ledger.row_states import AdmissionStatus, Disposition, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import date, datetime, timedelta
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
@@ -258,3 +258,40 @@ def judgement_counts(log: Rows) -> tuple[Counter[date], Counter[date], Counter[t
 def differing_days(due: Collection[tuple[Any, ...]], in_silver: Collection[tuple[Any, ...]]) -> set[tuple[date, date]]:
     """The event day and arrival day of each row that only one side has: (event day, key, ingestion, line, arrival day)."""
     return {(row[0], row[-1]) for row in set(due) ^ set(in_silver)}
+
+
+def quarantine(
+    of_account: Rows,
+    bronze: Rows,
+    decided: Mapping[RowId, Decision],
+    existing: Mapping[RowId, Mapping[str, Any]],
+    redacted: Mapping[str, Collection[str]],
+    review_within: timedelta,
+) -> dict[RowId, dict[str, Any]]:
+    """The quarantine's entries for those rows of the account that are or were in it.
+
+    :param bronze: the columns of these rows.
+    :param existing: the entries that are in the table.
+    """
+    columns_of, entries = {row_id_of(row): row for row in bronze}, {}
+    for row in of_account:
+        row_id = row_id_of(row)
+        is_open, before, decision = row["disposition"] == "quarantined", existing.get(row_id), decided.get(row_id)
+        if not (is_open or row["admission"] == "quarantined" or before):
+            continue
+        columns = dict(columns_of[row_id])
+        for name, keys in redacted.items():
+            if row["record_key"] in keys:
+                columns |= {name: None, "raw_payload": None}
+        closed = decision.verdict.status.value if decision else "released"
+        entries[row_id] = columns | {
+            "quarantine_reason": row["reason"] or (before or {}).get("quarantine_reason"),
+            "quarantine_detail": row["because"] if is_open else row["detail"] or (before or {}).get("quarantine_detail"),
+            "quarantine_since": columns["arrival_ts"],
+            "quarantine_review_by": columns["arrival_ts"] + review_within,
+            "quarantine_status": "open" if is_open else closed,
+            "quarantine_decided_by": decision.by if decision else None,
+            "quarantine_decided_at": decision.decided_at if decision else None,
+            "quarantine_decision": decision.reason if decision else None,
+        }
+    return entries

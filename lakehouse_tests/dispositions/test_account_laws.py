@@ -1,0 +1,182 @@
+"""The account of real tables is what the model gives row by row, through decisions, redactions and judgements made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns, content_columns
+from lakehouse.dispositions import account, account_tables, claims, judgement_history
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.ledger import decisions, ingestions, key_log, rebuild_requests, redactions
+from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse.ledger.redactions import Redaction
+from lakehouse.ledger.row_ids import row_id_of
+from lakehouse.ledger.row_states import Disposition, StewardVerdict
+from lakehouse_tests.support import row_by_row
+from lakehouse_tests.support.claim_histories import DAYS, KEYS, NOON, ClaimHistory, claim_histories
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
+    from lakehouse_tests.support.row_by_row import Rows
+
+SOURCE = "events"
+RECORDED = {"f1": "first.csv"}
+
+
+class Tables:
+    """The tables of a history, written without Spark."""
+
+    def __init__(self, settings: Settings, history: ClaimHistory, malformed: int) -> None:
+        policy = history.policy
+        self.settings, self.contract = settings, contract_of(history)
+        assert policy_of(self.contract) == policy
+        corrects = {row_id_of(row): row["record_key"] for row in history.log if row["kind"] == "retire"}
+        schema = arrow_schema(bronze_columns(self.contract))
+        self.bronze: Rows = [
+            dict.fromkeys(schema.names)
+            | {name: row[name] for name in key_log.BRONZE_COLUMNS if name in row}
+            | {"change_op": row["kind"], "corrects_key": corrects.get(row_id_of(row)), "raw_payload": "as read"}
+            | {"source_file": f"{row['ingestion_id']}.csv", "amount": int(history.content[row_id_of(row)][2] == "x")}
+            for row in history.log
+            if row["kind"] != "retire"
+        ]
+        for line in range(malformed):
+            unread = {"arrival_date": DAYS[0], "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
+            self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
+        path = locations.bronze(settings, SOURCE)
+        table_io.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
+        table_io.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
+        file = Ingestion(SOURCE, "f1", "hash", DAYS[0], RECORDED["f1"], 1, None, "ingested", "run", NOON)
+        ingestions.record(settings, file)
+        self.decided: dict[RowId, Decision] = {}
+
+    def decide(self, *entries: Decision) -> str:
+        self.decided |= {entry.row: entry for entry in entries}
+        return decisions.record(self.settings, SOURCE, list(entries))
+
+    def log(self) -> Rows:
+        log = table_io.read(locations.key_log(self.settings, SOURCE), key_log.SCHEMA.names)
+        assert log is not None
+        return log.to_pylist()
+
+    def account(self) -> Rows:
+        names = [name for name, _ in content_columns(self.contract)] + ["change_op", "corrects_key"]
+        content = {row_id_of(row): tuple(row[name] for name in names) for row in self.bronze}
+        policy, log = policy_of(self.contract), self.log()
+        chosen = policy.choose(row_by_row.shares(log, self.decided), DAYS)
+        outcomes = row_by_row.outcomes(policy, log, self.decided, chosen, content)
+        columns = [*account.SCHEMA.names[:7], "malformed_reason"]
+        bronze = [{name: row[name] for name in columns} for row in self.bronze]
+        return row_by_row.account(bronze, outcomes, self.decided, RECORDED)
+
+
+def contract_of(history: ClaimHistory) -> SourceContract:
+    policy = history.policy
+    changes: dict[str, Any] = {"materialization": {"reprocess_policy": policy.name, "max_shrink": policy.max_shrink}}
+    if policy.one_event:
+        changes |= {"primary_key": [], "synthetic_key": {"fields": ["id"]}}
+    if policy.one_event or policy.name != "merge":
+        changes |= {"changes": {}}
+    if policy.by_sequence:
+        changes |= {"order": {"sequence": "seq"}}
+    return contract(**changes)
+
+
+def by_id(rows: Rows) -> list[dict[str, Any]]:
+    return sorted(rows, key=row_id_of)
+
+
+@derandomized(40)
+@given(claim_histories(), st.integers(0, 2), st.sampled_from(sorted(StewardVerdict)))
+def test_the_account_and_its_tables_are_those_of_the_rows(
+    tmp_path_factory, history: ClaimHistory, malformed: int, verdict: StewardVerdict
+) -> None:
+    tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, malformed)
+    settings, source = tables.settings, tables.contract
+    if history.decided:
+        tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, reason="at first") for one in history.decided.values()))
+        tables.decide(*(replace(one, number=2) for one in history.decided.values()))
+    expected = tables.account()
+    found = account.table(settings, source)
+    assert found.to_pylist() == expected
+    assert account.table(settings, source, keys=["a", "c"]).to_pylist() == [
+        row for row in expected if row["record_key"] in {"a", "c"}
+    ]
+    assert account.table(settings, source, arrival_days=DAYS[:1]).to_pylist() == [
+        row for row in expected if row["arrival_date"] == DAYS[0]
+    ]
+    counts = {day: dict(of_day) for day, of_day in account.counts(found).items()}
+    assert counts == {
+        day: {
+            word: len(rows)
+            for word in Disposition
+            if (rows := [row for row in expected if (row["arrival_date"], row["disposition"]) == (day, word)])
+        }
+        for day in sorted({row["arrival_date"] for row in expected})
+    }
+    entries = _written(tables, expected, {}, {})
+    if not entries:
+        return
+    redactions.record(settings, SOURCE, Redaction("a", ["amount"], "anna", "asked", NOON))
+    row_id, entry = next(iter(entries.items()))
+    tables.decide(Decision(*row_id, entry["record_key"], verdict, "bob", "looked", NOON, number=3, about_file=True))
+    _written(tables, tables.account(), entries, {"amount": {"a"}})
+
+
+def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> dict[RowId, dict[str, Any]]:
+    """The quarantine's entries after the tables were written; they and the dispositions are as expected."""
+    settings, source = tables.settings, tables.contract
+    account_tables.after_decision(settings, source, set(KEYS), set(DAYS))
+    disposed = table_io.read(locations.dispositions(settings, SOURCE))
+    if disposed is None:
+        return {}
+    written = {row_id_of(row) for row in disposed.to_pylist()}
+    due = [row for row in expected if row_id_of(row) in written]
+    assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in due])
+    if not policy_of(source).chooses_arrivals:
+        assert written == {row_id_of(row) for row in expected if row["record_key"] is not None}
+    table = table_io.read(locations.quarantine(settings, SOURCE))
+    entries = {} if table is None else {row_id_of(row): row for row in table.to_pylist()}
+    review = source.lateness.review_within
+    assert entries == row_by_row.quarantine(due, tables.bronze, tables.decided, existing, redacted, review)
+    return entries
+
+
+@derandomized(30)
+@given(claim_histories(), st.data())
+def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_factory, history, data) -> None:
+    tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, 0)
+    settings, source, policy = tables.settings, tables.contract, policy_of(tables.contract)
+    ids = {"f1", "f2"}
+    if history.decided:
+        ids.add(tables.decide(*history.decided.values()))
+        tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, number=2) for one in history.decided.values()))
+    rebuilt = [row for row in history.log if data.draw(st.booleans())]
+    if rebuilt:
+        request = RebuildRequest(SOURCE, "bug_replay", DAYS[0], DAYS[-1], "why", "anna", None, "1", None, "2", NOON)
+        operation = rebuild_requests.record(settings, request)
+        judged = pa.Table.from_pylist([row | {"standing": "rejected"} for row in rebuilt], schema=key_log.SCHEMA)
+        judgement_history.record(settings, SOURCE, operation, judged, NOON)
+        table_io.upsert(locations.key_log(settings, SOURCE), judged, judgement_history.CLAIM)
+        ids |= {operation} if data.draw(st.booleans()) else set()
+    until = data.draw(st.none() | st.just(NOON))
+    standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(settings, SOURCE, ids).to_pylist()}
+    log = [row | {"standing": standing.get(row_id_of(row), row["standing"])} for row in tables.log()]
+    log = [row for row in log if row["ingestion_id"] in ids and (until is None or row["arrival_ts"] <= until)]
+    shares = row_by_row.shares(log, history.decided)
+    expected = policy.choose(shares, DAYS) if policy.chooses_arrivals else {}
+    assert claims.choices(settings, source, DAYS, ids, until) == expected
