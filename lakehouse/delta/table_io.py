@@ -216,7 +216,7 @@ def upsert(
         table = DeltaTable(path, storage_options=dict(options or {}))
     same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
     if partition_by:
-        partitions = ", ".join(f"'{value}'" for value in sorted({str(value) for value in rows[partition_by].to_pylist()}))
+        partitions = ", ".join(f"'{value}'" for value in sorted(map(str, pc.unique(rows[partition_by]).to_pylist())))
         same = f"t.{partition_by} IN ({partitions}) AND {same}"
     existing = {item.name for item in table.schema().fields}
     values = [name for name in rows.column_names if name not in keys]

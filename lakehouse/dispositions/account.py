@@ -215,10 +215,7 @@ def _judged(settings: Settings, contract: SourceContract, in_bronze: pa.Table, w
 
 
 def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
-    """A number of the content of each claim's row, without its provenance; equal for equal contents of a key.
-
-    Content with NaN is equal to none, as NaN is not equal to itself: its number is NULL.
-    """
+    """A number of the content of each claim's row, without its provenance; see :func:`content_numbers`."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
     path = locations.bronze(settings, contract.dataset)
@@ -230,12 +227,23 @@ def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table)
 
 
 def content_numbers(rows: pa.Table) -> pa.Array:
-    """A number for each row, equal for rows with equal values; NULL for rows with a NaN, which is not equal to itself."""
-    comparable = pa.array(np.ones(len(rows), bool))
-    columns = []
-    for column in rows.columns:
+    """A number for each row, the same for rows with equal values in all columns; NULL for a row that is equal to no other.
+
+    A row with a NaN is equal to none, as NaN is not equal to itself. Columns are compared one after the other, each only for rows
+    that have been equal to another one so far.
+    """
+    floats = [column for column in rows.columns if pa.types.is_floating(column.type)]
+    comparable = np.ones(len(rows), bool)
+    for column in floats:
+        comparable &= ~numpy_of(pc.fill_null(pc.is_nan(column), False))
+    equal, number = np.flatnonzero(comparable), np.zeros(int(comparable.sum()), np.int64)
+    for column in sorted(rows.columns, key=lambda column: pa.types.is_string(column.type)):  # text costs most
+        values = column if len(equal) == len(rows) else column.take(pa.array(equal))
         if pa.types.is_floating(column.type):
-            comparable = pc.and_(comparable, pc.invert(pc.fill_null(pc.is_nan(column), False)))
-            column = pc.add(column, 0.0)  # noqa: PLW2901 (-0.0 becomes 0.0, to which it is equal)
-        columns.append(column)
-    return pc.if_else(comparable, pa.array(groups(*columns)), pa.scalar(None, pa.int64()))
+            values = pc.add(values, pa.scalar(0.0, column.type))  # -0.0 becomes 0.0, to which it is equal
+        number = groups(pa.array(number), values)
+        is_shared = np.bincount(number)[number] > 1 if len(number) else np.zeros(0, bool)
+        equal, number = equal[is_shared], number[is_shared]
+    numbers = np.full(len(rows), -1)
+    numbers[equal] = number
+    return pa.array(numbers, mask=numbers < 0)

@@ -60,7 +60,7 @@ def dispositions(
     :param claims: every claim about some keys, whether its row is admitted or not: columns :data:`CLAIM_COLUMNS`.
     :param chosen: the choice of each event day, if the policy chooses arrivals.
     :param contents: for some claims, a number of each one's content: the same number for rows of one key with equal
-        content, NULL where it is not known. It is called with the claims of contested keys only.
+        content, NULL where it is not known or equal to no other. It is called with the claims of contested keys only.
     """
     known = list(verdicts.CONTEST)
     verdict_of, outranked_by = np.full(len(claims), _NONE), np.full(len(claims), _NONE)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.row_groups import groups
+from lakehouse.dispositions.row_groups import groups, positions
 from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
@@ -74,6 +74,22 @@ def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
     undone = undone.append_column("position", pa.array(np.arange(len(undone))))
     first = undone.group_by(list(CLAIM)).aggregate([("position", "min")])
     return undone.take(first["position_min"]).select(key_log.SCHEMA.names).cast(key_log.SCHEMA)
+
+
+def judged_otherwise(recorded: pa.Table, judged: pa.Table) -> pa.Table:
+    """The claims of rows whose judgement is not the recorded one, those that retire another key included.
+
+    :param recorded: the rows' own claims as the key log holds them, ``event_date`` aside; rows that are not in it are left out.
+    :param judged: claims of these and other rows, judged again: columns ``key_log.SCHEMA``.
+    """
+    rows = judged.filter(pc.not_equal(judged["kind"], "retire"))
+    place = positions(rows, recorded)
+    rows, before = rows.filter(pc.is_valid(place)), recorded.take(place.drop_null())
+    both = pa.concat_tables([before.select(key_log.JUDGED), rows.select(key_log.JUDGED)])
+    rules = pc.binary_join(both["failed_rules"], ",")  # no name of a rule has a comma
+    judgement = groups(rules, *(both[name] for name in key_log.JUDGED if name != "failed_rules"))
+    differs = judgement[: len(before)] != judgement[len(before) :]
+    return judged.filter(pc.is_valid(positions(judged, rows.filter(pa.array(differs)))))
 
 
 def _last_of_each(claims: pa.Table) -> pa.Table:

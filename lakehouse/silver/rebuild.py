@@ -7,9 +7,8 @@ process is stopped in between.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
@@ -18,13 +17,13 @@ from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
-from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
@@ -63,7 +62,7 @@ def plan_rebuild(
     in_range = {day for day in existing if first <= day <= last}
     otherwise = _judged_otherwise(settings, contract, session, in_range)
     keys = pc.unique(otherwise["record_key"])
-    row_days = {day for day in otherwise["event_date"].to_pylist() if day is not None}
+    row_days = set(pc.unique(otherwise["event_date"].drop_null()).to_pylist())
     days = in_range | claims.affected_event_days(settings, contract, row_days, keys) if len(otherwise) else in_range
     before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
@@ -118,21 +117,11 @@ def _judged_otherwise(
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
     path, options = locations.key_log(settings, contract.dataset), settings.storage_options
     log = table_io.read(path, columns, {"event_date": days}, options) if days else None
-    recorded = {row_id_of(claim): _judgement(claim) for claim in ([] if log is None else log.to_pylist())}
-    if log is None or not recorded:
+    if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
-    where = {name: set(pc.unique(log[name]).to_pylist()) for name in ("arrival_date", "ingestion_id")}
-    judged = key_log.claims(row_rules.judged(settings, contract, session, where)).to_pylist()
-    changed = {
-        row_id_of(claim)
-        for claim in judged
-        if claim["kind"] != "retire" and recorded.get(row_id_of(claim), _judgement(claim)) != _judgement(claim)
-    }
-    return pa.Table.from_pylist([claim for claim in judged if row_id_of(claim) in changed], schema=key_log.SCHEMA)
-
-
-def _judgement(claim: dict[str, Any]) -> list[Any]:
-    return [claim[name] for name in key_log.JUDGED]
+    where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
+    judged = key_log.claims(row_rules.judged(settings, contract, session, where))
+    return judgement_history.judged_otherwise(log, judged)
 
 
 def _days_of_silver(settings: Settings, source: str) -> set[date]:

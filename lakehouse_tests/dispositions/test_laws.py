@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.dispositions import account, checks, claims, contests, judged_rows
+from lakehouse.dispositions import account, checks, claims, contests, judged_rows, judgement_history
 from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.text import format_duration
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
@@ -157,6 +158,24 @@ def test_a_set_of_claims_is_disposed_of_like_its_rows_one_by_one(history: ClaimH
 def test_the_checks_count_a_set_of_claims_like_its_rows(history: ClaimHistory) -> None:
     log = history.log
     assert checks.judgement_counts(pa.Table.from_pylist(log, schema=key_log.SCHEMA)) == row_by_row.judgement_counts(log)
+
+
+JUDGEMENTS = st.fixed_dictionaries(
+    {
+        "standing": st.sampled_from(["admitted", "rejected"]),
+        "failed_rules": st.sampled_from([None, [], ["r"], ["r", "q"]]),
+        "beyond": st.booleans(),
+    }
+)
+
+
+@given(claim_histories(), st.data())
+def test_the_claims_that_are_judged_otherwise_are_those_of_rows_judged_otherwise(history: ClaimHistory, data: Any) -> None:
+    judgements = {row_id_of(row): data.draw(st.just({}) | JUDGEMENTS) for row in history.log}
+    again = [row | judgements[row_id_of(row)] for row in history.log]
+    recorded = [row for row in history.log if row["kind"] != "retire" and row["event_date"] is not None]
+    tables = [pa.Table.from_pylist(rows, schema=key_log.SCHEMA) for rows in (recorded, again)]
+    assert judgement_history.judged_otherwise(*tables).to_pylist() == row_by_row.judged_otherwise(recorded, again)
 
 
 SILVER_ROWS = st.lists(st.sampled_from(list(product(DAYS[:2], "ab", FILES[:1], (1, 2), DAYS[:2]))), unique=True)

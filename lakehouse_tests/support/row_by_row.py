@@ -15,6 +15,7 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions.admission import ADMITTED, judge
 from lakehouse.dispositions.reprocess_policy import NO_ARRIVAL, Share
+from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason
 
@@ -246,6 +247,21 @@ def account(bronze: Rows, of_rows: Mapping[RowId, Outcome], decided: Mapping[Row
             }
         )
     return sorted(result, key=lambda row: (row["arrival_date"], row["source_file"], row["line_number"]))
+
+
+def judged_otherwise(recorded: Rows, rows: Rows) -> Rows:
+    """The claims of rows whose judgement is not the recorded one."""
+
+    def judgement(claim: Mapping[str, Any]) -> list[Any]:
+        return [claim[name] for name in key_log.JUDGED]
+
+    before = {row_id_of(claim): judgement(claim) for claim in recorded}
+    changed = {
+        row_id_of(claim)
+        for claim in rows
+        if claim["kind"] != "retire" and before.get(row_id_of(claim), judgement(claim)) != judgement(claim)
+    }
+    return [claim for claim in rows if row_id_of(claim) in changed]
 
 
 def judgement_counts(log: Rows) -> tuple[Counter[date], Counter[date], Counter[tuple[date, str]]]:

@@ -1,0 +1,42 @@
+"""The tables for SQL after an ingestion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import account_tables
+from lakehouse.ledger import key_log
+from lakehouse.ledger.row_ids import Delivery
+from lakehouse_tests.support.claim_histories import DAYS, NOON
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("policy", ["merge", "append", "overwrite_partition_safe", "overwrite_all"])
+def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Path, policy: str) -> None:
+    settings, source = lake_settings(tmp_path), contract(materialization={"reprocess_policy": policy}, changes={})
+    delivered = {"arrival_date": DAYS[0], "arrival_ts": NOON, "ingestion_id": "f1", "source_file": "f1.csv"}
+    sound = delivered | {"line_number": 2, "record_key": "a", "event_date": DAYS[0], "source_sequence": 0}
+    rows = [sound | {"change_op": "insert"}, delivered | {"line_number": 3, "malformed_reason": "no number"}]
+    bronze = pa.Table.from_pylist(rows, schema=arrow_schema(bronze_columns(source)))
+    table_io.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
+    claim = sound | {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []}
+    claims = [{name: value for name, value in claim.items() if name in key_log.SCHEMA.names}]
+    key_log.append(settings, "events", "f1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    for _ in range(2):  # a stopped run is repeated
+        account_tables.after_ingestion(settings, source, Delivery("f1.csv", "f1", DAYS[0], NOON), malformed=1)
+        disposed = table_io.read(locations.dispositions(settings, "events"), ["line_number", "disposition", "because"])
+        assert disposed is not None
+        assert sorted(map(tuple, (row.values() for row in disposed.to_pylist()))) == [
+            (2, "applied", "lives"),
+            (3, "malformed", "no number"),
+        ]
