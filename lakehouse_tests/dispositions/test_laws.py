@@ -33,7 +33,9 @@ DECIDED = pa.schema(
 
 # Admission ------------------------------------------------------------------------------------------------------------
 
+#: Many are just beyond a watermark, so that rows of a set share a case, or nearly do.
 SPANS = st.one_of(
+    st.sampled_from([timedelta(days=8, seconds=second) for second in (0, 1, 1.5, 59, 60, 61, 119, 3600, 3601, 3660)]),
     st.timedeltas(timedelta(days=-2), timedelta(days=12)),
     st.sampled_from([timedelta(days=day, seconds=second) for day in (0, 1, 7) for second in (-1, 0, 1, 59, 60, 3600, 3660)]),
 )
@@ -54,7 +56,7 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
     rows = []
     for line in range(draw(st.integers(0, 12))):
         arrival = NOON + draw(st.timedeltas(timedelta(0), timedelta(days=3)))
-        clock = draw(st.sampled_from(["both", "both", "day", "none"]))
+        clock = draw(st.sampled_from(["both", "both", "both", "day", "none"]))
         event = arrival - draw(SPANS)
         rows.append(
             dict.fromkeys(key_log.BRONZE_COLUMNS)
@@ -68,14 +70,16 @@ def bronze_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "amount": draw(st.sampled_from([None, 1, 2, 3, 4])),
                 "change_op": draw(st.sampled_from(["insert", "delete"])),
                 "malformed_reason": draw(st.sampled_from([None, None, None, "no number"])),
-                "failed": draw(st.lists(st.sampled_from([rule["name"] for rule in RULES]), unique=True)),
+                "failed": draw(
+                    st.just([]) | st.just([]) | st.lists(st.sampled_from([rule["name"] for rule in RULES]), unique=True)
+                ),
             }
         )
     return rows
 
 
 @given(bronze_rows(), st.sampled_from([{}, {"watermark": "P1D"}, {"watermark": "P1D", "beyond": "quarantine"}, LATENESS]))
-@examples(max_examples=150)
+@examples(max_examples=200)
 def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], lateness: dict[str, Any]) -> None:
     source = contract(
         lateness=lateness,
