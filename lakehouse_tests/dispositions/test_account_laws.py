@@ -111,15 +111,15 @@ def test_the_account_and_its_tables_are_those_of_the_rows(
         tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, reason="at first") for one in history.decided.values()))
         tables.decide(*(replace(one, number=2) for one in history.decided.values()))
     expected = tables.account()
-    found = account.table(settings, source)
-    assert found.to_pylist() == expected
+    in_tables = account.table(settings, source)
+    assert in_tables.to_pylist() == expected
     assert account.table(settings, source, keys=["a", "c"]).to_pylist() == [
         row for row in expected if row["record_key"] in {"a", "c"}
     ]
     assert account.table(settings, source, arrival_days=DAYS[:1]).to_pylist() == [
         row for row in expected if row["arrival_date"] == DAYS[0]
     ]
-    counts = {day: dict(of_day) for day, of_day in account.counts(found).items()}
+    counts = {day: dict(of_day) for day, of_day in account.counts(in_tables).items()}
     assert counts == {
         day: {
             word: len(rows)
