@@ -43,16 +43,19 @@ class ForgottenFeedError(Exception):
     """The log, or the files that it lists, do not reach back to the requested versions."""
 
 
-def feed_of(table: DeltaTable, first: int, last: int, predicate: str | None = None) -> pa.Table:
+def feed_of(
+    table: DeltaTable, first: int, last: int, predicate: str | None = None, columns: Sequence[str] | None = None
+) -> pa.Table:
     """The change feed of some versions; it is empty if they lie ahead of the table.
 
     :param predicate: which rows, in SQL; default: all.
+    :param columns: which columns; default: all.
     :raises ForgottenFeedError: where the table's log was cleaned, or files of the feed were removed by VACUUM.
     """
     if 0 <= first <= min(last, table.version()) and len(commit_log.history(table, first - 1)) <= table.version() - first:
         msg = f"the log of {table.table_uri} no longer contains version {first}"  # delta-rs would return an empty feed
         raise ForgottenFeedError(msg)
-    return _feed(table, first, last, predicate)
+    return _feed(table, first, last, predicate, columns)
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:

@@ -142,6 +142,7 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     :param rows: of Bronze, with ``event_ts``, ``event_date``, ``arrival_ts``.
     """
     time, zone = pa.timestamp("us", "UTC"), ZoneInfo(contract.clocks.timezone)
+    # Only these: the end of the calendar's last day does not exist.
     days = pc.unique(rows["event_date"].filter(pc.is_null(rows["event_ts"])))
     ends = pa.array([None if day is None else end_of_day(day, zone) for day in days.to_pylist()], time)
     event = pc.coalesce(rows["event_ts"].cast(time), ends.take(pc.index_in(rows["event_date"], days)))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from dataclasses import dataclass
-from datetime import date
-from json.encoder import encode_basestring
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -22,11 +20,10 @@ from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, rebuild_requests
 from lakehouse.ledger.input_ids import InputKind, is_manual_input
 from lakehouse.ledger.row_ids import row_id_of
-from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
+    from datetime import date, datetime
 
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.redactions import Redaction
@@ -80,20 +77,25 @@ class Cause:
     decided: Mapping[str, Decision]
     redacted: Mapping[str, Redaction]
 
-    def by_hand(self, key: str) -> Ruling | None:
-        """How a change of a key is recorded that no arrival caused; None if an arrival caused it."""
+    @cached_property
+    def of_keys(self) -> dict[str, Ruling]:
+        """How the changes of keys are recorded about which people decided."""
+        decided = {key: Ruling("steward", decision.by, decision.reason) for key, decision in self.decided.items()}
+        return decided | {key: Ruling("redaction", entry.by, entry.reason) for key, entry in self.redacted.items()}
+
+    @cached_property
+    def of_others(self) -> Ruling | None:
+        """How the changes of all other keys are recorded; None if arrivals caused them, so that each row decides."""
         by, reason = self.why.get("by"), self.why.get("reason")
-        if key in self.redacted:
-            return Ruling("redaction", self.redacted[key].by, self.redacted[key].reason)
-        decision = self.decided.get(key)
-        if decision is None and self.why.get("operation") == rebuild_requests.BUG_REPLAY:
+        if self.why.get("operation") == rebuild_requests.BUG_REPLAY:
             return Ruling("replay", by, reason)
-        if decision is None and not self.ingestions:
-            # Under the policies that overwrite, a decision about one row brings in the other keys of its day.
-            decision = next(iter(self.decided.values()), None)
+        if self.ingestions:
+            return None
+        # Under the policies that overwrite, a decision about one row brings in the other keys of its day.
+        decision = next(iter(self.decided.values()), None)
         if decision is not None:
             return Ruling("steward", decision.by, decision.reason)
-        return None if self.ingestions else Ruling("backfill", by or "lakehouse", reason or "made again from Bronze")
+        return Ruling("backfill", by or "lakehouse", reason or "made again from Bronze")
 
 
 def followed(settings: Settings, source: str, silver_id: str) -> int:
@@ -126,15 +128,6 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
         if decision is not None:
             decided.setdefault(claim["record_key"], decision)
     return Cause(why, ingestions, decided, hidden)
-
-
-def table(rows: Iterable[dict[str, Any]], redacted: Iterable[Redaction]) -> pa.Table:
-    """Rows as an Arrow table, with the values of redacted fields masked."""
-    hidden: dict[str, set[str]] = defaultdict(set)
-    for entry in redacted:
-        hidden[entry.record_key].update(entry.fields)
-    shown = [masked(row, hidden[row["event_id"]]) if row["event_id"] in hidden else row for row in rows]
-    return pa.Table.from_pylist(shown, schema=SCHEMA)
 
 
 def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table) -> int:
@@ -225,17 +218,6 @@ def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> 
     """
     name = "\n".join([source, f"{version}", key, *(f"{day}" for day in days), *([f"{number}"] if number > 1 else [])])
     return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def text(value: Any) -> str:
-    """A value as JSON without loss: decimals and times become strings."""
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return encode_basestring(value)
-    if isinstance(value, date):  # a datetime is one, too
-        return f'"{value.isoformat()}"'
-    return _JSON.encode(json_value(value))
 
 
 def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -> int:

@@ -1,0 +1,226 @@
+"""The rows of the audit: a function from the change feed of a commit to silver to the table that ``audit_log`` stores.
+
+A change of an existing key is always audited, a new key only if it is late. The function is right for any part of a feed that is
+complete for its keys. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.calendar.days import reach_ahead
+from lakehouse.contracts.series import Series
+from lakehouse.delta.change_feed import NO_CONTENT
+from lakehouse.silver import audit_log
+from lakehouse.silver.json_texts import json_text, json_texts
+from lakehouse.silver.row_changes import differ, row_changes, starts
+from lakehouse.silver.rulings import RULED_BY, rulings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import date, datetime
+
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.redactions import Redaction
+    from lakehouse.silver.audit_log import Cause
+
+#: How many changes are formatted at a time: their texts are several times larger than they are.
+_AT_ONCE = 50_000
+_NONE = pa.scalar(None, pa.string())
+_REDACTED = json_text(audit_log.REDACTED)
+
+
+@dataclass(frozen=True)
+class AuditedCommit:
+    """What the audit rows of a commit depend on besides its change feed.
+
+    :param redacted: all redactions of the source; their fields are masked.
+    """
+
+    contract: SourceContract
+    metrics: Collection[MetricContract]
+    cause: Cause
+    redacted: Collection[Redaction]
+    silver_version: int
+    audited_at: datetime
+
+    @cached_property
+    def hidden(self) -> dict[str, pa.Array]:
+        """The keys for which a field is redacted, by field."""
+        keys: dict[str, list[str]] = {}
+        for entry in self.redacted:
+            for name in entry.fields:
+                keys.setdefault(name, []).append(entry.record_key)
+        return {name: pa.array(of_field, pa.string()) for name, of_field in keys.items()}
+
+    @cached_property
+    def same(self) -> dict[str, pa.Scalar]:
+        """The columns that have the same value in all rows."""
+        values = {
+            "source": self.contract.dataset,
+            "runner_id": self.cause.why.get("run_id"),
+            "silver_version": self.silver_version,
+            "audit_ts": self.audited_at,
+            "notification_sent": False,
+        }
+        return {name: pa.scalar(value, audit_log.SCHEMA.field(name).type) for name, value in values.items()}
+
+    def impacted(self, days: Collection[date]) -> str:
+        """The published numbers that a change of some days may affect: those whose window covers them, and their roll-ups."""
+        numbers = []
+        for daily in map(Series, self.metrics):
+            affected = sorted(reach_ahead(days, daily.metric.window))
+            for series in (daily, *daily.rollups):
+                numbers += [f"{series.name}@{name}" for name in dict.fromkeys(series.period(day).name for day in affected)]
+        return json.dumps(numbers)
+
+
+def needed_columns(contract: SourceContract, existing: Collection[str]) -> list[str]:
+    """The columns of silver's change feed that the audit needs, in the feed's order."""
+    needed = {*RULED_BY, contract.event_type_column, "_change_type"}
+    return [name for name in existing if name in needed or name not in NO_CONTENT]
+
+
+def audit_rows(feed: pa.Table, commit: AuditedCommit) -> pa.Table:
+    """The audit rows of a commit, ``audit_log.SCHEMA``, in the order of their keys.
+
+    :param feed: its change feed, see ``change_feed.feed_of``, with :func:`needed_columns` at least.
+    """
+    return pa.concat_tables([audit_log.SCHEMA.empty_table(), *audit_parts(feed, commit)])
+
+
+def audit_parts(feed: pa.Table, commit: AuditedCommit) -> Iterator[pa.Table]:
+    """The same in parts; all rows of a key are in one part."""
+    feed = feed.combine_chunks()
+    changes = row_changes(feed)
+    first_of_key = np.flatnonzero(starts(_newest(feed["record_key"], changes)))
+    cuts = np.searchsorted(first_of_key, np.arange(0, len(changes), _AT_ONCE))
+    begins = np.unique(first_of_key[cuts[cuts < len(first_of_key)]])
+    for begin, end in zip(begins, [*begins[1:], len(changes)]):
+        yield _rows_of(feed, changes.slice(begin, end - begin), commit)
+
+
+def _rows_of(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table:
+    rows, days = _rows_and_days(feed, changes, commit.contract)
+    ruled = rulings(rows, days, commit.contract, commit.cause)
+    audited = pc.is_valid(ruled["action_type"])
+    changes, rows, days, ruled = (table.filter(audited).combine_chunks() for table in (changes, rows, days, ruled))
+    keys, days = rows["record_key"].combine_chunks(), pa.table(_first_and_second(days), names=["first", "second"])
+    columns = {
+        **{name: rows[name] for name in ("source_system", "event_date", "event_ts", "arrival_ts")},
+        **{name: ruled[name] for name in ruled.column_names},
+        **_values(feed, changes, keys, commit),
+        **{name: pa.repeat(value, len(rows)) for name, value in commit.same.items()},
+        "audit_id": _ids(keys, days, commit),
+        "event_id": keys,
+        "impacted_kpis": _impacted(days, commit),
+    }
+    return pa.table({name: columns[name] for name in audit_log.SCHEMA.names}).cast(audit_log.SCHEMA)
+
+
+def _rows_and_days(feed: pa.Table, changes: pa.Table, contract: SourceContract) -> tuple[pa.Table, pa.Table]:
+    """What ``rulings`` judges: the newest row of each change, and the event days before and after it."""
+    names = dict.fromkeys([*RULED_BY, contract.event_type_column])
+    rows = pa.table({name: _newest(feed[name], changes) for name in names})
+    return rows, pa.table({side: feed["event_date"].take(changes[side]) for side in ("before", "after")})
+
+
+def _newest(column: pa.ChunkedArray, changes: pa.Table) -> pa.Array:
+    """The values of the rows after the changes, or before them where a row was removed."""
+    return column.take(pc.coalesce(changes["after"], changes["before"])).combine_chunks()
+
+
+def _first_and_second(days: pa.Table) -> list[pa.Array]:
+    """The event day of each change; for a move, the day before and the day after it. There is no second day otherwise."""
+    before, after = days["before"], days["after"]
+    moved = pc.fill_null(pc.not_equal(before, after), False)
+    return [pc.coalesce(before, after), pc.if_else(moved, after, pa.scalar(None, pa.date32()))]
+
+
+def _values(feed: pa.Table, changes: pa.Table, keys: pa.Array, commit: AuditedCommit) -> dict[str, pa.Array]:
+    """``original_value``, ``new_value`` and ``field_changed``."""
+    before, after = (changes[side].combine_chunks() for side in ("before", "after"))
+    both = pc.and_(pc.is_valid(before), pc.is_valid(after))
+    names = [name for name in feed.column_names if name not in NO_CONTENT]
+    old, new, changed = {}, {}, {}
+    for name in names:
+        values = [feed[name].take(side).combine_chunks() for side in (before, after)]
+        differs = differ(*values)
+        changed[name] = pc.if_else(pc.and_(differs, both), name, _NONE)
+        shown = pc.or_(differs, pc.invert(both))
+        redacted = pc.is_in(keys, commit.hidden[name]) if name in commit.hidden else None
+        old[name], new[name] = (
+            _members(name, value, pc.and_(shown, pc.is_valid(side)), redacted) for value, side in zip(values, (before, after))
+        )
+    fields = _joined([changed[name] for name in sorted(names)], ",")
+    return {
+        "original_value": _objects(old.values(), before),
+        "new_value": _objects(new.values(), after),
+        "field_changed": pc.if_else(both, fields, _NONE),
+    }
+
+
+def _members(name: str, values: pa.Array, shown: pa.Array, redacted: pa.Array | None) -> pa.Array:
+    """A field of each JSON object; NULL where it is not shown. Only what is shown is formatted."""
+    texts = json_texts(values.filter(shown))
+    if redacted is not None:
+        texts = pc.if_else(redacted.filter(shown), _REDACTED, texts)
+    chosen = shown.to_numpy(zero_copy_only=False)
+    return pc.binary_join_element_wise(f'"{name}": ', texts, "").take(pa.array(np.cumsum(chosen) - 1, mask=~chosen))
+
+
+def _objects(members: Collection[pa.Array], places: pa.Array) -> pa.Array:
+    """JSON objects; NULL for rows without a place."""
+    return pc.if_else(pc.is_valid(places), pc.binary_join_element_wise("{", _joined(members, ", "), "}", ""), _NONE)
+
+
+def _joined(texts: Collection[pa.Array], separator: str) -> pa.Array:
+    """Texts row by row, without NULLs; an empty text where all are NULL, for which Arrow's own join drops the row."""
+    led = [pc.binary_join_element_wise(separator, text, "") for text in texts]
+    joined = pc.binary_join_element_wise(*led, "", null_handling="replace", null_replacement="")
+    return pc.binary_replace_slice(joined, 0, len(separator), "")
+
+
+def _ids(keys: pa.Array, days: pa.Table, commit: AuditedCommit) -> pa.Array:
+    """See ``audit_log.id_of``."""
+    of_commit = f"{commit.contract.dataset}\n{commit.silver_version}"
+    dates = [days[name].combine_chunks().cast(pa.string()) for name in days.column_names]
+    named = _joined([pa.repeat(of_commit, len(keys)), keys, *dates, _repetitions(keys, days)], "\n")
+    return pa.array([hashlib.sha256(name).hexdigest()[:32] for name in named.cast(pa.binary()).to_pylist()], pa.string())
+
+
+def _repetitions(keys: pa.Array, days: pa.Table) -> pa.Array:
+    """Numbers of the rows with the same key and days, from 2; NULL for the first: under 'append' a key may be on a day twice.
+
+    :param keys: sorted.
+    """
+    first_of_key = starts(keys)
+    if first_of_key.all():
+        return pa.nulls(len(keys), pa.string())
+    columns = [pc.fill_null(days[name].cast(pa.int32()).cast(pa.int64()), -(2**40)).to_numpy() for name in days.column_names]
+    columns.append(np.cumsum(first_of_key))
+    order = np.lexsort(columns)
+    position = np.arange(len(order))
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    number = np.empty_like(position)
+    number[order] = position - np.maximum.accumulate(np.where(is_first, position, 0)) + 1
+    return pa.array(number, mask=number == 1).cast(pa.string())
+
+
+def _impacted(days: pa.Table, commit: AuditedCommit) -> pa.Array:
+    """The impacted numbers of each change, found once for all changes of the same days."""
+    first, second = (pc.coalesce(days[name], days["first"]).cast(pa.int32()).cast(pa.int64()) for name in ("first", "second"))
+    _, examples, which = np.unique((first.to_numpy() << 32) + second.to_numpy(), return_index=True, return_inverse=True)
+    distinct = days.take(pa.array(examples)).to_pylist()
+    texts = [commit.impacted([day for day in of_change.values() if day is not None]) for of_change in distinct]
+    return pa.array(texts, pa.string()).take(pa.array(which))

@@ -1,0 +1,101 @@
+"""How the audit records the changes of a commit: action type, actor and reason, as columns.
+
+Why the commit was made is a ``audit_log.Cause``. What people or the system caused is ruled by key; what arrivals caused, by
+the rows themselves.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.lateness.measurement import are_late, lags, microseconds
+from lakehouse.silver.json_texts import distinct_values
+from lakehouse.text import format_duration
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.silver.audit_log import Cause, Ruling
+
+RULINGS = pa.schema([("action_type", pa.string()), ("actor", pa.string()), ("reason", pa.string())])
+#: The columns of a changed row by which it is ruled, beside that of its event type.
+RULED_BY = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
+_SECOND = 1_000_000
+#: The lengths of days, hours, minutes and seconds, as in ``text.format_duration``.
+_UNITS = (86_400, 3_600, 60, 1)
+
+
+def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cause) -> pa.Table:
+    """How each change is recorded, :data:`RULINGS`; NULL for an insert that arrived in time, which is not audited.
+
+    :param rows: the rows after the changes, or before them where a row was removed, with :data:`RULED_BY` and the event type.
+    :param days: the event days ``before`` and ``after``, NULL on a side without a row.
+    """
+    general = cause.of_others
+    ruled = _by_row(rows, days, contract) if general is None else _same(general, len(rows))
+    special = cause.of_keys
+    if not special:
+        return ruled
+    which = pc.index_in(rows["record_key"].combine_chunks(), pa.array(special, pa.string()))
+    by_hand = pa.Table.from_arrays([pa.array(part, pa.string()) for part in zip(*special.values())], schema=RULINGS).take(which)
+    columns = [pc.if_else(pc.is_valid(which), by_hand[name], ruled[name]) for name in RULINGS.names]
+    return pa.Table.from_arrays(columns, schema=RULINGS)
+
+
+def _same(ruling: Ruling, count: int) -> pa.Table:
+    return pa.Table.from_arrays([pa.repeat(pa.scalar(part, pa.string()), count) for part in ruling], schema=RULINGS)
+
+
+def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract) -> pa.Table:
+    """The rulings on what arrivals caused."""
+    lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
+    late = are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
+    before, after = days["before"], days["after"]
+    is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
+    is_corrected = pc.and_(pc.is_valid(before), pc.is_valid(after))
+    moved = pc.binary_join_element_wise("moved from ", before.cast(pa.string()), " to ", after.cast(pa.string()), "")
+    told = pc.if_else(pc.equal(before, after), _durations(lag, "corrected {} after the event"), moved)
+    reason = pc.coalesce(_filled(rows["correction_reason"]), told)
+    reason = pc.if_else(is_inserted, _durations(lag, "arrived {} after the event"), reason)
+    by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), rows["source_system"]), rows["source_system"])
+    action = pc.if_else(is_inserted, "late_merge", "correction")
+    audited = pc.or_(pc.invert(is_inserted), late)
+    columns = [action, by, pc.if_else(is_withdrawn, "withdrawn", reason)]
+    none = pa.scalar(None, pa.string())
+    return pa.Table.from_arrays([pc.if_else(audited, column, none) for column in columns], schema=RULINGS)
+
+
+def _expected(types: pa.Array, contract: SourceContract) -> pa.Array | int:
+    """The lateness that the contract expects of each event type, in microseconds."""
+    if contract.lateness.by is None:
+        return microseconds(contract.lateness.expected)
+    distinct, which = distinct_values(types)
+    bounds = [contract.lateness.of_type(None if kind is None else str(kind)).expected for kind in distinct.to_pylist()]
+    of_none = microseconds(contract.lateness.of_type(None).expected)
+    return pc.fill_null(pa.array(map(microseconds, bounds), pa.int64()).take(which), of_none)
+
+
+def _durations(lag: pa.Array, sentence: str) -> pa.Array:
+    """A sentence with each duration in it, as ``text.format_duration`` writes it.
+
+    :param lag: microseconds, not below 0.
+    """
+    rest = lag.to_numpy() // _SECOND
+    shown, units = np.zeros_like(rest), np.zeros_like(rest)
+    for length in _UNITS:  # only the two largest units are written: few durations have a text of their own
+        part = rest - rest % length
+        shown += np.where(units < 2, part, 0)  # noqa: PLR2004
+        units += part > 0
+        rest = rest % length
+    distinct, which = np.unique(shown, return_inverse=True)
+    texts = [sentence.format(format_duration(timedelta(seconds=seconds))) for seconds in distinct.tolist()]
+    return pa.array(texts, pa.string()).take(pa.array(which))
+
+
+def _filled(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts, with NULL for empty ones."""
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
