@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
@@ -19,7 +20,6 @@ from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import checks as dispositions_checks
-from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
 from lakehouse.quality import check_rules, source_checks
@@ -72,18 +72,17 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
     where = {"arrival_date": list(days)}
     rows = table_io.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
-    in_bronze = Counter([] if rows is None else rows["arrival_date"].to_pylist())
-    sound = Counter([] if rows is None else rows.filter(pc.is_null(rows["malformed_reason"]))["arrival_date"].to_pylist())
+    in_bronze = source_checks.row_counts(rows, "arrival_date")
+    malformed = source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
     log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
-    claims = Counter([] if log is None else log.filter(pc.not_equal(log["kind"], "retire"))["arrival_date"].to_pylist())
+    claims = source_checks.row_counts(None if log is None else log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
     outcomes += check_source_rules(settings, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
-        malformed = in_bronze[day] - sound[day]
-        numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed}
-        balanced = read == in_bronze[day] == claims[day] + malformed
+        numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
+        balanced = read == in_bronze[day] == claims[day] + malformed[day]
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]
         explanation = "; ".join(filter(None, messages)) or None
@@ -175,18 +174,26 @@ def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshne
 
 
 def _check_reviews(settings: Settings, contract: SourceContract) -> CheckResult:
-    now, columns = settings.clock(), ["quarantine_since", "quarantine_status", "quarantine_review_by"]
-    path, where = locations.quarantine(settings, contract.dataset), {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    table = table_io.read(path, columns, where, settings.storage_options)
-    entries = [] if table is None else table.to_pylist()
-    overdue = [entry["quarantine_review_by"] for entry in entries if is_overdue(entry, now)]
-    oldest = _hours(now - min(entry["quarantine_since"] for entry in entries)) if entries else 0.0
-    numbers = {"waiting": len(entries), "overdue": len(overdue), "oldest_hours": oldest}
-    why = None
-    if overdue:
-        longest = f"the oldest of them by {format_duration(now - min(overdue))}"
-        advice = f"decide with 'lakehouse quarantine list {contract.dataset} --overdue'"
-        why = f"{len(overdue)} rows are past their review deadline, {longest}: {advice}"
+    path, columns = locations.quarantine(settings, contract.dataset), ["quarantine_since", "quarantine_review_by"]
+    where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
+    return reviews(contract.dataset, table_io.read(path, columns, where, settings.storage_options), settings.clock())
+
+
+def reviews(source: str, waiting: pa.Table | None, now: datetime) -> CheckResult:
+    """Whether no row waits for a steward past its deadline.
+
+    :param waiting: ``quarantine_since`` and ``quarantine_review_by`` of the rows whose review is open; None if there are none.
+    """
+    count, overdue, oldest, why = 0 if waiting is None else len(waiting), 0, 0.0, None
+    if waiting is not None and count:
+        since, deadlines = waiting["quarantine_since"], waiting["quarantine_review_by"]
+        overdue = pc.sum(pc.less(deadlines, pa.scalar(now, deadlines.type))).as_py() or 0
+        oldest = _hours(now - pc.min(since).as_py())
+        if overdue:
+            longest = f"the oldest of them by {format_duration(now - pc.min(deadlines).as_py())}"
+            advice = f"decide with 'lakehouse quarantine list {source} --overdue'"
+            why = f"{overdue} rows are past their review deadline, {longest}: {advice}"
+    numbers = {"waiting": count, "overdue": overdue, "oldest_hours": oldest}
     return CheckResult(REVIEWED, now.date(), not overdue, numbers, why, warns=True)
 
 

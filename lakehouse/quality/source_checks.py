@@ -5,6 +5,7 @@ Which rows are counted is decided by each layer's own checks; bounds are compare
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,17 @@ def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection
     passed = table is None or not wrong
     explanation = None if passed else f"these columns differ from the contract: {', '.join(wrong)}"
     return [CheckResult("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
+
+
+def row_counts(rows: pa.Table | None, by: str, *, of: str | None = None) -> Counter[Any]:
+    """How many rows there are of each value of the column ``by``; none without a table.
+
+    :param of: a column; only rows that have a value in it are counted.
+    """
+    if rows is None:
+        return Counter()
+    counted = rows.group_by(by).aggregate([([], "count_all") if of is None else (of, "count")])
+    return Counter(dict(zip(counted[by].to_pylist(), counted.column(1).to_pylist())))
 
 
 def null_counts(rows: pa.Table, by: str, name: str) -> NullCounts:

@@ -23,7 +23,7 @@ from lakehouse.quality import source_checks
 from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from datetime import date
 
     from deltalake import DeltaTable
@@ -49,6 +49,8 @@ _ROW = pa.schema(
         ("line_number", pa.int64()),
     ]
 )
+
+_NO_ROWS = pa.table({"event_date": pa.array([], pa.date32()), "record_key": pa.array([], pa.string())})
 
 
 def silver_check_names(contract: SourceContract) -> dict[str, str]:
@@ -100,11 +102,9 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
         return [CheckResult(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
     any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(settings, source)
     waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
-    held = Counter({count["values"]: count["counts"] for count in pc.value_counts(in_silver["event_date"]).to_pylist()})
-    missing: Counter[date] = Counter()
-    too_many: Counter[date] = Counter()
-    for day, count in zip(differing["event_date"].to_pylist(), differing["_missing"].to_pylist()):
-        (missing if count > 0 else too_many)[day] += abs(count)
+    held = source_checks.row_counts(in_silver, "event_date")
+    missing = _summed(differing, pc.max_element_wise(differing["_missing"], 0))
+    too_many = _summed(differing, pc.negate(pc.min_element_wise(differing["_missing"], 0)))
     outcomes = []
     for day in sorted(days):
         waits = day in waiting or any_unrecorded
@@ -129,38 +129,69 @@ def _check_rows(
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
     columns = ["event_date", "record_key", *required]
-    rows = None if table is None else table_io.read_version(table, columns, {"event_date": list(days)})
+    read = None if table is None else table_io.read_version(table, columns, {"event_date": list(days)})
+    rows = _NO_ROWS if read is None else read
     hidden = redactions.keys_by_field(settings, contract.dataset)
-    keys_on: dict[date, list[str]] = {day: [] for day in days}
-    missing: Counter[date] = Counter()
-    for row in [] if rows is None else rows.to_pylist():
-        keys_on[row["event_date"]].append(row["record_key"])
-        missing[row["event_date"]] += sum(
-            row[name] is None and row["record_key"] not in hidden.get(name, ()) for name in required
-        )
+    missing = rows_missing(rows, required if len(rows) else [], hidden)
     policy = policy_of(contract)
     everywhere = policy.keys_contend and not policy.contends_per_day
-    keys = {key for of_day in keys_on.values() for key in of_day}
-    rows_per_key = _rows_per_key(settings, contract, table, keys, days) if everywhere else Counter()
+    elsewhere = _rows_with_keys(settings, contract, table, rows, days) if everywhere else None
+    twice: Counter[date] = keys_twice(rows, elsewhere) if policy.keys_contend else Counter()
+    held = source_checks.row_counts(rows, "event_date")
     outcomes = []
-    for day, of_day in sorted(keys_on.items()):
-        counts = rows_per_key if everywhere else Counter(of_day)  # where days are separate, a key may be on several of them
-        twice = sum(counts[key] > 1 for key in of_day) if policy.keys_contend else 0
-        advice = "a key has two rows: materialize this day again, and the others on which the key has been" if twice else None
-        outcomes.append(CheckResult("unique_key", day, not twice, {"rows": len(of_day), "keys_twice": twice}, advice))
-        outcomes.append(CheckResult("required_fields", day, not missing[day], {"rows": len(of_day), "missing": missing[day]}))
+    for day in sorted(days):
+        numbers = {"rows": held[day], "keys_twice": twice[day]}
+        advice = (
+            "a key has two rows: materialize this day again, and the others on which the key has been" if twice[day] else None
+        )
+        outcomes.append(CheckResult("unique_key", day, not twice[day], numbers, advice))
+        numbers = {"rows": held[day], "missing": missing[day]}
+        outcomes.append(CheckResult("required_fields", day, not missing[day], numbers))
     return outcomes
 
 
-def _rows_per_key(
-    settings: Settings, contract: SourceContract, table: DeltaTable | None, keys: set[str], days: Collection[date]
-) -> Counter[str]:
-    """How many rows each key has, on ``days`` and on every other day for which the key log records it."""
-    if table is None or not keys:
+def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str, Collection[str]]) -> Counter[date]:
+    """How many required fields have no value, per event day.
+
+    :param hidden: by field the keys for which it is redacted: there it may be empty.
+    """
+    missing: Counter[date] = Counter()
+    for name in required:
+        empty = rows.filter(pc.is_null(rows[name]))
+        keys = pa.array(sorted(hidden.get(name, ())), pa.string())
+        missing += source_checks.row_counts(empty.filter(pc.invert(pc.is_in(empty["record_key"], keys))), "event_date")
+    return missing
+
+
+def keys_twice(rows: pa.Table, everywhere: pa.Table | None) -> Counter[date]:
+    """How many rows of each event day have a key that another row has as well.
+
+    :param everywhere: the rows among which a key may stand once; default: those of the same event day.
+    """
+    by = ["event_date", "record_key"] if everywhere is None else ["record_key"]
+    counted = (rows if everywhere is None else everywhere).group_by(by).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
+    if not len(repeated):
         return Counter()
-    reach = key_log.days_of(settings, contract.dataset, pa.array(sorted(keys))) | set(days)
-    rows = table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": sorted(keys)})
-    return Counter(rows["record_key"].to_pylist())
+    places = rows.select(["event_date", "record_key"])
+    return source_checks.row_counts(places.join(repeated, by, join_type="left semi"), "event_date")
+
+
+def _rows_with_keys(
+    settings: Settings, contract: SourceContract, table: DeltaTable | None, rows: pa.Table, days: Collection[date]
+) -> pa.Table:
+    """Silver's rows with the keys of some rows, on ``days`` and on every other day for which the key log records them."""
+    keys = pc.unique(rows["record_key"])
+    if table is None or not len(keys):
+        return rows
+    reach = key_log.days_of(settings, contract.dataset, keys) | set(days)
+    return table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": keys.to_pylist()})
+
+
+def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
+    """The sums of some counts, per event day."""
+    by_day = pa.table({"day": rows["event_date"], "count": counts}).group_by("day").aggregate([("count", "sum")])
+    return Counter(dict(zip(by_day["day"].to_pylist(), by_day["count_sum"].to_pylist())))
 
 
 def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date], in_silver: pa.Table) -> pa.Table:

@@ -18,6 +18,8 @@ from lakehouse.silver.json_texts import distinct_values
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakehouse.contracts.source import SourceContract
     from lakehouse.silver.audit_log import Cause, Ruling
 
@@ -57,10 +59,11 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract) -> pa.Tabl
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
     is_corrected = pc.and_(pc.is_valid(before), pc.is_valid(after))
+    corrected, arrived = _sentences(lag, ("corrected {} after the event", "arrived {} after the event"))
     moved = pc.binary_join_element_wise("moved from ", before.cast(pa.string()), " to ", after.cast(pa.string()), "")
-    told = pc.if_else(pc.equal(before, after), _durations(lag, "corrected {} after the event"), moved)
+    told = pc.if_else(pc.equal(before, after), corrected, moved)
     reason = pc.coalesce(_filled(rows["correction_reason"]), told)
-    reason = pc.if_else(is_inserted, _durations(lag, "arrived {} after the event"), reason)
+    reason = pc.if_else(is_inserted, arrived, reason)
     by = pc.if_else(is_corrected, pc.coalesce(_filled(rows["corrected_by"]), rows["source_system"]), rows["source_system"])
     action = pc.if_else(is_inserted, "late_merge", "correction")
     audited = pc.or_(pc.invert(is_inserted), late)
@@ -79,8 +82,8 @@ def _expected(types: pa.Array, contract: SourceContract) -> pa.Array | int:
     return pc.fill_null(pa.array(map(microseconds, bounds), pa.int64()).take(which), of_none)
 
 
-def _durations(lag: pa.Array, sentence: str) -> pa.Array:
-    """A sentence with each duration in it, as ``text.format_duration`` writes it.
+def _sentences(lag: pa.Array, forms: Collection[str]) -> list[pa.Array]:
+    """Sentences with each duration in them, as ``text.format_duration`` writes it.
 
     :param lag: microseconds, not below 0.
     """
@@ -92,8 +95,8 @@ def _durations(lag: pa.Array, sentence: str) -> pa.Array:
         units += part > 0
         rest = rest % length
     distinct, which = np.unique(shown, return_inverse=True)
-    texts = [sentence.format(format_duration(timedelta(seconds=seconds))) for seconds in distinct.tolist()]
-    return pa.array(texts, pa.string()).take(pa.array(which))
+    spans = [format_duration(timedelta(seconds=seconds)) for seconds in distinct.tolist()]
+    return [pa.array([form.format(span) for span in spans], pa.string()).take(pa.array(which)) for form in forms]
 
 
 def _filled(texts: pa.ChunkedArray) -> pa.ChunkedArray:
