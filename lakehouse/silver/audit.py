@@ -71,9 +71,9 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
 
 
 def _feed(table: DeltaTable, contract: SourceContract, version: int) -> pa.Table | None:
-    """The change feed of a version; None if its files are gone."""
+    """The change feed of a version, contiguous, so that it is not copied again; None if its files are gone."""
     columns = needed_columns(contract, [*(field.name for field in table.schema().fields), "_change_type"])
     try:
-        return change_feed.feed_of(table, version, version, columns=columns)
+        return change_feed.feed_of(table, version, version, columns=columns).combine_chunks()
     except change_feed.ForgottenFeedError:
         return None
