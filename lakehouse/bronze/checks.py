@@ -180,7 +180,7 @@ def _check_reviews(settings: Settings, contract: SourceContract) -> CheckResult:
 
 
 def reviews(source: str, waiting: pa.Table | None, now: datetime) -> CheckResult:
-    """Whether no row waits for a steward past its deadline.
+    """Whether no row waits for a steward past its deadline: the Arrow form of ``account_tables.is_overdue``.
 
     :param waiting: ``quarantine_since`` and ``quarantine_review_by`` of the rows whose review is open; None if there are none.
     """
