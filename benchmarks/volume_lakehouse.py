@@ -1,0 +1,60 @@
+"""The project's side of ``volume.py``: a replay of the two arrival days.
+
+python benchmarks/volume_lakehouse.py LANDING ROOT DAYS
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+from volume_files import HEAP, timed
+
+from lakehouse.contracts import load_catalog
+from lakehouse.orchestration.execution.replay import Replay
+from lakehouse.settings import Settings
+
+_SOURCE = """
+dataset: readings
+primary_key: [reading_id]
+source: {{landing: "{{arrival_date}}/*.csv", format: csv, start_date: {start}}}
+clocks: {{event: measured_at, arrival: received_at}}
+model:
+  fields:
+    - {{name: reading_id, type: string, required: true}}
+    - {{name: meter, type: string, required: true}}
+    - {{name: region, type: string, required: true}}
+    - {{name: kwh, type: "decimal(12,3)", required: true}}
+    - {{name: price, type: "decimal(9,4)"}}
+"""
+_METRIC = """
+metric: consumption
+source: readings
+grain: [region]
+measures:
+  - {name: kwh, sql: sum(kwh), type: "decimal(18,3)", additive: true}
+  - {name: readings, sql: count(*), type: bigint, additive: true}
+"""
+
+
+def main() -> None:
+    """Process the days, print the figures."""
+    landing, root = sys.argv[1], Path(sys.argv[2])
+    days = [date.fromisoformat(day) for day in sys.argv[3].split(",")]
+    contracts = root / "contracts"
+    contracts.mkdir(parents=True)
+    (contracts / "readings.yaml").write_text(_SOURCE.format(start=days[0]))
+    (contracts / "consumption.yaml").write_text(_METRIC)
+    settings = Settings(root=str(root), landing=landing, contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
+    with tempfile.TemporaryDirectory() as home, dg.DagsterInstance.local_temp(home) as instance:
+        replay = Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)
+        print(timed(lambda day: list(replay.days([day])), days), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
