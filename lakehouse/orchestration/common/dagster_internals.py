@@ -1,7 +1,7 @@
 """The names of Dagster's internals that the project uses: Dagster is pinned, and an upgrade is checked against this list.
 
 No other module imports from ``dagster._core``. These names have no public counterpart: the tags that Dagster sets on runs or
-reads from them, the launcher's health check, the target of a check's evaluation, and the parts of an instance.
+reads from them, the launcher's health check, the target of a check's evaluation, and the parts of an instance with their storage.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+from dagster._core.storage.sqlite_storage import _event_logs_directory as event_logs_directory
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -31,7 +34,10 @@ __all__ = [
     "BulkActionStatus",
     "BulkActionsFilter",
     "CheckRunHealthResult",
+    "DagsterSqliteStorage",
     "InstanceRef",
     "NoOpComputeLogManager",
+    "SqliteEventLogStorage",
     "WorkerStatus",
+    "event_logs_directory",
 ]

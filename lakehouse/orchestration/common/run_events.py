@@ -14,6 +14,7 @@ import dagster as dg
 from lakehouse.gold.publication.checks import with_deprecated_names
 from lakehouse.orchestration.common.dagster_internals import AssetCheckEvaluationTargetMaterializationData
 from lakehouse.orchestration.common.partitions import DAYS_TAG
+from lakehouse.orchestration.event_storage import log_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -42,8 +43,10 @@ def report(
 
 def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:
     """Log a materialization of ``key`` for each day, with its metadata."""
-    for day, metadata in sorted(days.items()):
-        context.log_event(dg.AssetMaterialization(key, partition=day.isoformat(), metadata=dict(metadata)))
+    events = (
+        dg.AssetMaterialization(key, partition=day.isoformat(), metadata=dict(metadata)) for day, metadata in sorted(days.items())
+    )
+    log_all(context.instance, events, context.log_event)
 
 
 def checked(
@@ -53,22 +56,27 @@ def checked(
     outcomes = list(outcomes)
     partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
     targets = newest(context.instance, key, partitions)
-    for outcome in outcomes:
-        metadata = dict(outcome.numbers)
-        if outcome.explanation:
-            metadata["what_to_do"] = outcome.explanation
-        evaluation = dg.AssetCheckEvaluation(
-            asset_key=key,
-            check_name=outcome.check,
-            passed=outcome.passed,
-            metadata=metadata,
-            target_materialization_data=targets.get(outcome.day.isoformat()),
-            severity=severity(warns=outcome.warns),
-            description=outcome.explanation,
-            partition=outcome.day.isoformat(),
-        )
-        # Dagster takes evaluations here too; its annotation does not name them.
-        context.op_execution_context.log_event(evaluation)  # type: ignore[arg-type]
+    events = (_evaluation(key, outcome, targets.get(outcome.day.isoformat())) for outcome in outcomes)
+    # Dagster takes evaluations here too; its annotation does not name them.
+    log_all(context.instance, events, context.op_execution_context.log_event)  # type: ignore[arg-type]
+
+
+def _evaluation(
+    key: dg.AssetKey, outcome: CheckResult, target: AssetCheckEvaluationTargetMaterializationData | None
+) -> dg.AssetCheckEvaluation:
+    metadata = dict(outcome.numbers)
+    if outcome.explanation:
+        metadata["what_to_do"] = outcome.explanation
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=outcome.check,
+        passed=outcome.passed,
+        metadata=metadata,
+        target_materialization_data=target,
+        severity=severity(warns=outcome.warns),
+        description=outcome.explanation,
+        partition=outcome.day.isoformat(),
+    )
 
 
 def severity(*, warns: bool) -> dg.AssetCheckSeverity:

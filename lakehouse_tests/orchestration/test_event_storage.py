@@ -1,0 +1,172 @@
+"""Events that are stored together are those that Dagster's own storage would hold, and either storage reads the other's."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from sqlalchemy import event as sqlalchemy_event
+from sqlalchemy.engine import Engine
+
+from lakehouse.orchestration import event_storage
+from lakehouse.orchestration.common.dagster_internals import SqliteEventLogStorage
+from lakehouse.orchestration.event_storage import SqliteEvents, log_all
+
+KEY = dg.AssetKey("numbers")
+CHECK = dg.AssetCheckKey(KEY, "is_positive")
+DAYS = [f"2024-01-{day:02}" for day in range(1, 31)]
+PARTITIONS = dg.DailyPartitionsDefinition("2024-01-01")
+OURS = {"custom": {"module": event_storage.__name__, "class": "SqliteStorage", "config": {"base_dir": {"env": "DAGSTER_HOME"}}}}
+
+
+class ChangedMindError(Exception):
+    """Raised by a run that fails on purpose."""
+
+
+@contextmanager
+def instance_of(home: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any] | None) -> Iterator[dg.DagsterInstance]:
+    home.mkdir(exist_ok=True)
+    home.joinpath("dagster.yaml").write_text(
+        yaml.safe_dump({"telemetry": {"enabled": False}} | ({"storage": storage} if storage else {}))
+    )
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def materialize(instance: dg.DagsterInstance, days: list[str], fail_at: str | None = None) -> dg.ExecuteInProcessResult:
+    """A run that logs materializations of some days in reverse order, an observation, and an evaluation for each day."""
+
+    @dg.asset(key=KEY, partitions_def=PARTITIONS, output_required=False)
+    def numbers(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        made = [dg.AssetMaterialization(KEY, partition=day, metadata={"day": day}) for day in reversed(days)]
+
+        def log(one: Any) -> None:
+            if one.partition == fail_at:
+                raise ChangedMindError
+            context.log_event(one)
+
+        log_all(context.instance, [*made, dg.AssetObservation(KEY, partition=days[0])], log)
+        evaluations = [
+            dg.AssetCheckEvaluation(asset_key=KEY, check_name=CHECK.name, passed=day != days[0], partition=day) for day in days
+        ]
+        log_all(context.instance, evaluations, context.op_execution_context.log_event)  # type: ignore[arg-type]
+        yield from ()
+
+    job = dg.Definitions(assets=[numbers]).resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(instance=instance, raise_on_error=False)
+
+
+def recorded(instance: dg.DagsterInstance) -> dict[str, Any]:
+    """All that Dagster shows of the asset, without times and ids of runs."""
+    storage = instance.event_log_storage
+    made = instance.fetch_materializations(KEY, limit=100).records
+    (asset,) = instance.get_asset_records([KEY])
+    newest = storage.get_latest_storage_id_by_partition(KEY, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    run_id = made[0].run_id
+    executions = storage.get_asset_check_execution_history(CHECK, limit=100)
+    return {
+        "materializations": [(record.storage_id, record.partition_key, record.asset_materialization) for record in made],
+        "newest by partition": dict(newest),
+        "newest": (
+            asset.asset_entry.last_materialization_storage_id,
+            asset.asset_entry.last_materialization.dagster_event.partition,
+        ),
+        "observations": [record.partition_key for record in instance.fetch_observations(KEY, limit=100).records],
+        "executions": [
+            (one.status, one.event.dagster_event.partition, one.event.dagster_event.event_specific_data.passed)
+            for one in executions
+        ],
+        "of the run": [event.dagster_event_type for event in storage.get_logs_for_run(run_id)],
+        "partitions of the run": storage.get_asset_partitions_for_run(run_id),
+    }
+
+
+def test_events_stored_together_are_those_of_dagsters_own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for name, storage in (("theirs", None), ("ours", OURS)):
+        with instance_of(tmp_path / name, monkeypatch, storage) as instance:
+            assert isinstance(instance.event_log_storage, SqliteEvents) is (storage is not None)
+            assert materialize(instance, DAYS).success
+            assert materialize(instance, DAYS[3:5]).success
+            seen.append(recorded(instance))
+    assert seen[0] == seen[1]
+    assert seen[1]["newest"][1] == DAYS[3]
+    assert len(seen[1]["materializations"]) == 32
+
+
+def test_either_storage_reads_what_the_other_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        assert materialize(instance, DAYS[:3]).success
+        before = recorded(instance)
+    with instance_of(tmp_path, monkeypatch, None) as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        assert recorded(instance) == before
+        assert materialize(instance, DAYS[3:6]).success
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        assert instance.get_materialized_partitions(KEY) == set(DAYS[:6])
+
+
+def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        for days in (DAYS[:2], DAYS):
+            connections = []
+            listener = lambda *_, counted=connections: counted.append(1)  # noqa: E731
+            sqlalchemy_event.listen(Engine, "connect", listener)
+            try:
+                assert materialize(instance, days).success
+            finally:
+                sqlalchemy_event.remove(Engine, "connect", listener)
+            opened.append(len(connections))
+    assert opened[1] <= opened[0]
+
+
+def test_an_error_among_events_stores_none_of_them_and_the_next_run_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        failed = materialize(instance, DAYS, fail_at=DAYS[2])
+        assert not failed.success
+        assert not instance.get_materialized_partitions(KEY)
+        assert instance.get_run_by_id(failed.run_id).status is dg.DagsterRunStatus.FAILURE
+        assert materialize(instance, DAYS).success
+        assert instance.get_materialized_partitions(KEY) == set(DAYS)
+
+
+def test_ranges_of_partitions_are_stored_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dg.asset(key=KEY, partitions_def=PARTITIONS, backfill_policy=dg.BackfillPolicy.single_run())
+    def numbers() -> None:
+        pass
+
+    stored: list[int] = []
+    store = SqliteEvents.store_event_batch
+    monkeypatch.setattr(SqliteEvents, "store_event_batch", lambda self, events: (stored.append(len(events)), store(self, events)))
+    monkeypatch.delenv("DAGSTER_EVENT_BATCH_SIZE", raising=False)
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        tags = {"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[-1]}
+        job = dg.Definitions(assets=[numbers]).resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=instance, tags=tags).success
+        assert instance.get_materialized_partitions(KEY) == set(DAYS)
+    assert len(DAYS) in stored
+    monkeypatch.delenv("DAGSTER_EVENT_BATCH_SIZE", raising=False)
+    assert "DAGSTER_EVENT_BATCH_SIZE" not in os.environ
+
+
+def test_two_runs_at_once_lose_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with instance_of(tmp_path, monkeypatch, OURS):
+        with get_context("spawn").Pool(2) as processes:
+            assert processes.map(materialize_in_own_instance, (DAYS[:15], DAYS[15:])) == [True, True]
+        with dg.DagsterInstance.get() as instance:
+            assert instance.get_materialized_partitions(KEY) == set(DAYS)
+
+
+def materialize_in_own_instance(days: list[str]) -> bool:
+    event_storage.BATCH_SIZE = 4  # so that the processes take turns
+    with dg.DagsterInstance.get() as instance:
+        return materialize(instance, days).success
