@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakehouse import locations
 from lakehouse.delta import change_feed, commit_log, table_io
-from lakehouse.ledger import redactions
-from lakehouse.silver import audit_log
+from lakehouse.ledger import ingestions, redactions
+from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
@@ -46,6 +47,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     known = redactions.all_of(settings, source)  # read after the table: it contains all redactions that the commits list
     history = {commit["version"]: commit for commit in commit_log.history(table, done)}
     lost = newest - done - len(history)
+    firsts = _first_arrivals(settings, source)
     written, marked = 0, done
     named: set[str] = set()
     for version, commit in sorted(history.items()):
@@ -55,7 +57,7 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
             continue
         cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
-        rows = audit_rows(feed, AuditedCommit(contract, metrics, cause, known, version, settings.clock()))
+        rows = audit_rows(feed, AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts))
         if len(rows):
             written += audit_log.append(settings, source, silver_id, version, rows)
             marked = version
@@ -77,3 +79,14 @@ def _feed(table: DeltaTable, contract: SourceContract, version: int) -> pa.Table
         return change_feed.feed_of(table, version, version, columns=columns).combine_chunks()
     except change_feed.ForgottenFeedError:
         return None
+
+
+def _first_arrivals(settings: Settings, source: str) -> pa.Table:
+    """The arrival day that first brought each event day, from the ledger: all rows in silver are of recorded ingestions."""
+    brought = [
+        {"event_date": day, "arrival_date": entry.arrival_date}
+        for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
+        for day, rows in entry.rows_by_day.items()
+        if rows
+    ]
+    return first_load.first_arrivals(pa.Table.from_pylist(brought, schema=first_load.FIRST_ARRIVALS))

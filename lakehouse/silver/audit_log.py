@@ -1,7 +1,8 @@
-"""``ops/late_arrival_audit``: one row per change of an existing silver row, and per late insert.
+"""``ops/late_arrival_audit``: a row per change of an existing silver row, per late insert, and per file and day of a first load.
 
-This module determines why a commit was made, and it appends, reads and masks the rows. They are computed in ``audit``, from
-silver's change feed. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
+This module determines why a commit was made, and it appends, reads and masks the rows. They are computed in ``audit_rows``, from
+silver's change feed. Values are JSON of the changed fields, of the whole row if it was inserted or removed, or of the counts of
+a first load, whose ``event_id`` is NULL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of the audit: a function from the change feed of a commit to silver to the table that ``audit_log`` stores.
 
-A change of an existing key is always audited, a new key only if it is late. The function is right for any part of a feed that is
-complete for its keys. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
+A change of an existing key is always audited, a new key only if it is late. Rows that came as history (``first_load``) are
+counted by file and event day instead. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import Series
 from lakehouse.delta.change_feed import NO_CONTENT
-from lakehouse.silver import audit_log
+from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.json_texts import json_text, json_texts
 from lakehouse.silver.row_changes import differ, row_changes, starts
-from lakehouse.silver.rulings import RULED_BY, rulings
+from lakehouse.silver.rulings import RULED_BY, lateness, rulings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.redactions import Redaction
     from lakehouse.silver.audit_log import Cause
 
+#: The columns of a row that came as history, beside those by which it is ruled.
+_LOADED_BY = ("arrival_date", "ingestion_id", "source_file")
 #: How many changes are formatted at a time: their texts are several times larger than they are.
 _AT_ONCE = 50_000
 _NONE = pa.scalar(None, pa.string())
@@ -44,6 +46,7 @@ class AuditedCommit:
     """What the audit rows of a commit depend on besides its change feed.
 
     :param redacted: all redactions of the source; their fields are masked.
+    :param firsts: the arrival day that first brought each event day of the source, see ``first_load.first_arrivals``.
     """
 
     contract: SourceContract
@@ -52,6 +55,7 @@ class AuditedCommit:
     redacted: Collection[Redaction]
     silver_version: int
     audited_at: datetime
+    firsts: pa.Table
 
     @cached_property
     def hidden(self) -> dict[str, pa.Array]:
@@ -86,27 +90,64 @@ class AuditedCommit:
 
 def needed_columns(contract: SourceContract, existing: Collection[str]) -> list[str]:
     """The columns of silver's change feed that the audit needs, in the feed's order."""
-    needed = {*RULED_BY, contract.event_type_column, "_change_type"}
+    needed = {*RULED_BY, *_LOADED_BY, contract.event_type_column, "_change_type"}
     return [name for name in existing if name in needed or name not in NO_CONTENT]
 
 
 def audit_rows(feed: pa.Table, commit: AuditedCommit) -> pa.Table:
-    """The audit rows of a commit, ``audit_log.SCHEMA``, in the order of their keys.
+    """The audit rows of a commit, ``audit_log.SCHEMA``: what came as history by event day and file, then changes by key.
 
     :param feed: its change feed, see ``change_feed.feed_of``, with :func:`needed_columns` at least.
     """
-    return pa.concat_tables([audit_log.SCHEMA.empty_table(), *audit_parts(feed, commit)])
-
-
-def audit_parts(feed: pa.Table, commit: AuditedCommit) -> Iterator[pa.Table]:
-    """The same in parts; all rows of a key are in one part."""
     feed = feed.combine_chunks()
     changes = row_changes(feed)
+    is_history = _are_history(feed, changes, commit)
+    loads = _loads(feed, changes.filter(is_history), commit)
+    return pa.concat_tables([loads, *change_parts(feed, changes.filter(pc.invert(is_history)), commit)])
+
+
+def change_parts(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> Iterator[pa.Table]:
+    """The audit rows of some changes in parts; all rows of a key are in one part."""
     first_of_key = np.flatnonzero(starts(_newest(feed["record_key"], changes)))
     cuts = np.searchsorted(first_of_key, np.arange(0, len(changes), _AT_ONCE))
     begins = np.unique(first_of_key[cuts[cuts < len(first_of_key)]])
     for begin, end in zip(begins, [*begins[1:], len(changes)]):
         yield _rows_of(feed, changes.slice(begin, end - begin), commit)
+
+
+def _are_history(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Array:
+    """Which changes are rows that came as history: inserted because of arrivals, not by a person or a rebuild."""
+    if commit.cause.of_others is not None or not len(commit.firsts):
+        return pa.repeat(pa.scalar(False), len(changes))
+    rows = pa.table({name: _newest(feed[name], changes) for name in ("event_date", "arrival_date", "record_key")})
+    by_hand = pc.is_in(rows["record_key"].combine_chunks(), pa.array(list(commit.cause.of_keys), pa.string()))
+    is_inserted = pc.is_null(changes["before"]).combine_chunks()
+    return pc.and_(pc.and_(is_inserted, first_load.are_history(rows, commit.firsts)), pc.invert(by_hand))
+
+
+def _loads(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table:
+    """The audit rows about what each file brought to each event day as history."""
+    contract = commit.contract
+    names = dict.fromkeys(["event_date", "event_ts", "arrival_ts", *_LOADED_BY, contract.event_type_column])
+    rows = pa.table({name: _newest(feed[name], changes) for name in names})
+    _, late = lateness(rows, contract)
+    system = contract.source.system or contract.dataset
+    loaded = [
+        {
+            "audit_id": first_load.id_of(contract.dataset, commit.silver_version, load["ingestion_id"], load["event_date"]),
+            "event_date": load["event_date"],
+            "source_system": system,
+            "action_type": "backfill",
+            "new_value": first_load.value_of(load["source_file"], load["rows"], load["late"]),
+            "reason": first_load.reason_of(load["source_file"], load["rows"]),
+            "actor": system,
+            "arrival_ts": load["arrival_ts"],
+            "impacted_kpis": commit.impacted([load["event_date"]]),
+            **{name: value.as_py() for name, value in commit.same.items()},
+        }
+        for load in first_load.loaded(rows.append_column("late", late)).to_pylist()
+    ]
+    return pa.Table.from_pylist(loaded, schema=audit_log.SCHEMA)
 
 
 def _rows_of(feed: pa.Table, changes: pa.Table, commit: AuditedCommit) -> pa.Table:

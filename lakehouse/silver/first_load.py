@@ -4,8 +4,6 @@ A source is *followed* from its first arrival day on. Event days before that day
 brings such an event day loads it, in one commit or in many, and that is no correction of anything. A row that comes to it on
 another arrival day is late, as is every late row of a day since. Only the data's own days are compared (R5), so that any
 grouping of runs and a replay decide the same.
-
-Not called by ``audit_rows`` yet: readers of the audit have to know rows without a key first.
 """
 
 from __future__ import annotations

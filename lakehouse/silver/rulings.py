@@ -48,14 +48,19 @@ def rulings(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     return pa.Table.from_arrays(columns, schema=RULINGS)
 
 
+def lateness(rows: pa.Table, contract: SourceContract) -> tuple[pa.Array, pa.Array]:
+    """How long after the event each row arrived, in microseconds from 0, and whether that is later than the contract expects."""
+    lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
+    return lag, are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
+
+
 def _same(ruling: Ruling, count: int) -> pa.Table:
     return pa.Table.from_arrays([pa.repeat(pa.scalar(part, pa.string()), count) for part in ruling], schema=RULINGS)
 
 
 def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract) -> pa.Table:
     """The rulings on what arrivals caused."""
-    lag = pc.max_element_wise(pc.fill_null(lags(rows, contract), 0), 0).combine_chunks()
-    late = are_late(lag, _expected(rows[contract.event_type_column].combine_chunks(), contract))
+    lag, late = lateness(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
     is_corrected = pc.and_(pc.is_valid(before), pc.is_valid(after))

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.silver import audit_log, audit_rows
+from lakehouse.silver import audit_log, audit_rows, first_load
 from lakehouse.silver.audit_log import Cause
 from lakehouse.silver.audit_rows import AuditedCommit
+from lakehouse.silver.row_changes import row_changes
 from lakehouse_tests.support import audit_by_row
-from lakehouse_tests.support.change_feeds import NOON, SOURCES, AuditCase, audit_cases
+from lakehouse_tests.support.change_feeds import NO_HISTORY, NOON, SOURCES, AuditCase, audit_cases
 
 
 @settings(max_examples=150, deadline=None)
@@ -26,7 +27,7 @@ def test_audit_rows_are_those_of_the_model(case: AuditCase) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(audit_cases())
+@given(audit_cases(NO_HISTORY))
 def test_a_feed_may_be_split_by_key_and_formatted_in_parts(case: AuditCase) -> None:
     whole = audit_rows.audit_rows(case.feed, case.commit)
     keys = pc.unique(case.feed["record_key"]).sort()
@@ -34,7 +35,8 @@ def test_a_feed_may_be_split_by_key_and_formatted_in_parts(case: AuditCase) -> N
     assert pa.concat_tables([audit_log.SCHEMA.empty_table(), *by_key]).equals(whole)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(audit_rows, "_AT_ONCE", 2)
-        parts = list(audit_rows.audit_parts(case.feed, case.commit))
+        feed = case.feed.combine_chunks()
+        parts = list(audit_rows.change_parts(feed, row_changes(feed), case.commit))
     assert pa.concat_tables([audit_log.SCHEMA.empty_table(), *parts]).equals(whole)
     assert sum(len(pc.unique(part["event_id"])) for part in parts) == len(pc.unique(whole["event_id"]))
 
@@ -51,7 +53,9 @@ def test_ids_are_those_of_the_audit_log() -> None:
         schema=schema,
     )
     cause = Cause({}, frozenset(), {}, {})
-    audited = audit_rows.audit_rows(feed, AuditedCommit(SOURCES[0], [], cause, [], 7, NOON))
+    audited = audit_rows.audit_rows(
+        feed, AuditedCommit(SOURCES[0], [], cause, [], 7, NOON, first_load.FIRST_ARRIVALS.empty_table())
+    )
     first, second = date(2024, 2, 1), date(2024, 2, 2)
     assert audited["audit_id"].to_pylist() == [
         audit_log.id_of("events", 7, "moved", first, second),
@@ -64,6 +68,6 @@ def test_ids_are_those_of_the_audit_log() -> None:
 def test_the_audit_asks_for_no_column_that_it_does_not_use() -> None:
     existing = [name for name, _ in silver_columns(SOURCES[3])] + ["_change_type", "_commit_version"]
     needed = audit_rows.needed_columns(SOURCES[3], existing)
-    assert {"source_file", "ingestion_id", "line_number", "change_op", "_commit_version"}.isdisjoint(needed)
+    assert {"line_number", "change_op", "_commit_version"}.isdisjoint(needed)
     assert {"c_double", "corrected_by", "_change_type"} <= set(needed)
     assert "change_op" in audit_rows.needed_columns(SOURCES[0], existing), "the event type"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from datetime import timedelta
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import change_feed
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import rebuild_requests
-from lakehouse.silver import audit_log
+from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.audit_log import Ruling
 from lakehouse.silver.json_texts import json_text
 from lakehouse.text import format_duration
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def audit_rows(feed: pa.Table, commit: AuditedCommit) -> pa.Table:
-    """The audit rows of a commit, in the order of their keys."""
+    """The audit rows of a commit: what came as history by event day and file, then changes in the order of their keys."""
     return table(RowByRowAudit(net_rows(feed), commit).rows(), commit.redacted)
 
 
@@ -63,7 +64,8 @@ class RowByRowAudit:
         self._content = changed.select(
             [name for name in changed.column_names if name not in change_feed.NO_CONTENT and name != "_net"]
         )
-        copied = ("record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason")
+        copied = ["record_key", "event_date", "event_ts", "arrival_ts", "source_system", "corrected_by", "correction_reason"]
+        copied += ["arrival_date", "ingestion_id", "source_file"]
         self._of = {name: changed[name].to_pylist() for name in copied}
         self._types = [None if kind is None else str(kind) for kind in changed[self._contract.event_type_column].to_pylist()]
         self._expected: dict[str | None, timedelta] = {}
@@ -71,7 +73,9 @@ class RowByRowAudit:
 
     def rows(self) -> list[dict[str, Any]]:
         """The audit rows, before the values of redacted fields are masked."""
-        kept = [(change, ruling) for change in self._changes if (ruling := self._ruling(change)) is not None]
+        history = [change for change in self._changes if self._is_history(change)]
+        changes = [change for change in self._changes if change not in history]
+        kept = [(change, ruling) for change in changes if (ruling := self._ruling(change)) is not None]
         seen: Counter[tuple[Any, ...]] = Counter()
         same = {
             "source": self._contract.dataset,
@@ -81,7 +85,35 @@ class RowByRowAudit:
             "notification_sent": False,
         }
         texts = self._texts([place for change, _ in kept for place in change if place is not None])
-        return [same | self._row(change, ruling, texts, seen) for change, ruling in kept]
+        loads = [same | load for load in self._loads(history)]
+        return loads + [same | self._row(change, ruling, texts, seen) for change, ruling in kept]
+
+    def _is_history(self, change: Change) -> bool:
+        firsts = {row["event_date"]: row["arrival_date"] for row in self._commit.firsts.to_pylist()}
+        if change.before is not None or by_hand(self._cause, self._of["record_key"][change.newest]) is not None:
+            return False
+        day, arrival = (self._of[name][change.newest] for name in ("event_date", "arrival_date"))
+        return day in firsts and day < min(firsts.values()) and arrival == firsts[day]
+
+    def _loads(self, history: list[Change]) -> Iterator[dict[str, Any]]:
+        places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for change in history:
+            of = [self._of[name][change.newest] for name in ("event_date", "ingestion_id", "source_file")]
+            places[tuple(of)].append(change.newest)
+        source = self._contract.dataset
+        for (day, ingestion_id, file), brought in sorted(places.items()):
+            late = sum(is_late(self._lateness(place), self._bound(self._types[place])) for place in brought)
+            yield {
+                "audit_id": first_load.id_of(source, self._commit.silver_version, ingestion_id, day),
+                "event_date": day,
+                "source_system": self._contract.source.system or source,
+                "action_type": "backfill",
+                "new_value": json.dumps({"source_file": file, "rows": len(brought), "late": late}, ensure_ascii=False),
+                "reason": f"first load of the day: {len(brought):,} rows of {file}",
+                "actor": self._contract.source.system or source,
+                "arrival_ts": max(self._of["arrival_ts"][place] for place in brought),
+                "impacted_kpis": self._commit.impacted([day]),
+            }
 
     def _row(self, change: Change, ruling: Ruling, texts: _Texts, seen: Counter[tuple[Any, ...]]) -> dict[str, Any]:
         of = {name: self._of[name][change.newest] for name in ("event_date", "source_system", "event_ts", "arrival_ts")}

@@ -14,6 +14,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
+from lakehouse.silver import first_load
 from lakehouse.silver.audit_log import Cause
 from lakehouse.silver.audit_rows import AuditedCommit
 from lakehouse_tests.support.lake import contract
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 KEYS = ["a", "b", "c", '"quoted"\n', "ä"]
 DAYS = [date(1, 1, 1), date(2024, 1, 31), date(2024, 2, 1), date(2024, 2, 2)]
+ARRIVALS = [date(2024, 2, 1), date(2024, 2, 2), date(2024, 2, 3)]
 TYPES = ["string", "int", "bigint", "double", "boolean", "date", "timestamp", "decimal(12,2)", "decimal(20,10)"]
 #: Few values of each column, so that rows are often equal.
 VALUES: dict[str, list[Any]] = {
@@ -95,6 +97,9 @@ def feed_rows(draw: st.DrawFn) -> dict[str, Any]:
         "source_system": draw(st.sampled_from(["shop", None])),
         "arrival_ts": max(base + draw(st.sampled_from(SPANS)), datetime(1, 1, 1, tzinfo=timezone.utc)) if day.year > 1 else NOON,
         "change_op": draw(st.sampled_from([None, "insert", "correct"])),
+        "arrival_date": draw(st.sampled_from(ARRIVALS)),
+        "ingestion_id": (file := draw(st.sampled_from("ab"))),
+        "source_file": f"{file}.csv",
         "corrected_by": draw(optional),
         "correction_reason": draw(optional),
         "_change_type": draw(st.sampled_from(["insert", "delete", "update_preimage", "update_postimage"])),
@@ -130,8 +135,22 @@ def causes(draw: st.DrawFn) -> Cause:
     return Cause({"run_id": draw(st.none() | st.just("run")), **by_hand, **operation}, ingestions, decided, hidden)
 
 
+def first_arrivals() -> st.SearchStrategy[pa.Table]:
+    """The arrival day that first brought each event day; not of all event days of a feed."""
+    firsts = st.dictionaries(st.sampled_from(DAYS), st.sampled_from(ARRIVALS))
+    return firsts.map(
+        lambda days: pa.Table.from_pydict(
+            {"event_date": list(days), "arrival_date": list(days.values())}, schema=first_load.FIRST_ARRIVALS
+        )
+    )
+
+
+NO_HISTORY = st.just(first_load.FIRST_ARRIVALS.empty_table())
+
+
 @st.composite
-def audit_cases(draw: st.DrawFn) -> AuditCase:
+def audit_cases(draw: st.DrawFn, firsts: st.SearchStrategy[pa.Table] | None = None) -> AuditCase:
+    """:param firsts: by default, some event days are history."""
     names = ["id", "event_ts", "event_date", "no column", *COLUMNS.values()]
     redacted = st.builds(
         Redaction,
@@ -148,5 +167,6 @@ def audit_cases(draw: st.DrawFn) -> AuditCase:
         draw(st.lists(redacted, max_size=3)),
         draw(st.integers(0, 10**6)),
         NOON,
+        draw(first_arrivals() if firsts is None else firsts),
     )
     return AuditCase(draw(change_feeds()), commit)

@@ -52,7 +52,7 @@ def audit(
 
 def _print(row: dict[str, Any]) -> None:
     """Print a few lines per row, never truncated: a table would fold the values."""
-    where = f"{row['event_id']} on {row['event_date']}"
+    where = f"{row['event_id'] or 'a first load'} on {row['event_date']}"
     out.print(f"{row['audit_ts']:%Y-%m-%d %H:%M}  {row['action_type']}: {where}", style="bold", soft_wrap=True)
     _say(
         f"by {row['actor'] or 'somebody unknown'}: {row['reason'] or 'no reason given'} (silver version {row['silver_version']})"
