@@ -229,9 +229,10 @@ def upsert(
 
 
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
-    """Compact the table when it has many small files: every append adds one, and every read opens them all."""
+    """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
     table = open_table(path, options)
-    if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
+    files = [] if table is None else table.file_uris()
+    if len(files) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in files}):
         return
     with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
         if is_ours and (newest := open_snapshot(path, options)) is not None:

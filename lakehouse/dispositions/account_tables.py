@@ -84,7 +84,7 @@ def after_ingestion(settings: Settings, contract: SourceContract, delivery: Deli
         # A policy that replaces days lists whole arrival days: the rows are among them already.
         return pa.concat_tables([rows, unread.filter(pc.is_null(positions(unread, rows)))])
 
-    _enter(settings, contract, affected)
+    _enter(settings, contract, affected, delivery)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
@@ -116,11 +116,16 @@ def _affected_rows(
     return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
-def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table]) -> None:
-    """Write the state of the affected rows, again if an input changed while it was computed."""
+def _enter(
+    settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table], delivery: Delivery | None = None
+) -> None:
+    """Write the state of the affected rows, again if an input changed while it was computed.
+
+    :param delivery: the one that brought rows of which the tables hold none yet, unless a stopped run wrote them.
+    """
     while True:
         before = _input_versions(settings, contract.dataset)
-        _write(settings, contract, affected())
+        _write(settings, contract, affected(), delivery)
         if _input_versions(settings, contract.dataset) == before:
             return
 
@@ -131,12 +136,27 @@ def _input_versions(settings: Settings, source: str) -> list[int]:
     return [table_io.version(path, settings.storage_options) for path in paths]
 
 
-def _write(settings: Settings, contract: SourceContract, rows: pa.Table) -> None:
+def _write(settings: Settings, contract: SourceContract, rows: pa.Table, delivery: Delivery | None) -> None:
     source, options = contract.dataset, settings.storage_options
-    disposed = rows.select(_DISPOSITIONS.names)
-    table_io.upsert(locations.dispositions(settings, source), disposed, ROW_KEYS, options=options, partition_by="arrival_date")
+    path, disposed = locations.dispositions(settings, source), rows.select(_DISPOSITIONS.names)
+    if delivery is not None:
+        disposed = _without_appended(path, disposed, delivery, options)
+    table_io.upsert(path, disposed, ROW_KEYS, options=options, partition_by="arrival_date")
     quarantined = _quarantine_entries(settings, contract, rows)
     table_io.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
+
+
+def _without_appended(path: str, rows: pa.Table, delivery: Delivery, options: Mapping[str, str]) -> pa.Table:
+    """Append the rows of a delivery if the table holds none of them, and give the others: a MERGE reads the whole arrival day."""
+    where = {"arrival_date": [delivery.arrival_date], "ingestion_id": [delivery.ingestion_id]}
+    present = table_io.read(path, ["line_number"], where, options)
+    is_new = pc.equal(rows["ingestion_id"], delivery.ingestion_id)
+    app_id = f"dispositions:{delivery.ingestion_id}"
+    if present is not None and len(present):
+        return rows
+    if table_io.append(path, rows.filter(is_new), options=options, partition_by=["arrival_date"], app_id=app_id):
+        return rows.filter(pc.invert(is_new))
+    return rows
 
 
 def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table) -> pa.Table:
