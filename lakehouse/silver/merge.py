@@ -115,9 +115,15 @@ def merge(
     """
     target = locations.silver(settings, contract.dataset)
     while True:
-        before = table_io.version(target, settings.storage_options)
+        table = table_io.open_table(target, settings.storage_options)
+        before = -1 if table is None else table.version()
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
-        spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
+        if table is not None and not table_io.rows_at_most(table, {"event_date": days}):  # nothing to match
+            rows = source.where("_lives AND _present").select(*(name for name, _ in silver_columns(contract)))
+            rows = rows.repartition("event_date")  # a file for each day, as MERGE writes them
+            spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
+        else:
+            spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.

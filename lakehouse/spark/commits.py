@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from delta import exceptions
 
-from lakehouse.delta import table_io
+from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.partition_writer import PROPERTIES
 from lakehouse.errors import LakehouseError
@@ -30,9 +30,18 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+#: The id of a commit in its own metadata.
+_COMMIT_ID = "commit_id"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-#: What Spark raises when another writer has committed first. In Python these classes do not inherit from the first one.
+
+
+class AppendedMeanwhileError(LakehouseError):
+    """Another writer has appended to a table since it was read; see :func:`append_alone`."""
+
+
+#: What is raised when another writer has committed first. In Python the classes of Delta do not inherit from the first one.
 CONFLICTS = (
+    AppendedMeanwhileError,
     exceptions.DeltaConcurrentModificationException,
     exceptions.ConcurrentWriteException,
     exceptions.MetadataChangedException,
@@ -83,6 +92,28 @@ def append_once(frame: DataFrame, path: str, partition_by: str, app_id: str, met
     """Append rows in one commit; a second append under the same ``app_id`` does nothing."""
     options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": "1", "userMetadata": json.dumps(metadata, default=str)}
     frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
+
+
+def append_alone(
+    frame: DataFrame, settings: Settings, path: str, partition_by: str, app_id: str, since: int, metadata: Mapping[str, Any]
+) -> None:
+    """Append rows in one commit, unless another writer has appended under the same ``app_id`` since a version of the table.
+
+    Of two such appends at once Delta fails one, and Spark drops one that begins later without an error; the commit is
+    therefore looked up by an id of its own.
+
+    :param since: the version of the table, -1 if it did not exist, that the rows are based on.
+    :raises AppendedMeanwhileError: when another writer has appended; other :data:`CONFLICTS` are possible as well.
+    """
+    commit_id = uuid.uuid4().hex
+    named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
+    options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
+    frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
+    table = table_io.open_table(path, settings.storage_options)
+    commits = [] if table is None else commit_log.history(table, since)
+    if not any(commit_log.commit_metadata(commit).get(_COMMIT_ID) == commit_id for commit in commits):
+        msg = f"another writer has appended to {path} since version {since}"
+        raise AppendedMeanwhileError(msg)
 
 
 def replace_days(frame: DataFrame, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ class Killed(BaseException):
 
 
 COMMITS = [
-    *((spark_commits, name) for name in ("create", "append_once", "merge", "replace_days")),
+    *((spark_commits, name) for name in ("create", "append_once", "append_alone", "merge", "replace_days")),
     *((table_io, name) for name in ("append", "upsert")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows")),
 ]
