@@ -40,7 +40,7 @@ from lakehouse.stewardship.quarantine import QuarantineFilter
 FIRST = date(2018, 1, 1)
 WARM_UP = 10
 TIMED = {
-    "books": (account_tables, "after_ingestion"),
+    "books": (account_tables, "after_ingestions"),
     "dispositions check": (dispositions_checks, "check_dispositions"),
     "audit": (audit, "follow"),
 }

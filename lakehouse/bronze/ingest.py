@@ -1,41 +1,43 @@
-"""Ingests the files of an arrival day: each is ingested, recorded as delivered before, or held.
+"""Ingests the files of arrival days: each is ingested, recorded as delivered before, or held.
 
-The order of commits makes stopping safe (R11): Bronze, then the key log, then the disposition tables, then the ledger. What a
-stopped run left out after Bronze is computed from Bronze when the run is repeated. Which files are pending is decided in
-``pending_files``.
+All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key
+log, then the disposition tables, then the ledger. What a stopped run left out after Bronze is computed from Bronze when the run
+is repeated. Which files are pending is decided in ``pending_files``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import Delivery
 from lakehouse.spark import commits as spark_commits
-from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import date
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lakehouse.bronze.landing import Fingerprint, LandingFile
+    from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
     from lakehouse.bronze.pending_files import Readiness
+    from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
+
+#: The rows of so many bytes of landing files are in memory at once, several times over. Compressed files count as several times
+#: their size.
+_BATCH_BYTES = 2**28
+_COMPRESSION = 6
 
 
 @dataclass(frozen=True)
@@ -60,51 +62,43 @@ class Ingest:
         self._source = contract.dataset
         self._session = session
         self._run_id = run_id
-        self._options = settings.storage_options
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
-        """Ingest the day's files in landing that are ready and not in Bronze yet.
+        """Ingest the files of one arrival day; see :meth:`days`."""
+        return self.days([day], only)[day]
 
-        :param only: the files that may be ingested, each with its state in landing; by default all of the day.
+    def days(self, days: Collection[date], only: Mapping[str, str] | None = None) -> dict[date, DayReport]:
+        """Ingest the files of arrival days that are in landing, ready and not in Bronze yet.
+
+        :param only: the files that may be ingested, each with its state in landing; by default all of the days.
         """
         entries = ingestions.all_of(self._settings, self._source)
-        report = DayReport()
-        ready = self._ready(day, only, entries, report)
-        fingerprints, violations = {}, {}
-        if ready.expected:  # all files are read before any is ingested
-            fingerprints = {file.name: self._fingerprint(file) for file in ready.files}
-            violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
-        for file in ready.files:
-            fingerprint = fingerprints.get(file.name) or self._fingerprint(file)
-            same_content = None if violations else ingestions.ingested(entries).get(fingerprint.ingestion_id)
-            if fingerprint.bytes != file.size:
-                report.waiting.append(
-                    f"{file.name} is being written: it has {fingerprint.bytes} bytes, and had {file.size} just before"
-                )
-                continue
-            if violations and file.name not in violations:
-                report.waiting.append(f"{file.name} waits, because another file of {day} differs from its manifest")
-                continue
-            if same_content:
-                message = f"the same content came as {same_content.source_file}"
-                entry = self._entry(file, fingerprint, "redelivered", message=message)
-                report.redelivered.append(entry)
-            elif problem := violations.get(file.name) or fingerprint.problem or self._schema_problem():
-                entry = self._entry(file, fingerprint, "held", message=f"{file.name}: {problem}")
-                report.held.append(entry)
-            else:
-                entry = self._ingest(file, fingerprint)
-                report.ingested.append(entry)
-            ingestions.record(self._settings, entry)
-            entries.append(entry)
-        return report
-
-    def _fingerprint(self, file: LandingFile) -> Fingerprint:
-        return bronze_landing.fingerprint(self._settings, self._contract, file)
-
-    def _ready(self, day: date, only: Mapping[str, str] | None, entries: list[Ingestion], report: DayReport) -> Readiness:
-        """The day's files that may be ingested; the report records why others may not."""
         listing = bronze_landing.listing(self._settings, self._contract)
+        reports = {day: DayReport() for day in sorted(days)}
+        known = {ingestion_id: entry.source_file for ingestion_id, entry in ingestions.ingested(entries).items()}
+        new: list[tuple[LandingFile, Fingerprint]] = []
+        for day, report in reports.items():
+            ready = self._ready(day, only, listing, entries, report)
+            for file, fingerprint, problem in self._readable(day, ready, report):
+                if problem is None and fingerprint.ingestion_id in known:
+                    message = f"the same content came as {known[fingerprint.ingestion_id]}"
+                    report.redelivered.append(self._entry(file, fingerprint, "redelivered", message=message))
+                elif problem := problem or fingerprint.problem or self._schema_problem():
+                    report.held.append(self._entry(file, fingerprint, "held", message=f"{file.name}: {problem}"))
+                else:
+                    new.append((file, fingerprint))
+                    known[fingerprint.ingestion_id] = file.name
+        ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
+        for entry in self._ingested(new):
+            reports[entry.arrival_date].ingested.append(entry)
+        # Last: a file is known to be delivered again only once its content is recorded.
+        ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.redelivered))
+        return reports
+
+    def _ready(
+        self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: list[Ingestion], report: DayReport
+    ) -> Readiness:
+        """The day's files that may be ingested; the report records why others may not."""
         unseen = [file for file in pending_files.unseen_files(listing.files, entries) if file.arrival_date == day]
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
         report.waiting.extend(f"{file.name} is left until it is stable" for file in unseen if file not in files)
@@ -113,32 +107,52 @@ class Ingest:
         report.waiting.extend(ready.waiting)
         return ready
 
-    def _ingest(self, file: LandingFile, fingerprint: Fingerprint) -> Ingestion:
-        delivery = Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, self._settings.clock())
-        if not self._in_bronze(fingerprint):
-            frame = bronze_table.delivery_frame(self._session(), self._settings, self._contract, delivery, file)
-            why = {"run_id": self._run_id, "source_file": file.name, "ingestion_id": fingerprint.ingestion_id}
-            with sized_for(self._session(), self._settings, many=bronze_table.is_large(file)):
-                bronze_table.append(frame, self._settings, self._source, fingerprint.content_hash, why)
-        where: Where = {"arrival_date": [file.arrival_date], "ingestion_id": [fingerprint.ingestion_id]}
+    def _readable(self, day: date, ready: Readiness, report: DayReport) -> Iterator[tuple[LandingFile, Fingerprint, str | None]]:
+        """The files with their fingerprints and how they differ from the manifest; files of a differing day wait."""
+        fingerprints = {file.name: bronze_landing.fingerprint(self._settings, self._contract, file) for file in ready.files}
+        violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
+        for file in ready.files:
+            fingerprint = fingerprints[file.name]
+            if fingerprint.bytes != file.size:
+                report.waiting.append(
+                    f"{file.name} is being written: it has {fingerprint.bytes} bytes, and had {file.size} just before"
+                )
+            elif violations and file.name not in violations:
+                report.waiting.append(f"{file.name} waits, because another file of {day} differs from its manifest")
+            else:
+                yield file, fingerprint, violations.get(file.name)
+
+    def _ingested(self, files: list[tuple[LandingFile, Fingerprint]]) -> Iterator[Ingestion]:
+        """Append files to Bronze, judge their rows, and record them; the judged rows of a batch are in memory at once."""
+        if not files:
+            return
+        now, by_id = self._settings.clock(), {fingerprint.ingestion_id: (file, fingerprint) for file, fingerprint in files}
+        deliveries: Deliveries = [
+            (Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, now), file) for file, fingerprint in files
+        ]
+        bronze_table.append(self._session, self._settings, self._contract, deliveries, self._run_id)
+        for batch in _batches(deliveries):
+            judged = self._judged(batch)
+            recorded = [self._entry(*by_id[one.ingestion_id], "ingested", **judged[one.ingestion_id]) for one, _ in batch]
+            ingestions.record(self._settings, *recorded)
+            yield from recorded
+
+    def _judged(self, deliveries: Deliveries) -> dict[str, dict[str, Any]]:
+        """Judge the rows of deliveries, enter them into the key log and the disposition tables, and count them."""
+        ids = [delivery.ingestion_id for delivery, _ in deliveries]
+        where = {"arrival_date": {delivery.arrival_date for delivery, _ in deliveries}, "ingestion_id": set(ids)}
         rows = row_rules.judged(self._settings, self._contract, self._session, where)
-        key_log.append(self._settings, self._source, fingerprint.ingestion_id, key_log.claims(rows))
+        key_log.append(self._settings, self._source, key_log.claims(rows))
         # Read back: a stopped run may have judged the rows already, under another contract.
-        admitted = claims.admitted_by_contract(key_log.of_ingestion(self._settings, self._source, fingerprint.ingestion_id))
-        rows_by_day = {day: count for day, count in claims.rows_by_event_day(admitted).items() if day is not None}
-        malformed = pc.sum(pc.is_valid(rows["malformed_reason"])).as_py() or 0
-        account_tables.after_ingestion(self._settings, self._contract, delivery, malformed)
-        keys = pc.unique(admitted["record_key"])
-        touched = sorted(claims.affected_event_days(self._settings, self._contract, set(rows_by_day), keys))
-        return self._entry(
-            file,
-            fingerprint,
-            "ingested",
-            rows=len(rows),
-            malformed=malformed,
-            touched_days=touched,
-            touched_rows=[rows_by_day.get(day, 0) for day in touched],
-        )
+        admitted = claims.admitted_by_contract(key_log.of_ingestions(self._settings, self._source, ids))
+        counts = _counts(rows)
+        malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
+        account_tables.after_ingestions(self._settings, self._contract, [delivery for delivery, _ in deliveries], malformed)
+        touched = claims.touched_days(self._settings, self._contract, admitted, ids)
+        return {
+            one: {**counts.get(one, {}), "touched_days": list(touched[one]), "touched_rows": list(touched[one].values())}
+            for one in ids
+        }
 
     def _schema_problem(self) -> str | None:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
@@ -150,14 +164,6 @@ class Ingest:
         except spark_commits.SchemaChangeError as problem:
             return str(problem)
         return None
-
-    def _in_bronze(self, fingerprint: Fingerprint) -> bool:
-        """Whether a run that was killed had already committed the content to Bronze."""
-        table = table_io.open_table(locations.bronze(self._settings, self._source), self._options)
-        return (
-            table is not None
-            and table.transaction_version(bronze_table.app_id(self._source, fingerprint.content_hash)) is not None
-        )
 
     def _entry(self, file: LandingFile, fingerprint: Fingerprint, status: str, **more: object) -> Ingestion:
         return Ingestion(
@@ -173,3 +179,22 @@ class Ingest:
             recorded_at=self._settings.clock(),
             **more,  # type: ignore[arg-type]
         )
+
+
+def _batches(deliveries: Deliveries) -> Iterator[Deliveries]:
+    """Deliveries whose rows fit into memory together, in their order."""
+    batch, held = [], 0
+    for delivery, file in deliveries:
+        batch.append((delivery, file))
+        held += file.size * (_COMPRESSION if file.name.endswith((".gz", ".parquet")) else 1)
+        if held >= _BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+def _counts(rows: pa.Table) -> dict[str, dict[str, int]]:
+    """The numbers of all rows and of malformed ones, per ingestion."""
+    counted = rows.group_by("ingestion_id").aggregate([([], "count_all"), ("malformed_reason", "count")]).to_pylist()
+    return {row["ingestion_id"]: {"rows": row["count_all"], "malformed": row["malformed_reason_count"]} for row in counted}

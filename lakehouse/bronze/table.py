@@ -1,61 +1,110 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-This module appends a delivery in one commit by Spark. Its file is read in ``delivery_reader``; the steps before and after
-the append are in ``ingest``.
+This module appends deliveries in one commit by one job of Spark. A file is read in ``delivery_reader``; the steps before and
+after the append are in ``ingest``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze.delivery_reader import delivery_rows
+from lakehouse.bronze.landing import LandingFile
+from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
+from lakehouse.ledger.row_ids import Delivery
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
+from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.bronze.landing import LandingFile
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
 
-#: Smaller files are parsed in this process, which saves the start of a Python worker.
+#: Fewer bytes are parsed in this process, which saves the start of a Python worker.
 _PARSED_HERE_BYTES = 2**20
+#: A task parses as many files as reach this size, so that small files do not become as many tasks and files of the table.
+_TASK_BYTES = 2**24
+
+#: The files to append, each with what identifies its delivery.
+Deliveries = Sequence[tuple[Delivery, LandingFile]]
 
 
-def app_id(source: str, content_hash: str) -> str:
-    """The Delta transaction identifier with which a content is appended only once."""
-    return f"bronze:{source}:{content_hash}"
+@spark_commits.recomputed_on_conflict
+def append(
+    session: Callable[[], SparkSession], settings: Settings, contract: SourceContract, deliveries: Deliveries, run_id: str
+) -> None:
+    """Append deliveries in one commit by one job, except those whose rows are in the table already.
+
+    A run that was stopped behind its commit is therefore repeated without harm. Of two writers at once one is refused, and
+    looks again at what is missing.
+
+    :raises FileProblem: when a file as a whole cannot be read.
+    """
+    source, path = contract.dataset, locations.bronze(settings, contract.dataset)
+    table = table_io.open_table(path, settings.storage_options)
+    version = -1 if table is None else table.version()
+    missing = _missing(table, deliveries)
+    if not missing:
+        return
+    named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
+    why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
+    with sized_for(session(), settings, many=is_large(missing)):
+        frame = _frame(session(), settings, contract, missing)
+        if frame is not None:
+            spark_commits.append_alone(frame, settings, path, "arrival_date", f"bronze:{source}", version, why)
 
 
-def is_large(file: LandingFile) -> bool:
-    """Whether a file is large enough to be parsed in a Spark task."""
-    return file.size > _PARSED_HERE_BYTES
+def is_large(deliveries: Deliveries) -> bool:
+    """Whether files are large enough to be parsed in tasks of Spark."""
+    return sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES
 
 
-def delivery_frame(
-    spark: SparkSession, settings: Settings, contract: SourceContract, delivery: Delivery, file: LandingFile
-) -> DataFrame:
-    """The rows of a delivery as a DataFrame of one partition: a large file is parsed by a Spark task."""
-    file_path = file.path
-    if not is_large(file):
-        batches = list(delivery_rows(settings, contract, delivery, file_path))
+def _missing(table: DeltaTable | None, deliveries: Deliveries) -> Deliveries:
+    """The deliveries of which the table has no row."""
+    if table is None:
+        return deliveries
+    where = {
+        "arrival_date": {delivery.arrival_date for delivery, _ in deliveries},
+        "ingestion_id": {delivery.ingestion_id for delivery, _ in deliveries},
+    }
+    present = set(pc.unique(table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]).to_pylist())
+    return [(delivery, file) for delivery, file in deliveries if delivery.ingestion_id not in present]
+
+
+def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, deliveries: Deliveries) -> DataFrame | None:
+    """The rows of deliveries, None if they have none; large files are parsed by tasks of Spark."""
+    if not is_large(deliveries):
+        batches = [batch for delivery, file in deliveries for batch in delivery_rows(settings, contract, delivery, file.path)]
         rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
-        return dataframes.local(spark, rows).coalesce(1)
+        return dataframes.local(spark, rows).coalesce(1) if len(rows) else None
+    tasks = _tasks(deliveries)
 
-    def parse(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from delivery_rows(settings, contract, delivery, file_path)
+    def parse(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+            for delivery, file in tasks[number]:
+                yield from delivery_rows(settings, contract, delivery, file.path)
 
-    return spark.range(0, 1, 1, 1).mapInArrow(parse, ddl(bronze_columns(contract)))
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(parse, ddl(bronze_columns(contract)))
 
 
-def append(frame: DataFrame, settings: Settings, source: str, content_hash: str, why: dict[str, Any]) -> None:
-    """Append a delivery in one commit; repeating it is a no-op."""
-    spark_commits.append_once(frame, locations.bronze(settings, source), "arrival_date", app_id(source, content_hash), why)
+def _tasks(deliveries: Deliveries) -> list[Deliveries]:
+    """The files of each task, in their order."""
+    tasks: list[Deliveries] = []
+    begin, held = 0, 0
+    for end, (_, file) in enumerate(deliveries, start=1):
+        held += file.size
+        if held >= _TASK_BYTES or end == len(deliveries):
+            tasks.append(deliveries[begin:end])
+            begin, held = end, 0
+    return tasks

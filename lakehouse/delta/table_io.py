@@ -33,7 +33,7 @@ _COMPACT_ABOVE_FILES = 64
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 #: Retries a commit that conflicts with other writers, eight times in all.
-_against_others = retry(
+retried_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(8),
     wait=wait_random_exponential(multiplier=0.05, max=2),
@@ -48,6 +48,18 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTabl
     """
     cache = cache_of(options)
     return open_snapshot(path, options) if cache is None else cache.table(path, partial(open_snapshot, path, options))
+
+
+def open_or_create(
+    path: str, schema: pa.Schema, options: Mapping[str, str] | None = None, partition_by: Sequence[str] | None = None
+) -> DeltaTable:
+    """The table at its newest version, created without rows if it does not exist."""
+    table = open_table(path, options)
+    if table is not None:
+        return table
+    partitions = {"partition_by": list(partition_by)} if partition_by else {}
+    write_deltalake(path, schema.empty_table(), storage_options=dict(options or {}), mode="ignore", **partitions)
+    return DeltaTable(path, storage_options=dict(options or {}))
 
 
 def version(path: str, options: Mapping[str, str] | None = None) -> int:
@@ -161,7 +173,7 @@ def _pruning(table: DeltaTable, where: Where | None) -> list[tuple[str, str, lis
     return wanted or None
 
 
-@_against_others
+@retried_on_conflict
 def append(
     path: str,
     rows: pa.Table,
@@ -185,10 +197,7 @@ def append(
         arguments["partition_by"] = list(partition_by)
     table: DeltaTable | None = None
     if app_id is not None:
-        table = open_table(path, options)
-        if table is None:
-            write_deltalake(path, rows.slice(0, 0), **{**arguments, "mode": "ignore"})
-            table = DeltaTable(path, storage_options=dict(options or {}))
+        table = open_or_create(path, rows.schema, options, partition_by)
         committed = table.transaction_version(app_id)
         if committed is not None and (committed >= app_version or (since is not None and committed > since)):
             return False
@@ -198,7 +207,25 @@ def append(
     return True
 
 
-@_against_others
+def append_new(path: str, table: DeltaTable, rows: pa.Table, app_ids: Collection[str], options: Mapping[str, str] | None) -> bool:
+    """Append rows of which the table holds none at the version at which it was opened, in one commit.
+
+    What is new has to be determined again after a conflict: a caller is to be :data:`retried_on_conflict`.
+
+    :param table: the table at ``path``, opened before it was determined what is new.
+    :param app_ids: of what is new; a commit with one of them since then is a conflict.
+    :returns: whether there were rows to write.
+    :raises CommitFailedError: in case of a conflict.
+    """
+    if not len(rows):
+        return False
+    transactions = [Transaction(app_id, 1) for app_id in app_ids]
+    write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
+    _compact(path, options)
+    return True
+
+
+@retried_on_conflict
 def upsert(
     path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
 ) -> bool:

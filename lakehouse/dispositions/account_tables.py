@@ -22,7 +22,7 @@ from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
@@ -67,24 +67,25 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
     return bool(entry["quarantine_status"] == QuarantineStatus.OPEN.value and deadline < now)
 
 
-def after_ingestion(settings: Settings, contract: SourceContract, delivery: Delivery, malformed: int) -> None:
-    """Write the rows of a delivery and the older rows that they changed, before the ledger records the delivery.
+def after_ingestions(settings: Settings, contract: SourceContract, deliveries: Collection[Delivery], malformed: int) -> None:
+    """Write the rows of deliveries and the older rows that they changed, before the ledger records the deliveries.
 
-    :param malformed: how many of its rows are malformed.
+    :param malformed: how many of their rows are malformed.
     """
-    ingestion_id, files = delivery.ingestion_id, {delivery.ingestion_id: delivery.path}
-    keys, days = key_log.keys_and_days(settings, contract.dataset, [ingestion_id])
+    files = {delivery.ingestion_id: delivery.path for delivery in deliveries}
+    arrivals = {delivery.arrival_date for delivery in deliveries}
+    keys, days = key_log.keys_and_days(settings, contract.dataset, files)
 
     def affected() -> pa.Table:
         rows = _affected_rows(settings, contract, keys, days, files)
         if not malformed:
             return rows
-        delivered = account.table(settings, contract, arrival_days=[delivery.arrival_date], ingestion_ids=[ingestion_id])
+        delivered = account.table(settings, contract, arrival_days=arrivals, ingestion_ids=files)
         unread = delivered.filter(pc.equal(delivered["disposition"], Disposition.MALFORMED.value))
         # A policy that replaces days lists whole arrival days: the rows are among them already.
         return pa.concat_tables([rows, unread.filter(pc.is_null(positions(unread, rows)))])
 
-    _enter(settings, contract, affected, delivery)
+    _enter(settings, contract, affected)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
@@ -116,16 +117,11 @@ def _affected_rows(
     return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
-def _enter(
-    settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table], delivery: Delivery | None = None
-) -> None:
-    """Write the state of the affected rows, again if an input changed while it was computed.
-
-    :param delivery: the one that brought rows of which the tables hold none yet, unless a stopped run wrote them.
-    """
+def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table]) -> None:
+    """Write the state of the affected rows, again if an input changed while it was computed."""
     while True:
         before = _input_versions(settings, contract.dataset)
-        _write(settings, contract, affected(), delivery)
+        _write(settings, contract, affected())
         if _input_versions(settings, contract.dataset) == before:
             return
 
@@ -136,27 +132,24 @@ def _input_versions(settings: Settings, source: str) -> list[int]:
     return [table_io.version(path, settings.storage_options) for path in paths]
 
 
-def _write(settings: Settings, contract: SourceContract, rows: pa.Table, delivery: Delivery | None) -> None:
+def _write(settings: Settings, contract: SourceContract, rows: pa.Table) -> None:
     source, options = contract.dataset, settings.storage_options
-    path, disposed = locations.dispositions(settings, source), rows.select(_DISPOSITIONS.names)
-    if delivery is not None:
-        disposed = _without_appended(path, disposed, delivery, options)
-    table_io.upsert(path, disposed, ROW_KEYS, options=options, partition_by="arrival_date")
+    changed = _append_new_ingestions(locations.dispositions(settings, source), rows.select(_DISPOSITIONS.names), options)
+    table_io.upsert(locations.dispositions(settings, source), changed, ROW_KEYS, options=options, partition_by="arrival_date")
     quarantined = _quarantine_entries(settings, contract, rows)
     table_io.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
-def _without_appended(path: str, rows: pa.Table, delivery: Delivery, options: Mapping[str, str]) -> pa.Table:
-    """Append the rows of a delivery if the table holds none of them, and give the others: a MERGE reads the whole arrival day."""
-    where = {"arrival_date": [delivery.arrival_date], "ingestion_id": [delivery.ingestion_id]}
-    present = table_io.read(path, ["line_number"], where, options)
-    is_new = pc.equal(rows["ingestion_id"], delivery.ingestion_id)
-    app_id = f"dispositions:{delivery.ingestion_id}"
-    if present is not None and len(present):
-        return rows
-    if table_io.append(path, rows.filter(is_new), options=options, partition_by=["arrival_date"], app_id=app_id):
-        return rows.filter(pc.invert(is_new))
-    return rows
+@table_io.retried_on_conflict
+def _append_new_ingestions(path: str, rows: pa.Table, options: Mapping[str, str]) -> pa.Table:
+    """Append the rows of ingestions of which the table has none, and give the others: a MERGE reads whole arrival days."""
+    table = table_io.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
+    where = {name: pc.unique(rows[name]) for name in ("arrival_date", "ingestion_id")}
+    present = pc.unique(table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"])
+    is_new = pc.invert(pc.is_in(rows["ingestion_id"], present))
+    app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in pc.unique(rows["ingestion_id"].filter(is_new)).to_pylist()]
+    table_io.append_new(path, table, rows.filter(is_new), app_ids, options)
+    return rows.filter(pc.invert(is_new))
 
 
 def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ DataFrames in ``silver.merge``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from lakehouse.ledger import decisions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
@@ -45,6 +46,61 @@ def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
     """How many rows make the claims, per event day; None counts the rows without one."""
     days = pc.value_counts(claims.filter(pc.not_equal(claims["kind"], "retire"))["event_date"])
     return Counter(dict(zip(days.field("values").to_pylist(), days.field("counts").to_pylist())))
+
+
+def touched_days(
+    settings: Settings, contract: SourceContract, admitted: pa.Table, ids: Sequence[str]
+) -> dict[str, dict[date, int]]:
+    """The event days whose content in silver each of some ingestions may change, with the number of its rows on each.
+
+    :param admitted: the claims of the ingestions that their contract admits; their claims are in the key log.
+    :param ids: the ingestions in their order: a key of one is looked for in those before it, and in all earlier ones.
+    """
+    policy, source = policy_of(contract), contract.dataset
+    counted = rows_of_ingestions(admitted)
+    all_days = cache(lambda: key_log.days(settings, source))
+    by_ingestion = cache(lambda: _days_of_keys(settings, source, admitted, ids))
+
+    def days_of_keys(ingestion_id: str) -> set[date]:
+        return by_ingestion().get(ingestion_id, set())
+
+    touched = {}
+    for ingestion_id in ids:
+        rows = counted.get(ingestion_id, {})
+        days = policy.affected_days(set(rows), partial(days_of_keys, ingestion_id), all_days)
+        touched[ingestion_id] = {day: rows.get(day, 0) for day in sorted(days)}
+    return touched
+
+
+def rows_of_ingestions(claims: pa.Table) -> dict[str, dict[date, int]]:
+    """How many rows make the claims, per ingestion and event day; rows without an event day are left out."""
+    rows = claims.filter(pc.and_(pc.not_equal(claims["kind"], "retire"), pc.is_valid(claims["event_date"])))
+    counts: dict[str, dict[date, int]] = defaultdict(dict)
+    for row in rows.group_by(["ingestion_id", "event_date"]).aggregate([([], "count_all")]).to_pylist():
+        counts[row["ingestion_id"]][row["event_date"]] = row["count_all"]
+    return counts
+
+
+def _days_of_keys(settings: Settings, source: str, claims: pa.Table, ids: Sequence[str]) -> dict[str, set[date]]:
+    """Every event day on which a key of each ingestion has been, in it and before it."""
+    columns, keys = ["record_key", "event_date", "ingestion_id"], pc.unique(claims["record_key"])
+    log = table_io.read(locations.key_log(settings, source), columns, {"record_key": keys}, settings.storage_options)
+    if log is None:
+        return {}
+    order = pa.array(ids, pa.string())
+    places = log.filter(pc.is_valid(log["event_date"]))
+    places = places.append_column("place", pc.fill_null(pc.index_in(places["ingestion_id"], value_set=order), -1))
+    asked = claims.select(["record_key"]).append_column("asks", pc.index_in(claims["ingestion_id"], value_set=order))
+    places, asked = (
+        table.group_by(names).aggregate([])
+        for table, names in ((places, [*columns[:2], "place"]), (asked, ["record_key", "asks"]))
+    )
+    joined = asked.join(places, "record_key", join_type="inner")
+    joined = joined.filter(pc.less_equal(joined["place"], joined["asks"])).group_by(["asks", "event_date"]).aggregate([])
+    days: dict[str, set[date]] = defaultdict(set)
+    for row in joined.to_pylist():
+        days[ids[row["asks"]]].add(row["event_date"])
+    return days
 
 
 def affected_event_days(settings: Settings, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:

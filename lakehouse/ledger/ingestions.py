@@ -54,10 +54,15 @@ def log(settings: Settings) -> LogTable[Ingestion]:
     return LogTable(Ingestion, settings, locations.ingestions(settings), partition_by="source")
 
 
-def record(settings: Settings, entry: Ingestion) -> None:
-    """Append one delivery; an entry with the same file, status and message is written once."""
-    app_id = f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
-    log(settings).append([entry], app_id=app_id)
+def record(settings: Settings, *entries: Ingestion) -> None:
+    """Append deliveries of one source in one commit; one with the same file, status and message as a recorded one is left out."""
+    if entries:
+        where = {"source": [entries[0].source], "source_file": [entry.source_file for entry in entries]}
+        log(settings).append_missing(entries, _app_id, where)
+
+
+def _app_id(entry: Ingestion) -> str:
+    return f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
 
 
 def all_of(settings: Settings, source: str) -> list[Ingestion]:

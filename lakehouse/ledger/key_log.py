@@ -68,9 +68,17 @@ def claims(bronze: pa.Table) -> pa.Table:
     return pa.concat_tables([same_key.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
 
 
-def append(settings: Settings, source: str, ingestion_id: str, rows: pa.Table) -> None:
-    """Append an ingestion's claims, once."""
-    table_io.append(locations.key_log(settings, source), rows, options=settings.storage_options, app_id=f"keys:{ingestion_id}")
+@table_io.retried_on_conflict
+def append(settings: Settings, source: str, rows: pa.Table) -> None:
+    """Append the claims of some ingestions, except of those that have claims in the log already."""
+    path, options = locations.key_log(settings, source), settings.storage_options
+    table = table_io.open_or_create(path, SCHEMA, options)
+    ingestions = pc.unique(rows["ingestion_id"])
+    where = {"ingestion_id": ingestions, "arrival_date": pc.unique(rows["arrival_date"])}  # files of other days are skipped
+    logged = table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]
+    new = ingestions.filter(pc.invert(pc.is_in(ingestions, pc.unique(logged))))
+    app_ids = [f"keys:{ingestion_id}" for ingestion_id in new.to_pylist()]
+    table_io.append_new(path, table, rows.filter(pc.is_in(rows["ingestion_id"], new)), app_ids, options)
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
@@ -113,11 +121,10 @@ def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def of_ingestion(settings: Settings, source: str, ingestion_id: str) -> pa.Table:
-    """The claims of an ingestion, as they were judged when it was logged."""
-    log = table_io.read(
-        locations.key_log(settings, source), SCHEMA.names, {"ingestion_id": [ingestion_id]}, settings.storage_options
-    )
+def of_ingestions(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Table:
+    """The claims of some ingestions, as they were judged when they were logged."""
+    where = {"ingestion_id": ingestion_ids}
+    log = table_io.read(locations.key_log(settings, source), SCHEMA.names, where, settings.storage_options)
     return SCHEMA.empty_table() if log is None else log.cast(SCHEMA)
 
 

@@ -97,6 +97,21 @@ class LogTable(Generic[Row]):
             since=since,
         )
 
+    @table_io.retried_on_conflict
+    def append_missing(self, entries: Iterable[Row], app_id_of: Callable[[Row], str], where: table_io.Where) -> None:
+        """Append in one commit the entries that the table does not contain, told by their ids.
+
+        :param where: selects the rows that may have one of the ids, as in :meth:`read`.
+        :raises CommitFailedError: when other writers win eight times in a row.
+        """
+        partitions = [self._partition_by] if self._partition_by else None
+        table = table_io.open_or_create(self.path, self.schema, self._options, partitions)
+        rows = table_io.read_version(table, self.schema.names, where).cast(self.schema)
+        recorded = {app_id_of(entry) for entry in self.entries(rows)}
+        missing = {app_id_of(entry): self.to_row(entry) for entry in entries if app_id_of(entry) not in recorded}
+        new = pa.Table.from_pylist(list(missing.values()), schema=self.schema)
+        table_io.append_new(self.path, table, new, missing, self._options)
+
     def read(self, where: table_io.Where | None = None) -> list[Row]:
         """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""
         return self.entries(self.select(None, where))

@@ -108,17 +108,20 @@ def merge(
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
     why: dict[str, Any],
+    *,
+    many: bool,
 ) -> None:
     """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
 
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
+    :param many: whether they have so many rows that these are appended if silver has no row to match on the days.
     """
     target = locations.silver(settings, contract.dataset)
     while True:
         table = table_io.open_table(target, settings.storage_options)
         before = -1 if table is None else table.version()
         source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
-        if table is not None and not table_io.rows_at_most(table, {"event_date": days}):  # nothing to match
+        if many and table is not None and not table_io.rows_at_most(table, {"event_date": days}):
             rows = source.where("_lives AND _present").select(*(name for name, _ in silver_columns(contract)))
             rows = rows.repartition("event_date")  # a file for each day, as MERGE writes them
             spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)

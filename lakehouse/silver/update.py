@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed, wait_random_exponential
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
-
-#: After a conflict with another writer everything is computed again from a fresh read: writing the same DataFrame again
-#: would undo the other writer's commit.
-recomputed_on_conflict = retry(
-    retry=retry_if_exception_type(spark_commits.CONFLICTS),
-    stop=stop_after_attempt(5),
-    wait=wait_random_exponential(multiplier=0.2, max=5),
-    reraise=True,
-)
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,7 @@ def update(
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
 
 
-@recomputed_on_conflict
+@spark_commits.recomputed_on_conflict
 def _merge(
     settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
 ) -> None:
@@ -100,11 +91,12 @@ def _merge(
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    with sized_for(spark, settings, many=sum(known[one].rows for one in ids) > settings.local_rows):
-        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why)
+    many = sum(known[one].rows for one in ids) > settings.local_rows
+    with sized_for(spark, settings, many=many):
+        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why, many=many)
 
 
-@recomputed_on_conflict
+@spark_commits.recomputed_on_conflict
 def _rebuild(
     settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
 ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from delta import exceptions
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
@@ -53,6 +54,16 @@ CONFLICTS = (
 )
 
 
+#: After a conflict with another writer everything is computed again from a fresh read: writing the same DataFrame again
+#: would undo the other writer's commit.
+recomputed_on_conflict = retry(
+    retry=retry_if_exception_type(CONFLICTS),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(multiplier=0.2, max=5),
+    reraise=True,
+)
+
+
 def create(spark: SparkSession, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool) -> None:
     """Create an empty table unless there is one already."""
     empty = spark.createDataFrame([], schema)
@@ -86,12 +97,6 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
     new = tuple((name, kind) for name, kind in columns if name not in actual)
     if new:
         spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
-
-
-def append_once(frame: DataFrame, path: str, partition_by: str, app_id: str, metadata: Mapping[str, Any]) -> None:
-    """Append rows in one commit; a second append under the same ``app_id`` does nothing."""
-    options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": "1", "userMetadata": json.dumps(metadata, default=str)}
-    frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
 
 
 def append_alone(

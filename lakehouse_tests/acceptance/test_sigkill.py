@@ -48,9 +48,9 @@ def deadly(commit):
         return done
     return wrapped
 
-spark_writes = ("create", "append_once", "append_alone", "merge", "replace_days")
+spark_writes = ("create", "append_alone", "merge", "replace_days")
 partition_writes = ("create", "replace", "commit_without_rows")
-for module, names in ((spark_commits, spark_writes), (table_io, ("append", "upsert")), (partition_writer, partition_writes)):
+for module, names in ((spark_commits, spark_writes), (table_io, ("append", "append_new", "upsert")), (partition_writer, partition_writes)):
     for name in names:
         setattr(module, name, deadly(getattr(module, name)))
 

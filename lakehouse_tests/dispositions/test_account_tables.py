@@ -31,9 +31,9 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
     table_io.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
     claim = sound | {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []}
     claims = [{name: value for name, value in claim.items() if name in key_log.SCHEMA.names}]
-    key_log.append(settings, "events", "f1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    key_log.append(settings, "events", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
     for _ in range(2):  # a stopped run is repeated
-        account_tables.after_ingestion(settings, source, Delivery("f1.csv", "f1", DAYS[0], NOON), malformed=1)
+        account_tables.after_ingestions(settings, source, [Delivery("f1.csv", "f1", DAYS[0], NOON)], malformed=1)
         disposed = table_io.read(locations.dispositions(settings, "events"), ["line_number", "disposition", "because"])
         assert disposed is not None
         assert sorted(map(tuple, (row.values() for row in disposed.to_pylist()))) == [

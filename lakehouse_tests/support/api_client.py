@@ -92,7 +92,7 @@ def write_source_rows(
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
     table_io.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
-    key_log.append(settings, source.dataset, "file1", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    key_log.append(settings, source.dataset, pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
     disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
     table_io.upsert(
         locations.dispositions(settings, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"

@@ -20,8 +20,8 @@ class Killed(BaseException):
 
 
 COMMITS = [
-    *((spark_commits, name) for name in ("create", "append_once", "append_alone", "merge", "replace_days")),
-    *((table_io, name) for name in ("append", "upsert")),
+    *((spark_commits, name) for name in ("create", "append_alone", "merge", "replace_days")),
+    *((table_io, name) for name in ("append", "append_new", "upsert")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows")),
 ]
 

@@ -75,8 +75,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     ) -> Iterator[dg.MaterializeResult[None]]:
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        ingest = Ingest(settings, contract, spark.session, context.run.run_id)
-        reports = {day: ingest.day(day, config.files) for day in days}
+        reports = Ingest(settings, contract, spark.session, context.run.run_id).days(days, config.files)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
