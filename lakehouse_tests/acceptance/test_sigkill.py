@@ -50,7 +50,8 @@ def deadly(commit):
 
 spark_writes = ("create", "append_alone", "merge", "replace_days")
 partition_writes = ("create", "replace", "commit_without_rows")
-for module, names in ((spark_commits, spark_writes), (table_io, ("append", "append_new", "upsert")), (partition_writer, partition_writes)):
+log_writes = ("append", "append_new", "upsert")
+for module, names in ((spark_commits, spark_writes), (table_io, log_writes), (partition_writer, partition_writes)):
     for name in names:
         setattr(module, name, deadly(getattr(module, name)))
 
