@@ -137,22 +137,28 @@ class _Splitter:
         if not len(texts):
             return dict.fromkeys(self._wanted, texts), fits
         content = pc.binary_join_element_wise(texts, "", "\n").buffers()[2]
-        cells = pa_csv.read_csv(
-            pa.BufferReader(content),
-            pa_csv.ReadOptions(column_names=self._names, use_threads=False, block_size=content.size + 1),
-            pa_csv.ParseOptions(delimiter=self._source.delimiter, quote_char=self._source.quote, invalid_row_handler=skip),
-            pa_csv.ConvertOptions(
-                include_columns=list(self._wanted.values()),
-                column_types=dict.fromkeys(self._wanted.values(), pa.string()),
-                strings_can_be_null=False,
-            ),
-        ).combine_chunks()
+        try:
+            cells = pa_csv.read_csv(
+                pa.BufferReader(content),
+                pa_csv.ReadOptions(column_names=self._names, use_threads=False, block_size=content.size + 1),
+                pa_csv.ParseOptions(delimiter=self._source.delimiter, quote_char=self._source.quote, invalid_row_handler=skip),
+                pa_csv.ConvertOptions(
+                    include_columns=list(self._wanted.values()),
+                    column_types=dict.fromkeys(self._wanted.values(), pa.string()),
+                    strings_can_be_null=False,
+                ),
+            ).combine_chunks()
+        except pa.ArrowInvalid:
+            return self._none_fit(texts)
         fits[misfits] = False
         if len(cells) != np.count_nonzero(fits):
-            msg = f"{len(cells)} records of {np.count_nonzero(fits)} lines"
-            raise ValueError(msg)
+            return self._none_fit(texts)
         columns = {column: _array(cells[name]) for column, name in self._wanted.items()}
         return {column: without_words(texts, self._source.null_values) for column, texts in columns.items()}, fits
+
+    def _none_fit(self, texts: pa.StringArray) -> tuple[dict[str, pa.StringArray], np.ndarray]:
+        """All lines are left to the exact reader, because Arrow found other records in them than one a line."""
+        return dict.fromkeys(self._wanted, texts.slice(0, 0)), np.zeros(len(texts), bool)
 
 
 def _from(lines: Lines, first: int, *, is_last: bool) -> Iterator[tuple[int, bytes]]:

@@ -60,7 +60,10 @@ def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int)
         form = _Form.of(lines, columns)
         fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)
         raw = texts.filter(pa.array(fits))
-        values = form.split(raw, source.null_values) if form else dict.fromkeys(columns, raw)
+        values = form.split(raw, source.null_values) if form else None
+        if values is None:  # all lines are left to the exact reader
+            fits, raw = np.zeros(len(texts), bool), raw.slice(0, 0)
+            values = dict.fromkeys(columns, raw)
         exact = [record for row in np.flatnonzero(~fits).tolist() for record in _records(lines, row)]
         rows = np.flatnonzero(fits)
         yield Block(values, pa.array(lines.first + rows), raw, _reader(lines, rows), exact)
@@ -99,8 +102,11 @@ class _Form:
         fits = pc.and_(pc.match_substring_regex(texts, self._expression), pc.match_substring_regex(texts, f"}}{_SPACE}$"))
         return pc.and_not(fits, pc.match_substring_regex(texts, _MANY_DIGITS))
 
-    def split(self, texts: pa.StringArray, null_values: Iterable[str]) -> dict[str, pa.StringArray]:
-        """The needed values of lines that fit, by column; null for none and for the words for null."""
+    def split(self, texts: pa.StringArray, null_values: Iterable[str]) -> dict[str, pa.StringArray] | None:
+        """The needed values of lines that fit, by column; null for none and for the words for null.
+
+        :returns: None if Arrow cannot read the lines, or finds other records in them than one a line.
+        """
         columns = {column: pa.nulls(len(texts), pa.string()) for column in self._columns}
         if not len(texts):
             return columns
@@ -109,14 +115,16 @@ class _Form:
             if kind == _NUMBER:
                 texts = pc.replace_substring_regex(texts, f"({_member(name)})({_NUMBER})", r'\1"\2"')
         types = {name: pa.int64() if kind == _INTEGER else pa.string() for name, kind in kinds.items()}
-        table = pa_json.read_json(
-            pa.BufferReader(pc.binary_join_element_wise(texts, "", "\n").buffers()[2]),
-            pa_json.ReadOptions(use_threads=False, block_size=_READ_BYTES),
-            pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"),
-        ).combine_chunks()
+        try:
+            table = pa_json.read_json(
+                pa.BufferReader(pc.binary_join_element_wise(texts, "", "\n").buffers()[2]),
+                pa_json.ReadOptions(use_threads=False, block_size=_READ_BYTES),
+                pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"),
+            ).combine_chunks()
+        except pa.ArrowInvalid:
+            return None
         if len(table) != len(texts):
-            msg = f"{len(table)} records of {len(texts)} lines"
-            raise ValueError(msg)
+            return None
         for name, kind in kinds.items():
             values = pc.cast(table[name].chunk(0), pa.string())
             columns[name] = without_words(values, null_values) if kind == _STRING else values
