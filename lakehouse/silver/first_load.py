@@ -76,7 +76,7 @@ def value_of(file: str, rows: int, late: int) -> str:
 
 def reason_of(file: str, rows: int) -> str:
     """The ``reason`` of an audit row about a load."""
-    return f"first load of the day: {rows:,} rows of {file}"
+    return f"first load of the day: {rows:,} {'row' if rows == 1 else 'rows'} of {file}"
 
 
 def id_of(source: str, version: int, ingestion_id: str, day: date) -> str:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+FOLLOWED = "the first row"
 FIRST, SECOND, THIRD = date(2024, 2, 1), date(2024, 2, 2), date(2024, 2, 3)
+TRAILING = ("2024-01-31", "2024-02-01", "2024-02-02")
 METRICS = [
     MetricContract.model_validate(
         {"metric": name, "source": "events", "window": window, "measures": [{"name": "n", "sql": "count(*)", "type": "long"}]}
@@ -60,11 +62,17 @@ def update(lake: Lake, days: Iterable[date]) -> None:
     silver_update.update(lake.settings, lake.contract, lambda: lake.spark, frozenset(days), "run", METRICS)
 
 
+def followed(lake: Lake) -> Lake:
+    """Bring a first row on its own day, so that no later row comes as history (see ``silver.first_load``)."""
+    arrive(lake, date(2024, 1, 1), row(FOLLOWED, 0, "01-01T10:00", "01-01T10:00"))
+    return lake
+
+
 VALUES = ("event_id", "action_type", "original_value", "new_value", "field_changed")
 
 
 def test_late_rows_and_changes_are_audited_and_timely_rows_are_not(settings, spark) -> None:
-    lake = Lake(settings, contract(), spark)
+    lake = followed(Lake(settings, contract(), spark))
     arrive(
         lake,
         FIRST,
@@ -115,7 +123,7 @@ def test_late_rows_and_changes_are_audited_and_timely_rows_are_not(settings, spa
     days = ("2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02", "2024-02-03")
     kpis = ["daily@2024-01-30", "daily@2024-02-01", *(f"trailing@{day}" for day in days)]
     assert audit_columns(lake, *columns)[-1] == ("run", arrived, settings.now, False, kpis)
-    assert [row[0] for row in audit_columns(lake, "silver_version")] == [1, 2, 2, 2]
+    assert [row[0] for row in audit_columns(lake, "silver_version")] == [2, 3, 3, 3]
 
     version = lake.silver_version()
     assert audit.follow(settings, lake.contract, METRICS) == 0
@@ -126,8 +134,30 @@ def test_late_rows_and_changes_are_audited_and_timely_rows_are_not(settings, spa
     assert {row["event_id"] for row in log.read(settings, "events", day=date(2024, 1, 30)).to_pylist()} == {"moved"}
 
 
+def test_history_is_counted_by_file_and_day(settings, spark) -> None:
+    lake = Lake(settings, contract(), spark)
+    first = [row("a", 1, "01-30T10:00", "02-01T12:00"), row("b", 2, "01-30T23:00", "02-01T13:00")]
+    arrive(lake, FIRST, *first, row("c", 3, "01-31T22:00", "02-01T12:00"), row("d", 4, "02-01T10:00", "02-01T12:00"))
+    arrive(lake, SECOND, row("e", 5, "01-30T10:00", "02-02T12:00"), row("f", 6, "01-29T10:00", "02-02T12:00"))
+    (name, later) = (f"arrival_date={day}.csv" for day in (FIRST, SECOND))
+    arrived = [datetime(2024, 2, day, hour, tzinfo=timezone.utc) for day, hour in ((1, 13), (1, 12), (2, 12), (2, 12))]
+    days = [date(2024, 1, 30), date(2024, 1, 31), date(2024, 1, 29), date(2024, 1, 30)]
+    assert audit_columns(lake, "event_id", "action_type", "event_date", "arrival_ts", "silver_version") == [
+        (None, "backfill", days[0], arrived[0], 1),
+        (None, "backfill", days[1], arrived[1], 1),
+        (None, "backfill", days[2], arrived[2], 2),
+        ("e", "late_merge", days[3], arrived[3], 2),
+    ]
+    assert audit_columns(lake, "new_value", "reason")[:3] == [
+        ({"source_file": name, "rows": 2, "late": 2}, f"first load of the day: 2 rows of {name}"),
+        ({"source_file": name, "rows": 1, "late": 0}, f"first load of the day: 1 row of {name}"),
+        ({"source_file": later, "rows": 1, "late": 1}, f"first load of the day: 1 row of {later}"),
+    ]
+    assert audit_columns(lake, "impacted_kpis")[1] == (["daily@2024-01-31", *(f"trailing@{day}" for day in TRAILING)],)
+
+
 def test_a_move_applied_one_day_at_a_time_is_audited_as_it_happened(settings, spark) -> None:
-    lake = Lake(settings, contract(lateness={"expected": "PT0S"}), spark)
+    lake = followed(Lake(settings, contract(lateness={"expected": "PT0S"}), spark))
     arrive(lake, FIRST, row("a", 1, "02-01T10:00", "02-01T12:00"))
     arrive(lake, SECOND, row("a", 2, "01-30T10:00", "02-02T12:00", "correct"), days=[date(2024, 1, 30)])
     update(lake, lake.pending())
@@ -250,7 +280,7 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
 def test_replaying_the_audit_gives_what_silver_holds(
     history: History, spark: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(lateness={"expected": "PT0S"}), spark)
+    lake = followed(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(lateness={"expected": "PT0S"}), spark))
     lake.settings.local_rows = history.local_rows
     for number, step in enumerate(history.steps):
         lake.deliver(step.arrival, csv_file(map(csv_line, history.files[step.file])), f".{number}.csv")
@@ -262,6 +292,8 @@ def test_replaying_the_audit_gives_what_silver_holds(
     rows = table_io.read(locations.silver(lake.settings, "events"), names)
     assert rows is not None
     held = [
-        {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()} for one in rows.to_pylist()
+        {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()}
+        for one in rows.to_pylist()
+        if one["record_key"] != FOLLOWED
     ]
     assert replayed_audit(lake) == {(one["record_key"], one["event_date"]): one for one in held}

@@ -109,7 +109,7 @@ class RowByRowAudit:
                 "source_system": self._contract.source.system or source,
                 "action_type": "backfill",
                 "new_value": json.dumps({"source_file": file, "rows": len(brought), "late": late}, ensure_ascii=False),
-                "reason": f"first load of the day: {len(brought):,} rows of {file}",
+                "reason": f"first load of the day: {len(brought):,} {'row' if len(brought) == 1 else 'rows'} of {file}",
                 "actor": self._contract.source.system or source,
                 "arrival_ts": max(self._of["arrival_ts"][place] for place in brought),
                 "impacted_kpis": self._commit.impacted([day]),
@@ -237,5 +237,5 @@ def table(rows: Iterable[dict[str, Any]], redacted: Iterable[Redaction]) -> pa.T
     hidden: dict[str, set[str]] = defaultdict(set)
     for entry in redacted:
         hidden[entry.record_key].update(entry.fields)
-    shown = [audit_log.masked(row, hidden[row["event_id"]]) if row["event_id"] in hidden else row for row in rows]
+    shown = [audit_log.masked(row, hidden[row["event_id"]]) if row.get("event_id") in hidden else row for row in rows]
     return pa.Table.from_pylist(shown, schema=audit_log.SCHEMA)

@@ -31,6 +31,7 @@ class Catalogue:
         self._names = {field.name: field.in_file for field in contract.typed_fields}
         self._rows: dict[str, Row] = {}
         self._arrived: dict[str, datetime] = {}
+        self._first_arrivals: dict[str, date] = {}
 
     def audit_of(self, arrival: date) -> Iterator[tuple[Any, ...]]:
         """The rows that the audit should have of one arrival day."""
@@ -46,13 +47,22 @@ class Catalogue:
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = self._row(record)
+        for record in records:
+            self._first_arrivals.setdefault(record["event_ts"][:10], arrival)
+        followed_since = f"{min(self._first_arrivals.values())}"
+        history = {day for day, first in self._first_arrivals.items() if day < followed_since and first == arrival}
+        loaded: dict[str, list[tuple[datetime, bool]]] = {}
         for key, old in sorted(before.items()):
             new = self._rows.get(key)
-            if new is not None:
+            if new is not None and old is None and new["event_date"] in history:
+                loaded.setdefault(f"{new['event_date']}", []).append((self._arrived[key], self._late(new, self._arrived[key])))
+            elif new is not None:
                 yield from self._change(key, old, new, self._arrived[key])
             elif old is not None:
                 rest = (f"{old['event_date']}", old, None, None, "withdrawn", arrived_before[key])
                 yield self._audit_row(key, "correction", *rest, [f"{old['event_date']}"])
+        for day, rows in loaded.items():
+            yield self._load(f"arrival_date={arrival}.csv.gz", day, rows)
 
     def _row(self, record: dict[str, str]) -> Row:
         event = record["event_ts"].replace("Z", "000+00:00")  # the files tell milliseconds
@@ -60,11 +70,23 @@ class Catalogue:
         clocks: Row = {"event_ts": event.replace(".000000", ""), "event_date": record["event_ts"][:10]}
         return {"record_key": record["event_id"], **said, **clocks, "source_system": "NCSS"}
 
+    @staticmethod
+    def _late(row: Row, arrived: datetime) -> bool:
+        return arrived - datetime.fromisoformat(f"{row['event_ts']}") > timedelta(days=1)
+
+    def _load(self, file: str, day: str, rows: list[tuple[datetime, bool]]) -> tuple[Any, ...]:
+        """The row about the history that a file brought to an event day."""
+        value: Any = {"source_file": file, "rows": len(rows), "late": sum(late for _, late in rows)}
+        noun = "row" if len(rows) == 1 else "rows"
+        sentence = f"first load of the day: {len(rows):,} {noun} of {file}"
+        arrived = max(arrived for arrived, _ in rows)
+        return self._audit_row(None, "backfill", day, None, value, None, sentence, arrived, [day])
+
     def _change(self, key: str, old: Row | None, new: Row, arrived: datetime) -> Iterator[tuple[Any, ...]]:
         late = arrived - datetime.fromisoformat(f"{new['event_ts']}")
         day = f"{new['event_date']}"
         if old is None:
-            if late > timedelta(days=1):
+            if self._late(new, arrived):
                 yield self._audit_row(
                     key, "late_merge", day, None, new, None, f"arrived {in_words(late)} after the event", arrived, [day]
                 )
@@ -83,7 +105,7 @@ class Catalogue:
 
     @staticmethod
     def _audit_row(
-        key: str,
+        key: str | None,
         action: str,
         day: str,
         old: Row | None,
@@ -94,7 +116,8 @@ class Catalogue:
         days: list[str],
         event: str | None = None,
     ) -> tuple[Any, ...]:
-        event_ts = datetime.fromisoformat(f"{event or (new or old or {})['event_ts']}")
+        said = event or (new or old or {}).get("event_ts")
+        event_ts = datetime.fromisoformat(said) if said else None
         kpis = [f"earthquakes_daily@{one}" for one in days]
         dates = [date.fromisoformat(one) for one in days]
         kpis += [f"earthquakes_daily_weekly@{name}" for name in dict.fromkeys(f"{one:%G-W%V}" for one in dates)]
@@ -136,4 +159,4 @@ class AuditModel:
 
 
 def by_key(row: tuple[Any, ...]) -> tuple[str, date]:
-    return row[0], row[1]
+    return row[0] or "", row[1]
