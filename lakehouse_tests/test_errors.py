@@ -18,6 +18,7 @@ INTERNAL = {
     "Malformed": "becomes the malformed_reason of a row",
     "_TransientError": "starts another attempt to deliver a message",
     "Problem": "becomes an HTTP response with a status of its own",
+    "_BlockEnds": "makes the reader leave a record to the next block",
     "ForgottenFeedError": "makes the reader fall back to all rows",
 }
 

@@ -63,6 +63,8 @@ def append(
         frame = _frame(session(), settings, contract, missing)
         if frame is not None:
             spark_commits.append_alone(frame, settings, path, "arrival_date", f"bronze:{source}", version, why)
+        elif table is None:
+            spark_commits.create(session(), path, ddl(bronze_columns(contract)), "arrival_date", change_feed=False)
 
 
 def is_large(deliveries: Deliveries) -> bool:

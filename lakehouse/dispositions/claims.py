@@ -90,12 +90,12 @@ def _days_of_keys(settings: Settings, source: str, claims: pa.Table, ids: Sequen
     order = pa.array(ids, pa.string())
     places = log.filter(pc.is_valid(log["event_date"]))
     places = places.append_column("place", pc.fill_null(pc.index_in(places["ingestion_id"], value_set=order), -1))
-    asked = claims.select(["record_key"]).append_column("asks", pc.index_in(claims["ingestion_id"], value_set=order))
-    places, asked = (
+    wanted = claims.select(["record_key"]).append_column("asks", pc.index_in(claims["ingestion_id"], value_set=order))
+    places, wanted = (
         table.group_by(names).aggregate([])
-        for table, names in ((places, [*columns[:2], "place"]), (asked, ["record_key", "asks"]))
+        for table, names in ((places, [*columns[:2], "place"]), (wanted, ["record_key", "asks"]))
     )
-    joined = asked.join(places, "record_key", join_type="inner")
+    joined = wanted.join(places, "record_key", join_type="inner")
     joined = joined.filter(pc.less_equal(joined["place"], joined["asks"])).group_by(["asks", "event_date"]).aggregate([])
     days: dict[str, set[date]] = defaultdict(set)
     for row in joined.to_pylist():

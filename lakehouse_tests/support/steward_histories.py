@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.reference_model import Record
 
 
-ARRIVAL = date(2024, 2, 1)
+#: All event days are from then on, so that no row comes as history (see ``silver.first_load``).
+ARRIVAL = date(2024, 1, 1)
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,7 @@ def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, sp
     def notified() -> dict[str, bool]:
         return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
 
+    arrive(2, "first 10 2")  # event days before the first arrival day are history
     arrive(4, "a 10 4", "b 20 4")
     arrive(5, "c 30 5", "early 1 3")
     assert (receiver.taken, notified()) == ([], {"early": False}), "nobody had seen a number of that day"
