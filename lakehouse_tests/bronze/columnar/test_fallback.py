@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.bronze.columnar import csv_blocks, json_blocks
-from lakehouse_tests.bronze.columnar.test_laws import assert_same
+from lakehouse_tests.support.both_readers import assert_same
 from lakehouse_tests.support.lake import contract
 
 CONTENTS = {
