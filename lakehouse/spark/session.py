@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.logger import PySparkLogger
 
-from lakehouse.spark import connect_server
+from lakehouse.spark import class_archive, connect_server
 from lakehouse.spark.jars import delta_jars, java
 
 if TYPE_CHECKING:
@@ -82,11 +82,10 @@ def local_options(settings: Settings) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
     options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_LOCAL}
     options["spark.driver.memory"] = settings.spark_memory
-    java()
-    jars = delta_jars(settings)
+    java_path, jars = java(), delta_jars(settings)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
     if settings.spark_master.startswith("local"):
-        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings))
+        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, java_path, jars))
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
     return options | settings.spark_conf
@@ -123,9 +122,10 @@ def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterato
             spark.conf.set(name, value)
 
 
-def _java_options(settings: Settings) -> list[str]:
+def _java_options(settings: Settings, java_path: str, jars: list[Path]) -> list[str]:
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={quiet}"]
+    options += class_archive.java_options(java_path, jars, ends_soon=not settings.spark_long_lived)
     if settings.spark_profile == "small":
         options += ["-XX:+UseSerialGC"]
         if not settings.spark_long_lived:
