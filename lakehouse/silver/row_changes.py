@@ -120,9 +120,10 @@ def _crowded_rows(feed: pa.Table, rows: _NetRows) -> _NetRows:
     came, content = pa.array(rows.came), _content(feed)
     signed = feed.select(content).take(pa.array(rows.at))
     signed = signed.append_column("_net", pc.if_else(came, 1, -1)).append_column("_came", pc.if_else(came, position, none))
-    signed = signed.append_column("_gone", pc.if_else(came, none, position))
-    net = signed.group_by(content, use_threads=False).aggregate([("_net", "sum"), ("_came", "max"), ("_gone", "max")])
-    kept = net.filter(pc.not_equal(net["_net_sum"], 0))
+    signed = signed.append_column("_gone", pc.if_else(came, none, position)).append_column("_first", position)
+    sums = [("_net", "sum"), ("_came", "max"), ("_gone", "max"), ("_first", "min")]
+    net = signed.group_by(content).aggregate(sums)
+    kept = net.filter(pc.not_equal(net["_net_sum"], 0)).sort_by("_first_min")  # Arrow gives groups in no order
     count = kept["_net_sum"].to_numpy()
     position_of_each = pc.if_else(pc.greater(kept["_net_sum"], 0), kept["_came_max"], kept["_gone_max"]).to_numpy()
     chosen = np.repeat(position_of_each, np.abs(count))
