@@ -6,6 +6,7 @@ use it. Committing the rows belongs in ``table``.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse.bronze.columnar.csv_blocks import can_split, csv_blocks
+from lakehouse.bronze.columnar.file_parts import row_group_parts, section, text_parts
 from lakehouse.bronze.columnar.json_blocks import json_blocks
 from lakehouse.bronze.columnar.merge import rows_of_blocks
 from lakehouse.bronze.columnar.parquet_blocks import can_read, parquet_blocks, record_of
@@ -22,8 +24,10 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from lakehouse.bronze.columnar.file_parts import Part
+    from lakehouse.bronze.columnar.text_lines import Block
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.row_ids import Delivery
@@ -34,32 +38,64 @@ BLOCK_BYTES = 2**21
 _BATCH_ROWS = 10_000
 
 
-def delivery_rows(settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str) -> Iterator[pa.RecordBatch]:
+def delivery_rows(
+    settings: Settings, contract: SourceContract, delivery: Delivery, file_path: str, part: Part | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of one delivery, in file order, as Arrow batches of :func:`bronze_columns`.
 
     :param file_path: the full path of the landing file.
+    :param part: one of :func:`delivery_parts`; the whole file by default.
     :raises FileProblem: when the file as a whole cannot be read; batches may have been yielded before.
     """
-    with open_file(settings, contract, file_path) as stream:
-        yield from rows_by_columns(contract, delivery, stream)
+    with open_file(settings, contract, file_path, seekable=part is not None) as stream:
+        yield from rows_by_columns(contract, delivery, stream, part=part)
+
+
+def delivery_parts(settings: Settings, contract: SourceContract, file_path: str, size: int) -> Sequence[Part | None]:
+    """Parts of a landing file of about ``size`` bytes, which together have all its rows; one None if it has to be read whole.
+
+    A text file is read once to count its lines.
+    """
+    with open_file(settings, contract, file_path, seekable=True) as stream:
+        return parts_of(contract, stream, size)
+
+
+def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[Part | None]:
+    """The same as :func:`delivery_parts` for an open file."""
+    source = contract.source
+    if source.format == "parquet":
+        file = pq.ParquetFile(stream)
+        return (can_read(file.schema_arrow, contract.columns_read) and row_group_parts(file, size)) or [None]
+    is_read_by_columns = source.format == "json" or can_split(source)
+    return (is_read_by_columns and text_parts(stream, source, size)) or [None]
 
 
 def rows_by_columns(
-    contract: SourceContract, delivery: Delivery, stream: BinaryIO, block_bytes: int = BLOCK_BYTES
+    contract: SourceContract,
+    delivery: Delivery,
+    stream: BinaryIO,
+    block_bytes: int = BLOCK_BYTES,
+    part: Part | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of :func:`exact_rows`, read by columns where that is certain to give the same.
 
     :param block_bytes: how much of a text file is held in memory at once, several times over.
+    :param part: one of :func:`parts_of`; its rows only.
     :raises FileProblem: as :func:`delivery_rows`.
     """
     source, columns = contract.source, contract.columns_read
+    blocks: Iterator[Block] | None = None
     if source.format == "parquet":
         file = pq.ParquetFile(stream)
-        blocks = parquet_blocks(file, source, columns) if can_read(file.schema_arrow, columns) else None
+        if can_read(file.schema_arrow, columns):
+            blocks = parquet_blocks(file, source, columns, part)
     elif source.format == "json":
-        blocks = json_blocks(unzipped(stream), source, columns, block_bytes)
-    else:
-        blocks = csv_blocks(unzipped(stream), source, columns, block_bytes) if can_split(source) else None
+        content, before = (unzipped(stream), 0) if part is None else (section(stream, part), part.before)
+        blocks = json_blocks(content, source, columns, block_bytes, before)
+    elif can_split(source) and part and part.begin:
+        blocks = csv_blocks(unzipped(stream), source, columns, block_bytes, (partial(section, stream, part), part.before))
+    elif can_split(source):
+        blocks = csv_blocks(section(stream, part) if part else unzipped(stream), source, columns, block_bytes)
     yield from exact_rows(contract, delivery, stream) if blocks is None else rows_of_blocks(contract, delivery, blocks)
 
 

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter, deque
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 from lakehouse.errors import LakehouseError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import Source
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 #: A quote must be closed within this many lines; otherwise its first line is malformed and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
@@ -55,7 +55,7 @@ class Record:
 def unzipped(stream: BinaryIO) -> BinaryIO:
     """The stream's content, decompressed if its first two bytes are those of gzip, whatever the file's name."""
     buffered = io.BufferedReader(stream)  # type: ignore[type-var]  # any object with readinto() will do
-    if buffered.peek(2)[:2] == _GZIP_MAGIC:
+    if buffered.peek(2)[:2] == GZIP_MAGIC:
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     return buffered
 
@@ -74,12 +74,11 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str]) -> Iterat
 
 
 def check_readable(stream: BinaryIO) -> None:
-    """Read the stream to its end, decompressing.
-
-    :raises FileProblem: when it breaks off.
-    """
-    for _ in numbered_lines(unzipped(stream)):
-        pass
+    """:raises FileProblem: when a gzip stream breaks off; another stream is not read."""
+    content = unzipped(stream)
+    if isinstance(cast("object", content), gzip.GzipFile):
+        for _ in numbered_lines(content):
+            pass
 
 
 def numbered_lines(stream: BinaryIO, before: int = 0) -> Iterator[tuple[int, bytes]]:

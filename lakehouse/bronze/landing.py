@@ -134,10 +134,10 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
     return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
 
 
-def open_file(settings: Settings, contract: SourceContract, path: str) -> BinaryIO:
-    """The bytes of a landing file; a seekable stream for Parquet, because its footer is read first."""
+def open_file(settings: Settings, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
+    """The bytes of a landing file; a stream for Parquet is always seekable, because the footer is read first."""
     system, _ = _file_system(settings.landing_of(contract.dataset))
-    if contract.source.format == "parquet":
+    if seekable or contract.source.format == "parquet":
         return cast("BinaryIO", system.open_input_file(path))
     return cast("BinaryIO", system.open_input_stream(path, compression=None))
 

@@ -7,13 +7,13 @@ after the append are in ``ingest``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.bronze.delivery_reader import delivery_rows
+from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.bronze.columnar.file_parts import Part
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
@@ -35,9 +36,19 @@ if TYPE_CHECKING:
 _PARSED_HERE_BYTES = 2**20
 #: A task parses as many files as reach this size, so that small files do not become as many tasks and files of the table.
 _TASK_BYTES = 2**24
+#: A larger file is cut into parts of about this size, each for a task.
+_PART_BYTES = 2**26
 
 #: The files to append, each with what identifies its delivery.
 Deliveries = Sequence[tuple[Delivery, LandingFile]]
+
+
+class _Piece(NamedTuple):
+    """What a task reads of a file: a part, or all of it."""
+
+    delivery: Delivery
+    file: LandingFile
+    part: Part | None
 
 
 @spark_commits.recomputed_on_conflict
@@ -90,23 +101,29 @@ def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, de
         batches = [batch for delivery, file in deliveries for batch in delivery_rows(settings, contract, delivery, file.path)]
         rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
         return dataframes.local(spark, rows).coalesce(1) if len(rows) else None
-    tasks = _tasks(deliveries)
+    tasks = _tasks(settings, contract, deliveries)
 
     def parse(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            for delivery, file in tasks[number]:
-                yield from delivery_rows(settings, contract, delivery, file.path)
+            for delivery, file, part in tasks[number]:
+                yield from delivery_rows(settings, contract, delivery, file.path, part)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(parse, ddl(bronze_columns(contract)))
 
 
-def _tasks(deliveries: Deliveries) -> list[Deliveries]:
-    """The files of each task, in their order."""
-    tasks: list[Deliveries] = []
-    begin, held = 0, 0
-    for end, (_, file) in enumerate(deliveries, start=1):
+def _tasks(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> list[list[_Piece]]:
+    """The files, and parts of large ones, that each task reads, in their order."""
+    tasks: list[list[_Piece]] = [[]]
+    held = 0
+    for delivery, file in deliveries:
+        if file.size > _PART_BYTES:
+            parts = delivery_parts(settings, contract, file.path, _PART_BYTES)
+            tasks += [[_Piece(delivery, file, part)] for part in parts] + [[]]
+            held = 0
+            continue
+        tasks[-1].append(_Piece(delivery, file, None))
         held += file.size
-        if held >= _TASK_BYTES or end == len(deliveries):
-            tasks.append(deliveries[begin:end])
-            begin, held = end, 0
-    return tasks
+        if held >= _TASK_BYTES:
+            tasks.append([])
+            held = 0
+    return [task for task in tasks if task]

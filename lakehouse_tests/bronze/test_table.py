@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.bronze import table as bronze_table
+from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
@@ -34,3 +36,23 @@ def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
     assert [entry.rows for entry in caching.ingest(SECOND).ingested] == [2]
     rows = {(row["record_key"], row["malformed_reason"] is None) for row in lake.bronze("record_key", "malformed_reason")}
     assert rows == {("a", True), ("b", True), (None, False)}
+
+
+def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
+    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bronze_table, "_PARSED_HERE_BYTES", 0)
+    monkeypatch.setattr(bronze_table, "_PART_BYTES", 1_000)
+    lake = Lake(settings, contract(), spark)
+    sound = [f"k{number},2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0" for number in range(2_500)]
+    lake.deliver(FIRST, csv_file([*sound, "m,x,,,insert,,0"]))
+    lake.deliver(FIRST, csv_file(["one,2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), "-small.csv")
+    assert sorted(entry.rows for entry in lake.ingest(FIRST).ingested) == [1, 2_501]
+    rows = lake.bronze("record_key", "line_number", "source_file")
+    expected = [(f"k{number}", number + 2) for number in range(2_500)] + [(None, 2_502), ("one", 2)]
+    assert sorted((row["record_key"] or "", row["line_number"]) for row in rows) == sorted(
+        (key or "", line) for key, line in expected
+    )
+    table = table_io.open_table(locations.bronze(settings, "events"), settings.storage_options)
+    assert table is not None
+    assert len(table.file_uris()) == 4, "three parts of the large file, and the small file"

@@ -14,7 +14,7 @@ from lakehouse.bronze.columnar.text_lines import Block, Lines, flags, groups_of_
 from lakehouse.bronze.file_formats import CsvReader, Feed, csv_header, numbered_lines, ordered_quotes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import Source
@@ -28,11 +28,14 @@ def can_split(source: Source) -> bool:
     return source.delimiter.isascii() and source.quote.isascii()
 
 
-def csv_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) -> Iterator[Block]:
+def csv_blocks(
+    stream: BinaryIO, source: Source, columns: list[str], size: int, body: tuple[Callable[[], BinaryIO], int] | None = None
+) -> Iterator[Block]:
     """Every record of a CSV file, in blocks of about ``size`` bytes.
 
     :param stream: the file's content, decompressed.
     :param columns: the columns that the contract needs.
+    :param body: opens the part whose records are wanted, once the header has been read, and how many lines are before it.
     :raises FileProblem: when the file as a whole cannot be read.
     """
     before = 0
@@ -46,7 +49,11 @@ def csv_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) 
     if not header:
         return
     splitter = _Splitter(source, header, columns)
-    groups = groups_of_lines(stream, size, before)
+    rows = stream  # which must live on: a buffer that is collected closes its file
+    if body:
+        opened, before = body
+        rows = opened()
+    groups = groups_of_lines(rows, size, before)
     lines = next(groups, None)
     while lines is not None:
         following = next(groups, None)

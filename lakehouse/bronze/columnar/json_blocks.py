@@ -48,14 +48,15 @@ _ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
 _MANY_DIGITS = "[0-9]{100}"
 
 
-def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int) -> Iterator[Block]:
+def json_blocks(stream: BinaryIO, source: Source, columns: list[str], size: int, before: int = 0) -> Iterator[Block]:
     """Every record of a file of JSON lines, in blocks of about ``size`` bytes.
 
     :param stream: the file's content, decompressed.
     :param columns: the columns that the contract needs.
+    :param before: how many lines the file has before the stream.
     :raises FileProblem: when the file as a whole cannot be read.
     """
-    for lines in groups_of_lines(stream, size):
+    for lines in groups_of_lines(stream, size, before):
         texts, odd = line_texts(lines.contents)
         form = _Form.of(lines, columns)
         fits = ~odd & flags(form.fits(texts)) if form else np.zeros(len(texts), bool)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
+    from lakehouse.bronze.columnar.file_parts import Part
     from lakehouse.contracts.source import Source
 
 
@@ -30,13 +31,14 @@ def can_read(schema: pa.Schema, columns: list[str]) -> bool:
     return once and all(_is_plain(schema.field(column).type) for column in columns)
 
 
-def parquet_blocks(file: pq.ParquetFile, source: Source, columns: list[str]) -> Iterator[Block]:
+def parquet_blocks(file: pq.ParquetFile, source: Source, columns: list[str], part: Part | None = None) -> Iterator[Block]:
     """Every row of a file for which :func:`can_read` holds.
 
     :param columns: the columns that the contract needs.
+    :param part: the row groups that are read; all by default.
     """
-    first = 1
-    for batch in file.iter_batches():
+    first, groups = (1, None) if part is None else (part.before + 1, list(range(part.begin, part.end)))
+    for batch in file.iter_batches(row_groups=groups):
         texts = {name: _texts(batch[name]) for name in batch.schema.names if _is_plain(batch[name].type)}
         values = {name: texts[name] for name in columns}
         for name in columns:
