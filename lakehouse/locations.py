@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _LAYERS = ("bronze", "silver", "gold", "ops")
+_KEYS = "_keys"
 #: Layer and suffix of the tables that every source has, besides silver.
 _SOURCE_TABLES = (
     *(("bronze", suffix) for suffix in ("", "_decisions", "_redactions")),
     ("silver", "_quarantine"),
-    *(("ops", suffix) for suffix in ("_keys", "_dispositions", "_overruled")),
+    *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
 )
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
@@ -166,12 +167,14 @@ class LakeTable:
 
     :param silver_of: the source, of a source's silver table only.
     :param series: the series, of a table of published numbers only.
+    :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads a part of each file.
     """
 
     layer: str
     name: str
     silver_of: SourceContract | None = None
     series: Series | None = None
+    sorted_by: str | None = None
 
     def __str__(self) -> str:
         return f"{self.layer}/{self.name}"
@@ -184,7 +187,11 @@ class LakeTable:
 def tables(catalog: Catalog) -> list[LakeTable]:
     """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
     listed = [LakeTable("silver", source, silver_of=contract) for source, contract in catalog.sources.items()]
-    listed += [LakeTable(layer, f"{source}{suffix}") for source in catalog.sources for layer, suffix in _SOURCE_TABLES]
+    listed += [
+        LakeTable(layer, f"{source}{suffix}", sorted_by="record_key" if suffix == _KEYS else None)
+        for source in catalog.sources
+        for layer, suffix in _SOURCE_TABLES
+    ]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]

@@ -140,11 +140,12 @@ class Ingest:
     def _judged(self, deliveries: Deliveries) -> dict[str, dict[str, Any]]:
         """Judge the rows of deliveries, enter them into the key log and the disposition tables, and count them."""
         ids = [delivery.ingestion_id for delivery, _ in deliveries]
-        where = {"arrival_date": {delivery.arrival_date for delivery, _ in deliveries}, "ingestion_id": set(ids)}
+        arrivals = {delivery.arrival_date for delivery, _ in deliveries}
+        where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
         rows = row_rules.judged(self._settings, self._contract, self._session, where)
         key_log.append(self._settings, self._source, key_log.claims(rows))
         # Read back: a stopped run may have judged the rows already, under another contract.
-        admitted = claims.admitted_by_contract(key_log.of_ingestions(self._settings, self._source, ids))
+        admitted = claims.admitted_by_contract(key_log.of_ingestions(self._settings, self._source, ids, arrivals))
         counts = _counts(rows)
         malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
         account_tables.after_ingestions(self._settings, self._contract, [delivery for delivery, _ in deliveries], malformed)

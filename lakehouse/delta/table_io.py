@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import fs
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: The values wanted of some columns; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
 _COMPACT_ABOVE_FILES = 64
+#: Larger files stay as they are until maintenance, also because the rows of some are sorted.
+_SMALL_FILE_BYTES = 2**23
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 #: Retries a commit that conflicts with other writers, eight times in all.
@@ -207,20 +209,30 @@ def append(
     return True
 
 
-def append_new(path: str, table: DeltaTable, rows: pa.Table, app_ids: Collection[str], options: Mapping[str, str] | None) -> bool:
+def append_new(
+    path: str,
+    table: DeltaTable,
+    rows: pa.Table,
+    app_ids: Collection[str],
+    options: Mapping[str, str] | None,
+    row_group_rows: int | None = None,
+) -> bool:
     """Append rows of which the table holds none at the version at which it was opened, in one commit.
 
     What is new has to be determined again after a conflict: a caller is to be :data:`retried_on_conflict`.
 
     :param table: the table at ``path``, opened before it was determined what is new.
     :param app_ids: of what is new; a commit with one of them since then is a conflict.
+    :param row_group_rows: how many rows a row group of the file has at most, for rows that are sorted.
     :returns: whether there were rows to write.
     :raises CommitFailedError: in case of a conflict.
     """
     if not len(rows):
         return False
     transactions = [Transaction(app_id, 1) for app_id in app_ids]
-    write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions))
+    properties = WriterProperties(max_row_group_size=row_group_rows) if row_group_rows else None
+    why = CommitProperties(app_transactions=transactions)
+    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=properties)
     _compact(path, options)
     return True
 
@@ -258,9 +270,12 @@ def upsert(
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
     """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
     table = open_table(path, options)
-    files = [] if table is None else table.file_uris()
-    if len(files) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in files}):
+    if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
+        return
+    files = pa.table(table.get_add_actions())
+    small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
+    if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return
     with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
         if is_ours and (newest := open_snapshot(path, options)) is not None:
-            newest.optimize.compact()
+            newest.optimize.compact(target_size=_SMALL_FILE_BYTES)

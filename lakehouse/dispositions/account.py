@@ -203,9 +203,12 @@ def _places(judged: pa.Table, files: Mapping[str, str]) -> pa.ChunkedArray:
 
 def _judged(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where, decided: pa.Table) -> pa.Table:
     """What became of each sound row, under the source's reprocess policy: columns ``contests.SCHEMA``."""
-    keys = {"record_key": pc.unique(in_bronze["record_key"].drop_null())} if where else {}
     columns = [name for name in contests.CLAIM_COLUMNS if name != "steward"]
-    log = table_io.read(locations.key_log(settings, contract.dataset), columns, keys, settings.storage_options)
+    if where:
+        keys = pc.unique(in_bronze["record_key"].drop_null())
+        log = key_log.about(settings, contract.dataset, columns, keys)
+    else:
+        log = table_io.read(locations.key_log(settings, contract.dataset), columns, None, settings.storage_options)
     if log is None:
         return contests.SCHEMA.empty_table()
     log = claims.with_decisions(log, decided)

@@ -74,7 +74,7 @@ def after_ingestions(settings: Settings, contract: SourceContract, deliveries: C
     """
     files = {delivery.ingestion_id: delivery.path for delivery in deliveries}
     arrivals = {delivery.arrival_date for delivery in deliveries}
-    keys, days = key_log.keys_and_days(settings, contract.dataset, files)
+    keys, days = key_log.keys_and_days(settings, contract.dataset, files, arrivals)
 
     def affected() -> pa.Table:
         rows = _affected_rows(settings, contract, keys, days, files)
@@ -110,10 +110,10 @@ def _affected_rows(
     """The rows whose disposition rows of these keys and days may change, under the source's reprocess policy."""
     source = contract.dataset
     if not policy_of(contract).chooses_arrivals:
-        arrivals = key_log.arrival_days(settings, source, "record_key", keys)
+        arrivals = key_log.arrival_days_of(settings, source, keys)
         return account.table(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
     affected = claims.affected_event_days(settings, contract, days, keys)
-    arrivals = key_log.arrival_days(settings, source, "event_date", affected)
+    arrivals = key_log.arrival_days_with_rows_on(settings, source, affected)
     return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 

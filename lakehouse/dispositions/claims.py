@@ -84,7 +84,7 @@ def rows_of_ingestions(claims: pa.Table) -> dict[str, dict[date, int]]:
 def _days_of_keys(settings: Settings, source: str, claims: pa.Table, ids: Sequence[str]) -> dict[str, set[date]]:
     """Every event day on which a key of each ingestion has been, in it and before it."""
     columns, keys = ["record_key", "event_date", "ingestion_id"], pc.unique(claims["record_key"])
-    log = table_io.read(locations.key_log(settings, source), columns, {"record_key": keys}, settings.storage_options)
+    log = key_log.about(settings, source, columns, keys)
     if log is None:
         return {}
     order = pa.array(ids, pa.string())

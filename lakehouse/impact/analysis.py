@@ -96,7 +96,7 @@ def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impac
     """
     contract = catalog.sources[source]
     days = key_log.days_by_key(settings, source, [key])[key]
-    if not days and not key_log.arrival_days(settings, source, "record_key", [key]):
+    if not days and not key_log.arrival_days_of(settings, source, [key]):
         msg = f"no well-formed row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
     changes, _ = key_history.silver_life(settings, contract, catalog.metrics_of(source), key)

@@ -10,17 +10,17 @@ logged as well, so that a steward's decision is enough to admit one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import data_files, table_io
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from datetime import date
 
     from lakehouse.settings import Settings
@@ -47,6 +47,11 @@ JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 #: The bronze columns that claims are derived from.
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
+
+
+#: The files are sorted by key, and a row group has at most so many rows: a look-up of few keys reads few of them.
+ROW_GROUP_ROWS = 2**14
+_FEW_KEYS = 10_000
 
 
 class IncompleteKeyLogError(LakehouseError):
@@ -78,20 +83,30 @@ def append(settings: Settings, source: str, rows: pa.Table) -> None:
     logged = table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]
     new = ingestions.filter(pc.invert(pc.is_in(ingestions, pc.unique(logged))))
     app_ids = [f"keys:{ingestion_id}" for ingestion_id in new.to_pylist()]
-    table_io.append_new(path, table, rows.filter(pc.is_in(rows["ingestion_id"], new)), app_ids, options)
+    rows = rows.filter(pc.is_in(rows["ingestion_id"], new)).sort_by("record_key")
+    table_io.append_new(path, table, rows, app_ids, options, ROW_GROUP_ROWS)
+
+
+def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
+    """These columns of the claims about some keys; None if there is no log."""
+    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    if table is None:
+        return None
+    keys = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
+    if len(keys) > _FEW_KEYS:  # they are in every row group
+        return table_io.read_version(table, columns, {"record_key": keys})
+    return data_files.with_texts(table, columns, "record_key", keys)
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    log = table_io.read(locations.key_log(settings, source), ["event_date"], {"record_key": keys}, settings.storage_options)
+    log = about(settings, source, ["event_date"], keys)
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
 def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
     """The same for a few keys, key by key."""
-    log = table_io.read(
-        locations.key_log(settings, source), ["record_key", "event_date"], {"record_key": keys}, settings.storage_options
-    )
+    log = about(settings, source, ["record_key", "event_date"], keys)
     result: dict[str, set[date]] = {key: set() for key in keys}
     places = [] if log is None else log.group_by(["record_key", "event_date"]).aggregate([]).to_pylist()
     for place in places:
@@ -100,9 +115,15 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
     return result
 
 
-def arrival_days(settings: Settings, source: str, column: str, values: Collection[Any] | pa.Array) -> set[date]:
-    """The arrival days of the claims whose ``column`` holds one of the values."""
-    log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {column: values}, settings.storage_options)
+def arrival_days_of(settings: Settings, source: str, keys: Collection[str] | pa.Array) -> set[date]:
+    """The arrival days of all claims about some keys."""
+    log = about(settings, source, ["arrival_date"], keys)
+    return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
+
+
+def arrival_days_with_rows_on(settings: Settings, source: str, days: Collection[date]) -> set[date]:
+    """The arrival days of all claims on some event days."""
+    log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {"event_date": days}, settings.storage_options)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
@@ -112,27 +133,28 @@ def days(settings: Settings, source: str) -> set[date]:
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def keys_and_days(settings: Settings, source: str, ingestion_ids: Collection[str]) -> tuple[pa.Array, set[date]]:
-    """The keys about which these ingestions make claims, and the event days of their claims."""
-    wanted = {"ingestion_id": ingestion_ids}
+def keys_and_days(
+    settings: Settings, source: str, ingestion_ids: Collection[str], arrivals: Collection[date]
+) -> tuple[pa.Array, set[date]]:
+    """The keys about which these ingestions make claims, and the event days of their claims.
+
+    :param arrivals: their arrival days; files with claims of other days are not read.
+    """
+    wanted = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
     log = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
     if log is None:
         return pa.array([], pa.string()), set()
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def of_ingestions(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Table:
-    """The claims of some ingestions, as they were judged when they were logged."""
-    where = {"ingestion_id": ingestion_ids}
+def of_ingestions(settings: Settings, source: str, ingestion_ids: Collection[str], arrivals: Collection[date]) -> pa.Table:
+    """The claims of some ingestions, as they were judged when they were logged.
+
+    :param arrivals: their arrival days; files with claims of other days are not read.
+    """
+    where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
     log = table_io.read(locations.key_log(settings, source), SCHEMA.names, where, settings.storage_options)
     return SCHEMA.empty_table() if log is None else log.cast(SCHEMA)
-
-
-def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
-    """The keys about which these ingestions make claims."""
-    wanted = {"ingestion_id": ingestion_ids}
-    log = table_io.read(locations.key_log(settings, source), ["record_key"], wanted, settings.storage_options)
-    return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
@@ -141,12 +163,12 @@ def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str
     A retirement can revive an older row of its key or end a newer one, so that the rows of all these days may be needed. Most
     sources have none.
     """
-    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
-    if table is None:
+    path = locations.key_log(settings, source)
+    retirements = table_io.read(path, ["record_key"], {"kind": ["retire"]}, settings.storage_options)
+    if retirements is None or not len(retirements):
         return set()
-    retired = pc.unique(table_io.read_version(table, ["record_key"], {"kind": ["retire"]})["record_key"])
-    if not len(retired):
+    log = about(settings, source, ["record_key", "ingestion_id", "arrival_date"], pc.unique(retirements["record_key"]))
+    if log is None:
         return set()
-    log = table_io.read_version(table, ["record_key", "ingestion_id", "arrival_date"], {"record_key": retired})
     spoken_of = pc.unique(log.filter(pc.is_in(log["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])
     return set(pc.unique(log.filter(pc.is_in(log["record_key"], spoken_of))["arrival_date"]).to_pylist())

@@ -1,4 +1,5 @@
-"""The claims that may contend for their keys, as a DataFrame: admitted rows only, of the chosen arrivals only.
+"""The claims that may contend for their keys, as a DataFrame: those about the keys of some ingestions, of admitted rows, of the
+chosen arrivals.
 
 The same rules row by row are in ``dispositions.claims``; how one claim wins its key is in ``merge``.
 """
@@ -8,15 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import key_log
+from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +29,36 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.row_ids import RowId
+    from lakehouse.settings import Settings
 
 _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
+
+
+def recorded(settings: Settings, source: str) -> Collection[str]:
+    """The completed ingestions. One that was stopped is left out, because numbers do not list it among their inputs."""
+    return ingestions.ingested(ingestions.all_of(settings, source)).keys()
+
+
+def read_here(
+    spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str], arrival_days: Collection[date]
+) -> DataFrame:
+    """All claims of recorded ingestions about the keys that occur in these ingestions, read by this process.
+
+    :param arrival_days: at least those of the ingestions.
+    """
+    keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
+    found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
+    claimed = key_log.SCHEMA.empty_table() if found is None else found.cast(key_log.SCHEMA)
+    ids = pa.array(sorted(recorded(settings, source)), pa.string())
+    return dataframes.local(spark, claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=ids)))
+
+
+def found_by_spark(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
+    """The same, found by tasks of Spark, for many keys."""
+    log = spark.read.format("delta").load(locations.key_log(settings, source))
+    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
+    wanted = log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
+    return wanted.join(spoken_of, "record_key", "left_semi")
 
 
 def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:

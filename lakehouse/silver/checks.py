@@ -228,8 +228,8 @@ def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Tab
 
     :raises IncompleteKeyLogError: when Bronze holds one of them and the key log does not.
     """
-    keys = set(differing["record_key"].to_pylist())
-    arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", keys) | set(differing["arrival_date"].to_pylist())
+    keys = pc.unique(differing["record_key"])
+    arrivals = key_log.arrival_days_of(settings, contract.dataset, keys) | set(differing["arrival_date"].to_pylist())
     account = dispositions_account.table(settings, contract, arrival_days=arrivals, keys=keys)
     wanted = pa.array(sorted(days), pa.date32())
     living = account.filter(pc.and_(account["lives"], pc.is_in(account["event_date"], value_set=wanted)))

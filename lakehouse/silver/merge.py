@@ -17,7 +17,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import decisions, ingestions, key_log, redactions
+from lakehouse.ledger import decisions, redactions
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
@@ -72,7 +72,9 @@ def state(
     log = spark.read.format("delta").load(locations.key_log(settings, contract.dataset))
     if ids is not None:
         log = admitted_claims.judged_as_then(spark, log, judgement_history.as_of(settings, contract.dataset, ids))
-    log = log.where(F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset) if ids is None else ids)))
+    log = log.where(
+        F.col("ingestion_id").isin(sorted(admitted_claims.recorded(settings, contract.dataset) if ids is None else ids))
+    )
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
@@ -114,13 +116,14 @@ def merge(
     """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
 
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
-    :param many: whether they have so many rows that these are appended if silver has no row to match on the days.
+    :param many: whether they have so many rows that Spark looks up their keys, and appends them if silver has no row to match
+        on the days.
     """
     target = locations.silver(settings, contract.dataset)
     while True:
         table = table_io.open_table(target, settings.storage_options)
         before = -1 if table is None else table.version()
-        source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days)
+        source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days, many=many)
         if many and table is not None and not table_io.rows_at_most(table, {"event_date": days}):
             rows = source.where("_lives AND _present").select(*(name for name, _ in silver_columns(contract)))
             rows = rows.repartition("event_date")  # a file for each day, as MERGE writes them
@@ -199,13 +202,19 @@ def _merge_source(
     days: Collection[date],
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
+    *,
+    many: bool,
 ) -> DataFrame:
     """One row per key of the ingestions and day on which silver may hold it.
 
     A row has the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain it. Silver
     holds a key on two days while only one of the days of a move has been updated.
     """
-    found = _claims_of_keys(spark, settings, contract, ingestion_ids)
+    found = (
+        admitted_claims.found_by_spark(spark, settings, contract.dataset, ingestion_ids)
+        if many
+        else admitted_claims.read_here(spark, settings, contract.dataset, ingestion_ids, arrival_days)
+    )
     places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
@@ -218,26 +227,6 @@ def _merge_source(
         rows.line_number == rest["_line_number"],
     ]
     return rest.join(rows, same_row, "left").drop(rows.record_key)
-
-
-def _claims_of_keys(
-    spark: SparkSession, settings: Settings, contract: SourceContract, ingestion_ids: Collection[str]
-) -> DataFrame:
-    """All claims of recorded ingestions about the keys that occur in these ingestions."""
-    path = locations.key_log(settings, contract.dataset)
-    recorded = F.col("ingestion_id").isin(sorted(_recorded(settings, contract.dataset)))
-    keys = key_log.keys_of(settings, contract.dataset, ingestion_ids)
-    if len(keys) <= settings.local_rows:
-        found = dataframes.scan(spark, settings, path, key_log.SCHEMA.names, {"record_key": keys.to_pylist()})
-        return found.where(recorded)
-    log = spark.read.format("delta").load(path)
-    spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
-    return log.where(recorded).join(spoken_of, "record_key", "left_semi")
-
-
-def _recorded(settings: Settings, source: str) -> Collection[str]:
-    """The completed ingestions. One that was stopped is left out, because numbers do not list it among their inputs."""
-    return ingestions.ingested(ingestions.all_of(settings, source)).keys()
 
 
 def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:

@@ -104,7 +104,7 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
 
 def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
     """All values of some fields of a key in Bronze."""
-    arrivals = key_log.arrival_days(settings, contract.dataset, "record_key", [key])
+    arrivals = key_log.arrival_days_of(settings, contract.dataset, [key])
     where = {"arrival_date": arrivals, "record_key": [key]}
     found = table_io.read(locations.bronze(settings, contract.dataset), names, where, settings.storage_options)
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}

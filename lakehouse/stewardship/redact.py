@@ -44,7 +44,7 @@ def redact_fields(
     source = contract.dataset
     _check_fields(contract, fields)
     days = key_log.days_by_key(settings, source, [key])[key]
-    if not key_log.arrival_days(settings, source, "record_key", [key]):
+    if not key_log.arrival_days_of(settings, source, [key]):
         msg = f"no row of bronze/{source} has the key {key!r}"
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))

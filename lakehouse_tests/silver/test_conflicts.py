@@ -52,8 +52,8 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, mon
             DeltaTable(path).optimize.compact()
         yield from batches
 
-    def disturbed(*arguments: object) -> DataFrame:
-        source = source_of_merge(*arguments)
+    def disturbed(*arguments: object, **more: bool) -> DataFrame:
+        source = source_of_merge(*arguments, **more)
         return source.mapInArrow(compacting, source.schema)
 
     monkeypatch.setattr(silver_merge, "_merge_source", disturbed)

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, PostCommitHookProperties
+from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -27,6 +27,7 @@ from lakehouse.delta import compaction, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
+from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.maintenance import rules as maintenance_rules
 
@@ -47,6 +48,7 @@ _SMALL_FILES = 8
 _CHECKPOINT_AFTER_COMMITS = 20
 #: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_SORTED = WriterProperties(max_row_group_size=key_log.ROW_GROUP_ROWS)
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
 _REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
@@ -190,7 +192,11 @@ class _Work:
     def _compacted(self, partitions: Sequence[Any]) -> None:
         table = self._opened()
         filters = [(column, "in", [f"{partition}" for partition in partitions]) for column in table.metadata().partition_columns]
-        table.optimize.compact(filters or None, _TARGET_BYTES, commit_properties=_WHY, post_commithook_properties=_NOTHING_ELSE)
+        more: dict[str, Any] = {"commit_properties": _WHY, "post_commithook_properties": _NOTHING_ELSE}
+        if self._lake_table.sorted_by is None:
+            table.optimize.compact(filters or None, _TARGET_BYTES, **more)
+        else:
+            table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=_SORTED, **more)
 
     def _checkpoint(self, table: DeltaTable) -> bool:
         """Write a checkpoint if opening the table would read many commits."""

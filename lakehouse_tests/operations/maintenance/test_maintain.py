@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.delta import commit_log, compaction, table_io
 from lakehouse.delta.storage import Storage
+from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
 from lakehouse_tests.support.maintained_lake import (
@@ -182,3 +185,22 @@ def test_less_than_the_guard_allows_is_refused(settings: Settings) -> None:
         maintain(settings, CATALOG, retention_hours=24)
     with pytest.raises(MaintenanceError, match="no contract describes silver/evnets; known are bronze/events, "):
         maintain(settings, CATALOG, ["silver/evnets"])
+
+
+def test_the_key_log_stays_sorted_so_that_a_look_up_reads_a_part_of_it(no_retention: Settings) -> None:
+    path, ids = locations.key_log(no_retention, "events"), [f"delivery{number}" for number in range(10)]
+    for number, ingestion_id in enumerate(ids):
+        keys = [f"k{key:06}" for key in range(number, 50_000, 10)]
+        claims = pa.table({"record_key": keys, "ingestion_id": [ingestion_id] * len(keys)})
+        missing = {item.name: pa.nulls(len(keys), item.type) for item in key_log.SCHEMA if item.name not in claims.column_names}
+        claims = pa.table({**dict(zip(claims.column_names, claims.columns)), **missing}).select(key_log.SCHEMA.names)
+        key_log.append(no_retention, "events", claims.cast(key_log.SCHEMA))
+    before = table_io.read(path).sort_by("record_key")
+    done = maintain_table(no_retention, "ops/events_keys")
+    assert (done.files_before, done.files_after) == (10, 1)
+    assert table_io.read(path).cast(key_log.SCHEMA).sort_by("record_key") == before.cast(key_log.SCHEMA)
+    [file] = DeltaTable(path).file_uris()
+    groups = [pq.ParquetFile(file).metadata.row_group(group) for group in range(pq.ParquetFile(file).num_row_groups)]
+    bounds = [(group.column(0).statistics.min, group.column(0).statistics.max) for group in groups]
+    assert len(bounds) > 2
+    assert all(greatest <= least for (_, greatest), (least, _) in pairwise(bounds))
