@@ -210,13 +210,13 @@ def _merge_source(
     A row has the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain it. Silver
     holds a key on two days while only one of the days of a move has been updated.
     """
-    found = (
+    claimed = (
         admitted_claims.found_by_spark(spark, settings, contract.dataset, ingestion_ids)
         if many
         else admitted_claims.read_here(spark, settings, contract.dataset, ingestion_ids, arrival_days)
     )
-    places = found.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
-    counting = admitted_claims.admitted(spark, found, decisions.newest(settings, contract.dataset))
+    places = claimed.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    counting = admitted_claims.admitted(spark, claimed, decisions.newest(settings, contract.dataset))
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))
