@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.dispositions import judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import ingestions, key_log
+from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.spark import dataframes
 
@@ -39,26 +39,45 @@ def recorded(settings: Settings, source: str) -> Collection[str]:
     return ingestions.ingested(ingestions.all_of(settings, source)).keys()
 
 
-def read_here(
-    spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str], arrival_days: Collection[date]
-) -> DataFrame:
-    """All claims of recorded ingestions about the keys that occur in these ingestions, read by this process.
-
-    :param arrival_days: at least those of the ingestions.
-    """
-    keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
+def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
+    """All claims of recorded ingestions about some keys, read by this process."""
     found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
     claimed = key_log.SCHEMA.empty_table() if found is None else found.cast(key_log.SCHEMA)
     ids = pa.array(sorted(recorded(settings, source)), pa.string())
     return dataframes.local(spark, claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=ids)))
 
 
-def found_by_spark(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
-    """The same, found by tasks of Spark, for many keys."""
+def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
+    """All claims of recorded ingestions about the keys that occur in these ingestions, found by tasks of Spark."""
     log = spark.read.format("delta").load(locations.key_log(settings, source))
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
     wanted = log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
     return wanted.join(spoken_of, "record_key", "left_semi")
+
+
+def contested_keys(
+    spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str], at_most: int
+) -> pa.Array | None:
+    """The keys of these ingestions whose winner is not obvious: about the others there is one claim, an admitted insert.
+
+    The rows of an ingestion with a decision about any row are all weighed.
+
+    :returns: None if there are more than ``at_most`` such keys.
+    """
+    log = spark.read.format("delta").load(locations.key_log(settings, source))
+    plain = (F.col("kind") == "insert") & (F.col("standing") == AdmissionStatus.ADMITTED.value)
+    decided = {ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}
+    per_key = (
+        log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
+        .groupBy("record_key")
+        .agg(
+            F.count("*").alias("claims"),
+            F.min(plain & ~F.col("ingestion_id").isin(sorted(decided))).alias("plain"),
+            F.max(F.col("ingestion_id").isin(sorted(ingestion_ids))).alias("concerned"),
+        )
+    )
+    keys: pa.Table = per_key.where("concerned AND (claims > 1 OR NOT plain)").select("record_key").limit(at_most + 1).toArrow()
+    return None if len(keys) > at_most else pa.concat_arrays(keys["record_key"].chunks or [pa.array([], pa.string())])
 
 
 def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:

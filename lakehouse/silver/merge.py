@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.columns import ORDER, bronze_columns, ddl, silver_columns
+from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import decisions, redactions
+from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
@@ -123,12 +123,17 @@ def merge(
     while True:
         table = table_io.open_table(target, settings.storage_options)
         before = -1 if table is None else table.version()
-        source = _merge_source(spark, settings, contract, days, ingestion_ids, arrival_days, many=many)
         if many and table is not None and not table_io.rows_at_most(table, {"event_date": days}):
-            rows = source.where("_lives AND _present").select(*(name for name, _ in silver_columns(contract)))
+            rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
             rows = rows.repartition("event_date")  # a file for each day, as MERGE writes them
             spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
         else:
+            if many:
+                claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
+            else:
+                keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
+                claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
+            source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
             spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
@@ -168,20 +173,6 @@ def changed_days(before: DataFrame, after: DataFrame) -> set[date]:
     return {row[0] for row in differing.select("event_date").distinct().collect()}
 
 
-def ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
-    """Create silver's table if it does not exist; add columns that are new in the contract to silver and Bronze.
-
-    :raises SchemaChangeError: when a column has different types in the contract and in the table.
-    """
-    target = locations.silver(settings, contract.dataset)
-    spark_commits.add_missing_columns(
-        lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract)
-    )
-    spark_commits.add_missing_columns(lambda: spark, settings, target, silver_columns(contract))
-    if table_io.version(target, settings.storage_options) < 0:
-        spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
-
-
 def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["spark", "duckdb"]) -> str:
     """The query of a view with the newest row of each key, for a source with the reprocess policy ``append``."""
     address = locations.silver(settings, contract.dataset)
@@ -195,28 +186,47 @@ def deduplicated(settings: Settings, contract: SourceContract, engine: Literal["
     return f"SELECT {columns} FROM ({numbered}) WHERE newest = 1"  # noqa: S608
 
 
-def _merge_source(
+def _first_rows(
     spark: SparkSession,
     settings: Settings,
     contract: SourceContract,
     days: Collection[date],
     ingestion_ids: Collection[str],
     arrival_days: Collection[date],
-    *,
-    many: bool,
 ) -> DataFrame:
-    """One row per key of the ingestions and day on which silver may hold it.
+    """The rows that the ingestions bring to days on which silver has none; only the claims about contested keys are compared."""
+    source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
+    contested = admitted_claims.contested_keys(spark, settings, source, ingestion_ids, settings.local_rows)
+    if contested is None:
+        weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
+    else:
+        weighed = admitted_claims.about(spark, settings, source, contested)
+    won = _merge_source(spark, settings, contract, days, weighed, arrival_days).where("_lives AND _present").select(*columns)
+    if contested is None:
+        return won
+    delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
+    rows = _bronze_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
+    if not len(contested):
+        return rows
+    keys = dataframes.local(spark, pa.table({"record_key": contested}))
+    return rows.join(F.broadcast(keys), "record_key", "left_anti").select(*columns).unionByName(won)
+
+
+def _merge_source(
+    spark: SparkSession,
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    claims_of_keys: DataFrame,
+    arrival_days: Collection[date],
+) -> DataFrame:
+    """One row per key of some claims and day on which silver may hold it.
 
     A row has the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain it. Silver
     holds a key on two days while only one of the days of a move has been updated.
     """
-    claimed = (
-        admitted_claims.found_by_spark(spark, settings, contract.dataset, ingestion_ids)
-        if many
-        else admitted_claims.read_here(spark, settings, contract.dataset, ingestion_ids, arrival_days)
-    )
-    places = claimed.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
-    counting = admitted_claims.admitted(spark, claimed, decisions.newest(settings, contract.dataset))
+    places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
+    counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", "retired", *(F.col(name).alias(f"_{name}") for name in ORDER))

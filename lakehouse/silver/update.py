@@ -15,6 +15,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.delta.columns import bronze_columns, ddl, silver_columns
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
@@ -65,7 +66,7 @@ def update(
     may_merge = policy_of(contract).merges_pending
     merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
     rebuilt = frozenset(days) - merged
-    silver_merge.ensure_table(session(), settings, contract)
+    _ensure_table(session(), settings, contract)
     before = table_io.version(target, settings.storage_options)
     if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
@@ -81,6 +82,20 @@ def update(
     after = before if table is None else table.version()
     changed = {} if table is None else change_feed.describe(table, before + 1, after)
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
+
+
+def _ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
+    """Create silver's table if it does not exist; add columns that are new in the contract to silver and Bronze.
+
+    :raises SchemaChangeError: when a column has different types in the contract and in the table.
+    """
+    target = locations.silver(settings, contract.dataset)
+    spark_commits.add_missing_columns(
+        lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract)
+    )
+    spark_commits.add_missing_columns(lambda: spark, settings, target, silver_columns(contract))
+    if table_io.version(target, settings.storage_options) < 0:
+        spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
 
 
 @spark_commits.recomputed_on_conflict

@@ -59,7 +59,7 @@ def histories(draw: st.DrawFn) -> History:
     arrivals = st.sampled_from([date(2024, 2, day) for day in (1, 2, 3)])
     subset = st.frozensets(st.sampled_from(DAYS), max_size=3)
     steps = [Step(file, draw(arrivals), draw(subset)) for file in [*order, *again]]
-    return History([[*file] for file in files], steps, draw(st.sampled_from([0, 20_000])))
+    return History([[*file] for file in files], steps, draw(st.sampled_from([0, 2, 20_000])))
 
 
 def record_at(hour: int, key: str, op: Any, day: int | None, corrects: str | None = None) -> Record:
