@@ -27,16 +27,11 @@ _GONE = re.compile("not found|no such file", re.IGNORECASE)
 AFTER = ("insert", "update_postimage")
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
+_SIDES = pa.schema([("record_key", pa.string()), ("event_date", pa.date32()), ("removed", pa.bool_()), ("added", pa.bool_())])
+#: What happened to keys on event days, see :class:`KeyChange`.
+KEY_CHANGES = pa.schema([("event_date", pa.date32()), ("what", pa.string()), ("record_key", pa.string())])
 #: Columns of the feed that do not belong to the content of a row.
 NO_CONTENT = {*_FEED_COLUMNS, *(name for name, _ in PROVENANCE)}
-
-
-def net_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
-    """The rows by which versions ``first`` through ``last`` changed the content, each with its ``_net`` count.
-
-    ``_net`` is below zero for rows that are gone and above for rows that are new; provenance columns are left out.
-    """
-    return _content(feed_of(table, first, last))
 
 
 class ForgottenFeedError(Exception):
@@ -99,54 +94,86 @@ class KeyChange(NamedTuple):
 
 def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
     """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed, in keys."""
-    days: dict[date, Counter[str]] = defaultdict(Counter)
-    for change in key_changes(table, first, last):
-        days[change.day][change.what] += 1
-    return dict(days)
+    return counts(key_changes(table, first, last))
 
 
-def key_changes(table: DeltaTable, first: int, last: int) -> list[KeyChange]:
-    """What versions ``first`` through ``last`` of a silver table did to each key.
+def counts(changes: pa.Table) -> dict[date, Counter[str]]:
+    """How many keys were changed in each way, per event day.
 
-    The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count.
+    :param changes: columns :data:`KEY_CHANGES`.
     """
-    return [] if first > last else _key_changes(net_changes(table, first, last))
+    days: dict[date, Counter[str]] = defaultdict(Counter)
+    for row in changes.group_by(["event_date", "what"]).aggregate([([], "count_all")]).sort_by("what").to_pylist():
+        days[row["event_date"]][row["what"]] = row["count_all"]
+    return dict(sorted(days.items()))
 
 
-def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[list[KeyChange], pa.Table]:
-    """The same as :func:`key_changes` for some event days, and the rows of the feed for these days.
+def key_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
+    """What versions ``first`` through ``last`` of a silver table did to each key: :data:`KEY_CHANGES`, in no order.
+
+    The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count. Only keys and
+    days are read, but of days on which a key was both removed and added: there its content is compared.
+    """
+    if first > last:
+        return KEY_CHANGES.empty_table()
+    sides = _sides(feed_of(table, first, last, columns=[*_PLACE, "_change_type"]))
+    replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
+    if len(replaced):
+        compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
+        sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
+    return _key_changes(sides)
+
+
+def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:
+    """The same as :func:`key_changes` for some event days, by day, kind and key, and the rows of the feed for these days.
 
     Of other days only the keys are read, and only if a key was added or removed: it may have moved.
 
     :raises ForgottenFeedError: see :func:`feed_of`.
     """
-    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
-    these = f"event_date IN ({listed})"
+    these = _on(days)
     feed = feed_of(table, first, last, these)
-    net, strays = _content(feed).select([*_PLACE, "_net"]), _presence(feed)["record_key"].unique()
+    sides, strays = _sides_of_net(_content(feed)), _presence(feed)["record_key"].unique()
     if len(strays):
         elsewhere = _presence(_feed(table, first, last, f"NOT ({these})", [*_PLACE, "_change_type"]))
-        net = pa.concat_tables([net, elsewhere.filter(pc.is_in(elsewhere["record_key"], strays))])
-    return [change for change in _key_changes(net) if change.day in days], feed
+        sides = pa.concat_tables([sides, _sides_of_net(elsewhere.filter(pc.is_in(elsewhere["record_key"], strays)))])
+    changes = _key_changes(sides)
+    wanted = changes.filter(pc.is_in(changes["event_date"], pa.array(sorted(days), pa.date32())))
+    return wanted.sort_by([(name, "ascending") for name in KEY_CHANGES.names]), feed
 
 
-def _key_changes(net: pa.Table) -> list[KeyChange]:
-    net = net.select([*_PLACE, "_net"])
-    before: dict[str, set[date]] = defaultdict(set)  # a key is on two days where only one day of a move was updated
-    after: dict[str, set[date]] = defaultdict(set)
-    for key, day, count in zip(*(net[name].to_pylist() for name in net.column_names)):
-        (after if count > 0 else before)[key].add(day)
-    changes = []
-    for key in before.keys() | after.keys():
-        gone, new = before[key] - after[key], after[key] - before[key]
-        changes += [KeyChange(day, "corrected", key) for day in before[key] & after[key]]
-        changes += [KeyChange(day, "moved_out" if new else "deleted", key) for day in gone]
-        changes += [KeyChange(day, "moved_in" if gone else "inserted", key) for day in new]
-    return sorted(changes)
+def _on(days: Collection[date]) -> str:
+    listed = ", ".join(f"DATE '{day}'" for day in sorted(days))
+    return f"event_date IN ({listed})"
+
+
+def _sides(feed: pa.Table) -> pa.Table:
+    """Whether rows of each key and event day were ``removed`` and ``added``, whatever their content."""
+    places = feed.select(_PLACE).append_column("after", pc.is_in(feed["_change_type"], pa.array(AFTER)))
+    sides = places.group_by(_PLACE).aggregate([("after", "min"), ("after", "max")])
+    return pa.table([*(sides[name] for name in _PLACE), pc.invert(sides["after_min"]), sides["after_max"]], schema=_SIDES)
+
+
+def _sides_of_net(net: pa.Table) -> pa.Table:
+    """The same for rows with the number by which they became more or less."""
+    sides = net.select([*_PLACE, "_net"]).group_by(_PLACE).aggregate([("_net", "min"), ("_net", "max")])
+    removed, added = pc.less(sides["_net_min"], 0), pc.greater(sides["_net_max"], 0)
+    return pa.table([*(sides[name] for name in _PLACE), removed, added], schema=_SIDES)
+
+
+def _key_changes(sides: pa.Table) -> pa.Table:
+    """A key that was removed from a day and added to another has moved; it is on both while only one of them was updated."""
+    gone, new = pc.and_not(sides["removed"], sides["added"]), pc.and_not(sides["added"], sides["removed"])
+    keys = sides["record_key"]
+    is_new_elsewhere, is_gone_elsewhere = (pc.is_in(keys, keys.filter(chosen).unique()) for chosen in (new, gone))
+    of_gone = pc.if_else(is_new_elsewhere, "moved_out", "deleted")
+    of_new = pc.if_else(is_gone_elsewhere, "moved_in", "inserted")
+    what = pc.if_else(gone, of_gone, pc.if_else(new, of_new, "corrected"))
+    return pa.table([sides["event_date"], what, keys], schema=KEY_CHANGES)
 
 
 def _content(feed: pa.Table) -> pa.Table:
-    """The rows whose content changed, see :func:`net_changes`."""
+    """The rows by which the content changed, each with its ``_net`` count: below zero for rows that are gone."""
     return _net(feed, [name for name in feed.column_names if name not in NO_CONTENT])
 
 

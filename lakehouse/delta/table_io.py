@@ -13,6 +13,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -120,15 +121,12 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
 
 def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
     """The rows of each value of a column, in their order."""
-    values = rows[column].to_pylist()
-    places: dict[Any, list[int]] = {}
-    for position, value in enumerate(values):
-        places.setdefault(value, []).append(position)
-    ordered = rows.combine_chunks().take(
-        pa.array([position for positions in places.values() for position in positions], pa.int64())
-    )
-    ends = list(accumulate(len(positions) for positions in places.values()))
-    return {value: ordered.slice(end - len(rows_of), len(rows_of)) for (value, rows_of), end in zip(places.items(), ends)}
+    codes = rows[column].combine_chunks().dictionary_encode(null_encoding="encode")
+    places = codes.indices.to_numpy()
+    ordered = rows.combine_chunks().take(pa.array(np.argsort(places, kind="stable")))
+    counts = np.bincount(places, minlength=len(codes.dictionary)).tolist()
+    begins = accumulate(counts, initial=0)
+    return {value: ordered.slice(*part) for value, part in zip(codes.dictionary.to_pylist(), zip(begins, counts))}
 
 
 def local_files(table: DeltaTable) -> fs.FileSystem | None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.change_feed import KeyChange
     from lakehouse.settings import Settings
 
     #: A table: its id, its address, and its storage options.
@@ -89,13 +88,15 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
 
 
 @lru_cache(_KEPT)
-def _read(place: _Place, days: frozenset[date], first: int, last: int, most: int) -> tuple[list[KeyChange], pa.Table, int]:
+def _read(
+    place: _Place, days: frozenset[date], first: int, last: int, most: int
+) -> tuple[list[change_feed.KeyChange], pa.Table, int]:
     """The first changes, the change feed of their keys, and the number of all changes; cached, because commits never change."""
     _, path, options = place
     table = table_io.open_table(path, dict(options))
     assert table is not None  # noqa: S101 (the caller has opened it)
     moved, feed = change_feed.key_changes_on(table, days, first, last)
-    shown = moved[:most]
+    shown = [change_feed.KeyChange(*row.values()) for row in moved.slice(0, most).to_pylist()]
     keys = pa.array({move.key for move in shown}, pa.string())
     return shown, feed.filter(pc.is_in(feed["record_key"], keys)), len(moved)
 

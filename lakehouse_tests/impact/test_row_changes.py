@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, datetime, timedelta, timezone
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -158,9 +159,32 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
             if offset is not None:
                 write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
         silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in offsets}
-        found, feed = change_feed.key_changes_on(silver_table, days, 1, silver_table.version())
-        assert found == [one for one in change_feed.key_changes(silver_table, 1, silver_table.version()) if one.day in days]
+        changed = changed_keys(folder, 0, silver_table.version())
+        every = change_feed.key_changes(silver_table, 1, silver_table.version())
+        assert sorted(tuple(change.values()) for change in every.to_pylist()) == changed
+        on_days, feed = change_feed.key_changes_on(silver_table, days, 1, silver_table.version())
+        assert [tuple(change.values()) for change in on_days.to_pylist()] == [one for one in changed if one[0] in days]
         assert set(feed["event_date"].to_pylist()) <= days
+
+
+def changed_keys(path: str, before: int, after: int) -> list[tuple[date, str, str]]:
+    """What changed between two versions of a table, from its rows alone."""
+    old, new = (
+        Counter(
+            (row["record_key"], row["event_date"], row["amount"])
+            for row in DeltaTable(path, version).to_pyarrow_table().to_pylist()
+        )
+        for version in (before, after)
+    )
+    removed, added = ({place[:2] for place in one - other} for one, other in ((old, new), (new, old)))
+    changes = [(day, "corrected", key) for key, day in removed & added]
+    for places, others, words in (
+        (removed - added, added - removed, ("moved_out", "deleted")),
+        (added - removed, removed - added, ("moved_in", "inserted")),
+    ):
+        elsewhere = {key for key, _ in others}
+        changes += [(day, words[key not in elsewhere], key) for key, day in places]
+    return sorted(changes)
 
 
 def empty_lake_settings(folder: Path) -> Settings:

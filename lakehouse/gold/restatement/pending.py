@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
@@ -145,7 +147,8 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     if table is None or not days:
         return {}
     rows = table_io.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
-    counts = Counter(rows["event_date"].to_pylist())
+    counted = pc.value_counts(rows["event_date"])
+    counts = Counter(dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist())))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 
@@ -159,18 +162,26 @@ def _upstream(settings: Settings, series: Series) -> str:
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, window = table.version(), series.metric.window
     try:
-        key_changes = change_feed.key_changes(table, since, version)
+        changes = change_feed.key_changes(table, since, version)
     except change_feed.ForgottenFeedError:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
         days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
         return PendingRestatement(frozenset(days), version, since)
-    causes: dict[date, Counter[str]] = defaultdict(Counter)
-    keys: dict[date, list[str]] = defaultdict(list)
-    for change in key_changes:
-        causes[change.day][change.what] += 1
-        if len(keys[change.day]) < _SAMPLE:
-            keys[change.day].append(change.key)
-    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, dict(causes), dict(keys))
+    causes = change_feed.counts(changes)
+    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, _sampled(changes))
+
+
+def _sampled(changes: pa.Table) -> dict[date, list[str]]:
+    """The first changed keys of each day, by kind and key.
+
+    :param changes: columns ``change_feed.KEY_CHANGES``.
+    """
+    by = [("what", "ascending"), ("record_key", "ascending")]
+    keys = {}
+    for day, of_day in table_io.split(changes, "event_date").items():
+        chosen = of_day.take(pc.select_k_unstable(of_day, min(_SAMPLE, len(of_day)), by)) if len(of_day) else of_day
+        keys[day] = chosen["record_key"].to_pylist()
+    return keys
 
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
