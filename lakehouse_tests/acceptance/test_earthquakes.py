@@ -105,7 +105,7 @@ def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
     after = replayed(lake, 90)
     assert sum(days for arrival, days in after.recomputed.items() if arrival > TENTH) <= 519
     after.audited.check_all(lake)
-    assert after.audited.counts == {"late_merge": 46_852, "correction": 2_962}
+    assert after.audited.counts == {"backfill": 731, "late_merge": 993, "correction": 2_962}
 
 
 @pytest.mark.slow
