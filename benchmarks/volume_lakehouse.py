@@ -6,13 +6,14 @@ python benchmarks/volume_lakehouse.py LANDING ROOT DAYS
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from datetime import date
 from pathlib import Path
 
 import dagster as dg
-from volume_files import HEAP, timed
+from volume_files import FIRST, HEAP, timed
 
 from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.execution.replay import Replay
@@ -22,7 +23,7 @@ _SOURCE = """
 dataset: readings
 primary_key: [reading_id]
 source: {{landing: "{{arrival_date}}/*.csv", format: csv, start_date: {start}}}
-clocks: {{event: measured_at, arrival: received_at}}
+clocks: {{event: measured_at, arrival: received_at, start_date: {first}}}
 model:
   fields:
     - {{name: reading_id, type: string, required: true}}
@@ -41,16 +42,23 @@ measures:
 """
 
 
+def instance_in(home: Path) -> dg.DagsterInstance:
+    """A Dagster instance with the project's configuration."""
+    shutil.copy(Path(__file__).parents[1] / "dagster_home" / "dagster.yaml", home)
+    os.environ["DAGSTER_HOME"] = str(home)
+    return dg.DagsterInstance.from_config(str(home))
+
+
 def main() -> None:
     """Process the days, print the figures."""
     landing, root = sys.argv[1], Path(sys.argv[2])
     days = [date.fromisoformat(day) for day in sys.argv[3].split(",")]
     contracts = root / "contracts"
     contracts.mkdir(parents=True)
-    (contracts / "readings.yaml").write_text(_SOURCE.format(start=days[0]))
+    (contracts / "readings.yaml").write_text(_SOURCE.format(start=days[0], first=FIRST))
     (contracts / "consumption.yaml").write_text(_METRIC)
     settings = Settings(root=str(root), landing=landing, contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
-    with tempfile.TemporaryDirectory() as home, dg.DagsterInstance.local_temp(home) as instance:
+    with tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
         replay = Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)
         print(timed(lambda day: list(replay.days([day])), days), flush=True)
     os._exit(0)
