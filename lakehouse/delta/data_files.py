@@ -55,21 +55,19 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
     """
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
-    wanted = pa.schema([schema.field(name) for name in known])
+    read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
     texts = texts.cast(pa.string())
     within = _Within(texts)
     system = system_of(table)
-    parts = [wanted.empty_table()]
+    parts = [read.empty_table().select(known)]
     for path in _files(table, column, within):
         file = pq.ParquetFile(system.open_input_file(unquote(path)))
         leaf = _leaf(file, column)
         for group in range(file.num_row_groups):
             statistics = file.metadata.row_group(group).column(leaf).statistics
             if statistics is None or not statistics.has_min_max or within(statistics.min, statistics.max):
-                rows = file.read_row_group(group, columns=[*{*known, column}], use_threads=False)
-                rows = rows.filter(pc.is_in(rows[column].cast(pa.string()), value_set=texts))
-                if len(rows):
-                    parts.append(_as(wanted, rows))
+                rows = _as(read, file.read_row_group(group, columns=read.names, use_threads=False))
+                parts.append(rows.filter(pc.is_in(rows[column], value_set=texts)).select(known))
     rows = pa.concat_tables(parts)
     for name in columns:
         if name not in known:
@@ -104,7 +102,7 @@ def _leaf(file: pq.ParquetFile, name: str) -> int:
 
 
 def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with the columns of a schema, which a file written before the column was added does not have."""
+    """The rows with the columns of a schema: older files may lack one, and delta-rs writes string views when it merges."""
     columns = [
         rows[item.name].cast(item.type) if item.name in rows.column_names else pa.nulls(len(rows), item.type) for item in schema
     ]

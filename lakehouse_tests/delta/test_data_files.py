@@ -76,6 +76,17 @@ def test_columns_of_files_and_tables_that_are_older_are_empty(tmp_path: Path) ->
     ]
 
 
+def test_files_that_delta_rs_merged_are_read(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "table", ["a", "b", "c"])
+    changed = pa.table([[["x"]], ["b"], [7]], schema=SCHEMA)
+    table.merge(changed, "t.name = s.name", source_alias="s", target_alias="t").when_matched_update_all().execute()
+    found = data_files.with_texts(DeltaTable(tmp_path / "table"), SCHEMA.names, "name", pa.array(["b", "c"]))
+    assert sorted(found.to_pylist(), key=lambda row: row["name"]) == [
+        {"labels": ["x"], "name": "b", "number": 7},
+        {"labels": ["a", "b"], "name": "c", "number": 2},
+    ]
+
+
 def test_without_texts_there_are_no_rows(tmp_path: Path) -> None:
     found = data_files.with_texts(table_of(tmp_path / "table", ["a"]), ["name"], "name", pa.array([], pa.string()))
     assert found.schema == pa.schema([("name", pa.string())])
