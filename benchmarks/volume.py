@@ -3,8 +3,8 @@
     python benchmarks/volume.py [--rows 1000000] [--files 4] [--days 200] [--late 10000] [--late-days 30] [--only SIDE]
 
 Each side has a process of its own (``volume_by_hand.py``, with Delta's defaults and tuned for two cores, ``volume_lakehouse.py``)
-and the same heap. Prints one JSON object:
-seconds and their ratio, the largest resident memory of each Python process, and files and bytes of each layer.
+and the same heap. Prints one JSON object: seconds and their ratios, the largest resident memory of each Python process, and files
+and bytes of each layer.
 """
 
 from __future__ import annotations

@@ -27,10 +27,6 @@ _COLUMNS = (
 )
 
 
-#: With an argument more, Delta's log is read by as few tasks as this machine has cores.
-TUNED = 4
-
-
 class Job:
     """The job over one folder of landing files."""
 
@@ -69,10 +65,10 @@ class Job:
 
 def main() -> None:
     """Process the days, print the figures."""
-    landing, root, days = sys.argv[1:4]
+    landing, root, days, *tuned = sys.argv[1:]
     options = {name: value for name, value in spark_options(Settings()).items() if name in _BY_HAND}
     options |= {"spark.driver.memory": HEAP, "spark.sql.shuffle.partitions": "8", "spark.ui.showConsoleProgress": "false"}
-    if len(sys.argv) > TUNED:
+    if tuned:
         options["spark.databricks.delta.snapshotPartitions"] = "2"  # by default 50 tasks read the log of a table
     builder = SparkSession.builder
     for name, value in options.items():

@@ -48,7 +48,6 @@ JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
-
 #: The files are sorted by key, and a row group has at most so many rows: a look-up of few keys reads few of them.
 ROW_GROUP_ROWS = 2**14
 _FEW_KEYS = 10_000

@@ -65,7 +65,8 @@ def contested_keys(
     :returns: None if there are more than ``at_most`` such keys.
     """
     log = spark.read.format("delta").load(locations.key_log(settings, source))
-    plain = (F.col("kind") == "insert") & (F.col("standing") == AdmissionStatus.ADMITTED.value)
+    # Without NULL, which an aggregate would leave out.
+    plain = F.col("kind").eqNullSafe("insert") & F.col("standing").eqNullSafe(AdmissionStatus.ADMITTED.value)
     decided = {ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}
     per_key = (
         log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))

@@ -197,17 +197,17 @@ def _first_rows(
     """The rows that the ingestions bring to days on which silver has none; only the claims about contested keys are compared."""
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     contested = admitted_claims.contested_keys(spark, settings, source, ingestion_ids, settings.local_rows)
+    delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
+    rows = _bronze_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
     if contested is None:
         weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
-    else:
+    elif len(contested):
         weighed = admitted_claims.about(spark, settings, source, contested)
+    else:
+        return rows
     won = _merge_source(spark, settings, contract, days, weighed, arrival_days).where("_lives AND _present").select(*columns)
     if contested is None:
         return won
-    delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = _bronze_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
-    if not len(contested):
-        return rows
     keys = dataframes.local(spark, pa.table({"record_key": contested}))
     return rows.join(F.broadcast(keys), "record_key", "left_anti").select(*columns).unionByName(won)
 

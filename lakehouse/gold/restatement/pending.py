@@ -177,11 +177,10 @@ def _sampled(changes: pa.Table) -> dict[date, list[str]]:
     :param changes: columns ``change_feed.KEY_CHANGES``.
     """
     by = [("what", "ascending"), ("record_key", "ascending")]
-    keys = {}
-    for day, of_day in table_io.split(changes, "event_date").items():
-        chosen = of_day.take(pc.select_k_unstable(of_day, min(_SAMPLE, len(of_day)), by)) if len(of_day) else of_day
-        keys[day] = chosen["record_key"].to_pylist()
-    return keys
+    return {
+        day: of_day["record_key"].take(pc.select_k_unstable(of_day, min(_SAMPLE, len(of_day)), by)).to_pylist()
+        for day, of_day in table_io.split(changes, "event_date").items()
+    }
 
 
 def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
