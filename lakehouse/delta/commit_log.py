@@ -1,17 +1,18 @@
-"""The metadata of a table's commits, and copying it into a log, each commit once."""
+"""The metadata of a table's commits: copied into a log, each commit once, and as a fingerprint of the state of tables."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.delta_rs_internals import newest_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from deltalake import DeltaTable
 
@@ -67,7 +68,26 @@ def copy_from_log(
         if not rows:
             return written
         new, version = pa.Table.from_pylist(rows, schema=schema), table.version()
-        if table_io.append(
+        if row_writer.append(
             target, new, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
         ):
             written += len(rows)  # else another process has copied some of them meanwhile
+
+
+def state_of(settings: Settings, tables: Iterable[str], *more: str) -> str:
+    """A digest that changes when any of the tables is written to, deleted, created again or restored.
+
+    :param tables: their addresses.
+    :param more: other texts that the digest depends on.
+    """
+    states = [f"{path} {_state(settings, path)}" for path in tables]
+    return hashlib.sha256("\n".join([*states, *more]).encode()).hexdigest()[:32]
+
+
+def _state(settings: Settings, path: str) -> str:
+    """The table's id, version and time of commit: a restored table may reach the same version again."""
+    table = table_io.open_table(path, settings.storage_options)
+    if table is None:
+        return "none"
+    committed = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit
+    return f"{table.metadata().id} {table.version()} {committed}"

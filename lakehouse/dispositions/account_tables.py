@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -135,20 +135,20 @@ def _input_versions(settings: Settings, source: str) -> list[int]:
 def _write(settings: Settings, contract: SourceContract, rows: pa.Table) -> None:
     source, options = contract.dataset, settings.storage_options
     changed = _append_new_ingestions(locations.dispositions(settings, source), rows.select(_DISPOSITIONS.names), options)
-    table_io.upsert(locations.dispositions(settings, source), changed, ROW_KEYS, options=options, partition_by="arrival_date")
+    row_writer.upsert(locations.dispositions(settings, source), changed, ROW_KEYS, options=options, partition_by="arrival_date")
     quarantined = _quarantine_entries(settings, contract, rows)
-    table_io.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
+    row_writer.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
-@table_io.retried_on_conflict
+@row_writer.retried_on_conflict
 def _append_new_ingestions(path: str, rows: pa.Table, options: Mapping[str, str]) -> pa.Table:
     """Append the rows of ingestions of which the table has none, and give the others: a MERGE reads whole arrival days."""
-    table = table_io.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
+    table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
     where = {name: pc.unique(rows[name]) for name in ("arrival_date", "ingestion_id")}
     present = pc.unique(table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"])
     is_new = pc.invert(pc.is_in(rows["ingestion_id"], present))
     app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in pc.unique(rows["ingestion_id"].filter(is_new)).to_pylist()]
-    table_io.append_new(path, table, rows.filter(is_new), app_ids, options)
+    row_writer.append_new(path, table, rows.filter(is_new), app_ids, options)
     return rows.filter(pc.invert(is_new))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.dispositions.row_groups import groups, positions
 from lakehouse.ledger import key_log, rebuild_requests
 
@@ -55,7 +55,7 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
         table = table.add_column(place, field, pa.repeat(pa.scalar(value, field.type), len(stand)))
     texts = pc.binary_join_element_wise(*(claims[name].cast(pa.string()) for name in CLAIM), "", "|").combine_chunks().sort()
     app_id = f"overruled:{operation_id}:{hashlib.sha256(texts.buffers()[-1]).hexdigest()[:16]}"
-    table_io.append(locations.judgement_history(settings, source), table, options=settings.storage_options, app_id=app_id)
+    row_writer.append(locations.judgement_history(settings, source), table, options=settings.storage_options, app_id=app_id)
 
 
 def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files, row_writer, table_io
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -72,18 +72,18 @@ def claims(bronze: pa.Table) -> pa.Table:
     return pa.concat_tables([same_key.cast(SCHEMA), retired.select(SCHEMA.names).cast(SCHEMA)])
 
 
-@table_io.retried_on_conflict
+@row_writer.retried_on_conflict
 def append(settings: Settings, source: str, rows: pa.Table) -> None:
     """Append the claims of some ingestions, except of those that have claims in the log already."""
     path, options = locations.key_log(settings, source), settings.storage_options
-    table = table_io.open_or_create(path, SCHEMA, options)
+    table = row_writer.open_or_create(path, SCHEMA, options)
     ingestions = pc.unique(rows["ingestion_id"])
     where = {"ingestion_id": ingestions, "arrival_date": pc.unique(rows["arrival_date"])}  # files of other days are skipped
     logged = table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]
     new = ingestions.filter(pc.invert(pc.is_in(ingestions, pc.unique(logged))))
     app_ids = [f"keys:{ingestion_id}" for ingestion_id in new.to_pylist()]
     rows = rows.filter(pc.is_in(rows["ingestion_id"], new)).sort_by("record_key")
-    table_io.append_new(path, table, rows, app_ids, options, ROW_GROUP_ROWS)
+    row_writer.append_new(path, table, rows, app_ids, options, ROW_GROUP_ROWS)
 
 
 def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:

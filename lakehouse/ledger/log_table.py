@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import pyarrow as pa
 
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -83,11 +83,11 @@ class LogTable(Generic[Row]):
     def append(
         self, entries: Iterable[Row], *, app_id: str | None = None, app_version: int = 1, since: int | None = None
     ) -> bool:
-        """Append entries in one commit; see :func:`lakehouse.delta.table_io.append`.
+        """Append entries in one commit; see :func:`lakehouse.delta.row_writer.append`.
 
         :returns: whether they were written: an ``app_id`` is written once.
         """
-        return table_io.append(
+        return row_writer.append(
             self.path,
             pa.Table.from_pylist([self.to_row(entry) for entry in entries], schema=self.schema),
             options=self._options,
@@ -97,7 +97,7 @@ class LogTable(Generic[Row]):
             since=since,
         )
 
-    @table_io.retried_on_conflict
+    @row_writer.retried_on_conflict
     def append_missing(self, entries: Iterable[Row], app_id_of: Callable[[Row], str], where: table_io.Where) -> None:
         """Append in one commit the entries that the table does not contain, told by their ids.
 
@@ -105,12 +105,12 @@ class LogTable(Generic[Row]):
         :raises CommitFailedError: when other writers win eight times in a row.
         """
         partitions = [self._partition_by] if self._partition_by else None
-        table = table_io.open_or_create(self.path, self.schema, self._options, partitions)
+        table = row_writer.open_or_create(self.path, self.schema, self._options, partitions)
         rows = table_io.read_version(table, self.schema.names, where).cast(self.schema)
         recorded = {app_id_of(entry) for entry in self.entries(rows)}
         missing = {app_id_of(entry): self.to_row(entry) for entry in entries if app_id_of(entry) not in recorded}
         new = pa.Table.from_pylist(list(missing.values()), schema=self.schema)
-        table_io.append_new(self.path, table, new, missing, self._options)
+        row_writer.append_new(self.path, table, new, missing, self._options)
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
         """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.ledger import decisions, rebuild_requests
 from lakehouse.ledger.input_ids import InputKind, is_manual_input
 from lakehouse.ledger.row_ids import row_id_of
@@ -136,7 +136,7 @@ def append(settings: Settings, source: str, silver_id: str, version: int, rows: 
 
     :returns: how many rows were written.
     """
-    written = table_io.append(
+    written = row_writer.append(
         locations.audit_log(settings),
         rows,
         options=settings.storage_options,
@@ -193,7 +193,9 @@ def notified(settings: Settings, rows: pa.Table) -> int:
     :returns: how many rows are marked.
     """
     notified_rows = rows.select(_SAME).append_column("notification_sent", pa.array([True] * len(rows), pa.bool_()))
-    table_io.upsert(locations.audit_log(settings), notified_rows, _SAME, options=settings.storage_options, partition_by="source")
+    row_writer.upsert(
+        locations.audit_log(settings), notified_rows, _SAME, options=settings.storage_options, partition_by="source"
+    )
     return len(rows)
 
 
@@ -230,7 +232,7 @@ def redact(settings: Settings, source: str, key: str, fields: Collection[str]) -
     changed = [hidden for row in rows if (hidden := masked(row, fields)) != row]
     if changed:
         table = pa.Table.from_pylist(changed, schema=SCHEMA).select([*_SAME, *_VALUES])  # others write the rest: see notified
-        table_io.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
+        row_writer.upsert(locations.audit_log(settings), table, _SAME, options=settings.storage_options, partition_by="source")
     return len(changed)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance, row_writer, table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
@@ -88,7 +88,9 @@ def plan_rebuild(
         entry = replace(entry, operation_id=rebuild_requests.record(settings, entry))
     if len(otherwise):
         judgement_history.record(settings, source, entry.operation_id, otherwise, settings.clock())
-        table_io.upsert(locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options)
+        row_writer.upsert(
+            locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options
+        )
         # Recorded again: a run of silver may have applied the first record before the rows were judged.
         rebuild_requests.record(settings, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(request.touched_days for request in stopped))

@@ -12,7 +12,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.checks import FRESH, REVIEWED
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
@@ -101,7 +101,7 @@ def wait(settings: Settings, *rows: tuple[datetime, str], within: timedelta = ti
     ]
     whole = account_tables.quarantine_schema(contract())
     table = pa.Table.from_pylist([dict.fromkeys(whole.names) | row for row in waiting_rows], schema=whole)
-    table_io.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
+    row_writer.append(locations.quarantine(settings, "events"), table, partition_by=["arrival_date"])
 
 
 def test_reviews_are_counted_and_the_oldest_is_named(settings: Settings) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import commit_log, compaction, table_io
+from lakehouse.delta import commit_log, compaction, row_writer, table_io
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def filled(tmp_path: Path, files: int = 4) -> str:
     """A table of so many files with a row each."""
     path = str(tmp_path / "table")
     for number in range(files):
-        table_io.append(path, pa.table({"number": pa.array([number], pa.int64())}))
+        row_writer.append(path, pa.table({"number": pa.array([number], pa.int64())}))
     return path
 
 
@@ -52,11 +52,11 @@ def test_two_compactions_at_once_keep_each_row_once(tmp_path: Path) -> None:
 
 
 def test_appends_that_compact_at_once_lose_and_repeat_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_io, "_COMPACT_ABOVE_FILES", 3)
+    monkeypatch.setattr(row_writer, "_COMPACT_ABOVE_FILES", 3)
     path = filled(tmp_path, 1)
 
     def append(number: int) -> None:
-        table_io.append(path, pa.table({"number": pa.array([number], pa.int64())}), app_id=f"row:{number}")
+        row_writer.append(path, pa.table({"number": pa.array([number], pa.int64())}), app_id=f"row:{number}")
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(append, range(1, 40)))
@@ -102,7 +102,7 @@ def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_claim_cannot
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, record = filled(tmp_path), compaction._record
-    monkeypatch.setattr(table_io, "_COMPACT_ABOVE_FILES", 3)
+    monkeypatch.setattr(row_writer, "_COMPACT_ABOVE_FILES", 3)
 
     def conflict_at_the_end(claims: DeltaTable, event: str, number: int) -> None:
         if event == compaction._ENDED:
@@ -110,6 +110,6 @@ def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_claim_cannot
         record(claims, event, number)
 
     monkeypatch.setattr(compaction, "_record", conflict_at_the_end)
-    table_io.append(path, pa.table({"number": pa.array([4], pa.int64())}))
+    row_writer.append(path, pa.table({"number": pa.array([4], pa.int64())}))
     assert numbers(path) == [0, 1, 2, 3, 4]
     assert compacted_alone(filled(tmp_path / "other", files=2)), "as maintenance does it"

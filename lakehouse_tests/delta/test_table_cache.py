@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.table_cache import CachedStorageOptions, TableCache, cache_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), CachedStorageOptions({"region": "north"}, TableCache())
-    table_io.append(path, pa.table({"number": [1]}), options=options)
+    row_writer.append(path, pa.table({"number": [1]}), options=options)
     assert table_io.open_table(path, options) is table_io.open_table(path, options)
     copy = pickle.loads(pickle.dumps(options))
     assert (copy, type(copy)) == ({"region": "north"}, CachedStorageOptions)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log, row_writer, table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.settings import Settings
 
@@ -21,7 +21,7 @@ def rows(*numbers: int) -> pa.Table:
 def test_a_missing_table_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     assert table_io.read(path) is None
-    table_io.append(path, rows())
+    row_writer.append(path, rows())
     found = table_io.read(path)
     assert found is not None
     assert len(found) == 0
@@ -29,9 +29,9 @@ def test_a_missing_table_is_told_apart_from_an_empty_one(tmp_path: Path) -> None
 
 def test_the_same_application_appends_once(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert table_io.append(path, rows(1), app_id="first")
-    assert not table_io.append(path, rows(1), app_id="first")
-    assert table_io.append(path, rows(2), app_id="second")
+    assert row_writer.append(path, rows(1), app_id="first")
+    assert not row_writer.append(path, rows(1), app_id="first")
+    assert row_writer.append(path, rows(2), app_id="second")
     assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2]
 
 
@@ -39,7 +39,7 @@ def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), with_table_cache(Settings()).storage_options
     assert table_io.read(path, options=options) is None
     for number in range(3):
-        table_io.append(path, rows(number))
+        row_writer.append(path, rows(number))
         for _ in range(2):
             found = table_io.read(path, ["number"], {"source": ["s"]}, options)
             assert sorted(found["number"].to_pylist()) == list(range(number + 1))
@@ -48,7 +48,7 @@ def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
 
 def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> None:
     settings, path = Settings(), str(tmp_path / "table")
-    table_io.append(path, rows(1))
+    row_writer.append(path, rows(1))
     cached = with_table_cache(settings)
     assert table_io.open_table(path, cached.storage_options) is table_io.open_table(path, cached.storage_options)
     assert table_io.open_table(path, settings.storage_options) is not table_io.open_table(path, settings.storage_options)
@@ -62,7 +62,7 @@ def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> No
 def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for number in range(70):
-        table_io.append(path, rows(number), partition_by=["source"])
+        row_writer.append(path, rows(number), partition_by=["source"])
     table = table_io.open_table(path)
     assert table is not None
     assert len(table.file_uris()) < 10
@@ -72,13 +72,13 @@ def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
 def test_commits_have_their_own_numbers_also_where_others_have_committed_since(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for number in range(3):
-        table_io.append(path, rows(number))
+        row_writer.append(path, rows(number))
     early = table_io.open_snapshot(path)
     assert early is not None
     times = {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)}
     assert list(times) == [2, 1, 0]
     for number in range(3):
-        table_io.append(path, rows(number))
+        row_writer.append(path, rows(number))
     assert {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)} == times
     assert [commit["version"] for commit in commit_log.history(early, 1)] == [2]
     assert commit_log.history(early, 2) == []
@@ -89,7 +89,7 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
 
 def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert table_io.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
-    assert not table_io.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
-    assert table_io.append(path, rows(3), app_id="follows", app_version=3, since=2)
+    assert row_writer.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
+    assert not row_writer.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
+    assert row_writer.append(path, rows(3), app_id="follows", app_version=3, since=2)
     assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2, 3]

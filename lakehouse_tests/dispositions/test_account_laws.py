@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, content_columns
 from lakehouse.dispositions import account, account_tables, claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -58,8 +58,8 @@ class Tables:
             unread = {"arrival_date": DAYS[0], "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
             self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
         path = locations.bronze(settings, SOURCE)
-        table_io.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
-        table_io.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
+        row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
+        row_writer.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
         file = Ingestion(SOURCE, "f1", "hash", DAYS[0], RECORDED["f1"], 1, None, "ingested", "run", NOON)
         ingestions.record(settings, file)
         self.decided: dict[RowId, Decision] = {}
@@ -171,7 +171,7 @@ def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_
         operation = rebuild_requests.record(settings, request)
         judged = pa.Table.from_pylist([row | {"standing": "rejected"} for row in rebuilt], schema=key_log.SCHEMA)
         judgement_history.record(settings, SOURCE, operation, judged, NOON)
-        table_io.upsert(locations.key_log(settings, SOURCE), judged, judgement_history.CLAIM)
+        row_writer.upsert(locations.key_log(settings, SOURCE), judged, judgement_history.CLAIM)
         ids |= {operation} if data.draw(st.booleans()) else set()
     until = data.draw(st.none() | st.just(NOON))
     standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(settings, SOURCE, ids).to_pylist()}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
@@ -28,7 +28,7 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
     sound = delivered | {"line_number": 2, "record_key": "a", "event_date": DAYS[0], "source_sequence": 0}
     rows = [sound | {"change_op": "insert"}, delivered | {"line_number": 3, "malformed_reason": "no number"}]
     bronze = pa.Table.from_pylist(rows, schema=arrow_schema(bronze_columns(source)))
-    table_io.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
+    row_writer.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
     claim = sound | {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []}
     claims = [{name: value for name, value in claim.items() if name in key_log.SCHEMA.names}]
     key_log.append(settings, "events", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))

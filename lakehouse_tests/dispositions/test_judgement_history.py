@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.dispositions import judgement_history
 from lakehouse.ledger import key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -39,7 +39,7 @@ def judge(settings: Settings, minute: int, judged: pa.Table) -> tuple[str, str]:
     entry = operation(minute)
     first = rebuild_requests.record(settings, entry)
     judgement_history.record(settings, "s", first, judged, NOW)
-    table_io.upsert(locations.key_log(settings, "s"), judged, judgement_history.CLAIM)
+    row_writer.upsert(locations.key_log(settings, "s"), judged, judgement_history.CLAIM)
     return first, rebuild_requests.record(settings, replace(entry, attempt=2))
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_put_back_where_nothing_was_overruled(settings) -> None:
 
 
 def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings) -> None:
-    table_io.append(locations.key_log(settings, "s"), claims("first", 2, 3, 4))
+    row_writer.append(locations.key_log(settings, "s"), claims("first", 2, 3, 4))
     one, again = judge(settings, 1, claims("second", 2, 3))
     two, _ = judge(settings, 2, claims("third", 3, 4))
     assert put_back(settings) == {2: "first", 3: "first", 4: "first"}
@@ -65,7 +65,7 @@ def test_each_claim_is_as_before_the_first_operation_that_is_not_known(settings)
 
 
 def test_all_that_a_claim_held_is_kept(settings) -> None:
-    table_io.append(
+    row_writer.append(
         locations.key_log(settings, "s"), claims("first", 2, arrival_ts=NOW, event_date=date(2024, 1, 1), beyond=True)
     )
     judge(settings, 1, claims("second", 2))
@@ -74,25 +74,25 @@ def test_all_that_a_claim_held_is_kept(settings) -> None:
 
 
 def test_a_claim_that_did_not_exist_is_restored_without_a_status(settings) -> None:
-    table_io.append(locations.key_log(settings, "s"), claims("first", 2))
+    row_writer.append(locations.key_log(settings, "s"), claims("first", 2))
     judge(settings, 1, claims("second", 2, 3))
     assert put_back(settings) == {2: "first", 3: None}
 
 
 def test_the_same_operation_keeps_what_it_found_once(settings) -> None:
-    table_io.append(locations.key_log(settings, "s"), claims("first", 2))
+    row_writer.append(locations.key_log(settings, "s"), claims("first", 2))
     operation_id = rebuild_requests.record(settings, operation(1))
     for _ in range(2):  # stopped in front of the key log, and run again
         judgement_history.record(settings, "s", operation_id, claims("second", 2), NOW)
     assert len(table_io.read(locations.judgement_history(settings, "s"))) == 1
-    table_io.upsert(locations.key_log(settings, "s"), claims("second", 2), judgement_history.CLAIM)
+    row_writer.upsert(locations.key_log(settings, "s"), claims("second", 2), judgement_history.CLAIM)
     judgement_history.record(settings, "s", operation_id, claims("second", 2), NOW)
     assert put_back(settings) == {2: "first"}
 
 
 def test_two_kinds_of_claim_of_a_row_are_two(settings) -> None:
     both = pa.concat_tables([claims("first", 2), claims("first", 2, kind="retire", record_key="b")])
-    table_io.append(locations.key_log(settings, "s"), both)
+    row_writer.append(locations.key_log(settings, "s"), both)
     judge(settings, 1, claims("second", 2))
     found = judgement_history.as_of(settings, "s", set()).to_pylist()
     assert [(row["record_key"], row["kind"]) for row in found] == [("a", "insert")]

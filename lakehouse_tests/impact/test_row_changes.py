@@ -15,7 +15,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed, row_writer
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
@@ -105,7 +105,7 @@ def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
 def test_the_audit_names_the_reason(settings: Settings) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
     rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit_log.SCHEMA)
-    table_io.append(locations.audit_log(settings), rows, partition_by=["source"])
+    row_writer.append(locations.audit_log(settings), rows, partition_by=["source"])
     found = {one.key: (one.because, one.by) for one in row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
     assert found["a"] == ("typing error", "till 4")
     assert found["e"] == (None, None)

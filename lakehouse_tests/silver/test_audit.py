@@ -263,7 +263,7 @@ def test_after_a_stop_the_next_run_reports_what_the_stopped_one_did_not(settings
             arrive(lake, arrival, row("a", amount, "02-01T10:00", f"{arrival:%m-%d}T12:00", op))
         if arrival == SECOND:
             with monkeypatch.context() as stopped:
-                stopped.setattr(log.table_io, "append", killed)
+                stopped.setattr(log.row_writer, "append", killed)
                 with pytest.raises(Killed):
                     follow(settings, lake.contract, METRICS)
     assert audit_columns(lake, "audit_id") == []

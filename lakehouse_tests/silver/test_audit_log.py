@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed, row_writer
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
@@ -122,7 +122,7 @@ def test_a_commit_records_the_decisions_of_stewards_by_key(settings) -> None:
     decision_id = decisions.record(settings, "events", taken)
     claims = [("file", 2, "decided 2"), ("file", 2, "corrected by 2"), ("file", 4, "next line"), ("other", 2, "other file")]
     said = [{"ingestion_id": file, "line_number": line, "record_key": key} for file, line, key in claims]
-    table_io.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
+    row_writer.append(locations.key_log(settings, "events"), pa.Table.from_pylist(said, schema=key_log.SCHEMA))
     hidden = Redaction("hidden", ["amount"], "dana", "asked for it", NOW, redaction_id="redaction:1")
 
     def actions(*ids: str, **why: str) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns, silver_columns
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.ledger.ingestions import Ingestion
@@ -121,11 +121,11 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
         table_rows.append(whole | {"malformed_reason": "bad" if row.malformed else None})
     path = locations.bronze(settings, "events")
-    table_io.append(path, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
+    row_writer.append(path, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
     living = [row for row in table_rows if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)
-    table_io.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
+    row_writer.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
 
 
 @given(st.lists(ROWS, max_size=12), st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]), st.booleans())

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
@@ -91,10 +91,10 @@ def write_source_rows(
         word = (dispositions or {}).get(key, kinds[standing])
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
-    table_io.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
+    row_writer.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
     key_log.append(settings, source.dataset, pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
     disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
-    table_io.upsert(
+    row_writer.upsert(
         locations.dispositions(settings, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"
     )
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.contracts.series import Series
-from lakehouse.delta import provenance, table_io, table_state
+from lakehouse.delta import commit_log, provenance, table_io
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
@@ -55,7 +55,7 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
         if metric.publication.start_delay:
             paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    return table_state.digest(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
+    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
 def _update(settings: Settings, entries: Collection[NoticeEntry], status: NoticeStatus, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
-    table_io.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
+    row_writer.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
 
 
 def _with_ranges(entry: NoticeEntry) -> NoticeEntry:

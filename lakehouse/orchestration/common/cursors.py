@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.file_stability import Observations
-from lakehouse.delta import provenance, table_state
+from lakehouse.delta import commit_log, provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ class Cursor:
 
 def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
     """The fingerprint of everything that a sensor's result depends on: tables, contracts, the code, and ``more`` texts."""
-    return table_state.digest(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
+    return commit_log.state_of(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
 def short_hash(text: str) -> str:

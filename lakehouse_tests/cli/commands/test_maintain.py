@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse_tests.support.cli import lakehouse_command
 
 
 def many_files(folder: Path) -> Path:
     path = folder / "lake" / "ops" / "sales_keys"
     for number in range(12):
-        table_io.append(f"{path}", pa.table({"record_key": [f"{number}"]}))
+        row_writer.append(f"{path}", pa.table({"record_key": [f"{number}"]}))
     return path
 
 
@@ -71,7 +71,7 @@ def test_less_is_allowed_where_the_settings_say_so(tmp_path: Path) -> None:
 def test_a_broken_table_ends_in_a_sentence_and_an_exit_code(tmp_path: Path) -> None:
     many_files(tmp_path)
     broken = tmp_path / "lake" / "ops" / "applications"
-    table_io.append(f"{broken}", pa.table({"source": ["sales"]}))
+    row_writer.append(f"{broken}", pa.table({"source": ["sales"]}))
     (broken / "_delta_log" / f"{0:020}.json").write_text("no JSON")
     done = lakehouse_command(tmp_path, "maintain")
     assert done.returncode == 1

@@ -13,7 +13,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -149,7 +149,7 @@ def test_two_runs_that_update_the_ledger_at_the_same_moment(settings) -> None:
             numbers.set(1, value)
             numbers.publish()
         patched.undo()
-    real, first = table_io.append, [True]
+    real, first = row_writer.append, [True]
 
     def append_late(path: str, *args: Any, **more: Any) -> bool:
         if first:
@@ -165,6 +165,6 @@ def test_two_runs_that_update_the_ledger_at_the_same_moment(settings) -> None:
 
     early_path = locations.gold(settings, numbers.series)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_io, "append", append_late)
+        patched.setattr(row_writer, "append", append_late)
         assert publications.follow(settings, "total", early_path) == 1
     complete(settings, numbers.series)

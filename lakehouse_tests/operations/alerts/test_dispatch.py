@@ -13,7 +13,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.dispatch import dispatch_alerts
 from lakehouse.operations.channels import DeliveryError, Message, Webhook
@@ -171,7 +171,7 @@ def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
     numbers.set(1, 100)
     numbers.publish()
     to = [Webhook(receiver.url)]
-    commit, commits = table_io.append, []
+    commit, commits = row_writer.append, []
 
     def append(*arguments: Any, **more: Any) -> bool:
         commits.append(None)
@@ -182,13 +182,13 @@ def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
             raise Stopped
         return done
 
-    monkeypatch.setattr(table_io, "append", append)
+    monkeypatch.setattr(row_writer, "append", append)
     if number < 3:
         with pytest.raises(Stopped):
             dispatch_alerts(settings, CATALOG, to)
     else:
         dispatch_alerts(settings, CATALOG, to)
-    monkeypatch.setattr(table_io, "append", commit)
+    monkeypatch.setattr(row_writer, "append", commit)
     looked = dispatch_alerts(settings, CATALOG, to)
     assert (looked.still_open, looked.undelivered) == (2, [])
     found = alert_log.all_of(settings)

@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import commit_log, partition_writer, table_io
+from lakehouse.delta import commit_log, partition_writer, row_writer, table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -117,14 +117,14 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
 def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(no_retention: Settings) -> None:
     path = no_retention.table("ops", "events_keys")
     for number in range(25):
-        table_io.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
+        row_writer.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
     assert maintain_table(no_retention, "ops/events_keys").checkpointed
     grow_old(Path(path, "_delta_log"))
     newest = DeltaTable(path).version()
     done = maintain_table(no_retention, "ops/events_keys")
     assert done.log_files_deleted == newest
     assert [commit["version"] for commit in commit_log.history(DeltaTable(path), -1)] == [newest]
-    assert not table_io.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
+    assert not row_writer.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
     assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 

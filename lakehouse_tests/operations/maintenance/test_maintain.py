@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, compaction, table_io
+from lakehouse.delta import commit_log, compaction, row_writer, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
@@ -173,7 +173,7 @@ def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypat
 def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Settings) -> None:
     changing_silver(no_retention)
     for number in range(12):
-        table_io.append(no_retention.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+        row_writer.append(no_retention.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
     Path(locations.silver(no_retention, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
     done = {one.table: one for one in maintain(no_retention, CATALOG)}
     assert done["silver/events"].problem

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse.orchestration.automation import maintenance_job
 from lakehouse.orchestration.build import build_definitions
 
@@ -33,7 +33,7 @@ def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 def many_files(settings: Settings) -> str:
     path = settings.table("ops", "sales_keys")
     for number in range(12):
-        table_io.append(path, pa.table({"record_key": [f"{number}"]}))
+        row_writer.append(path, pa.table({"record_key": [f"{number}"]}))
     return path
 
 
@@ -55,7 +55,7 @@ def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInsta
 def test_a_broken_table_fails_the_run_after_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
     path = many_files(settings)
     broken = settings.table("ops", "applications")
-    table_io.append(broken, pa.table({"source": ["sales"]}))
+    row_writer.append(broken, pa.table({"source": ["sales"]}))
     Path(broken, "_delta_log", f"{0:020}.json").write_text("no JSON")
     result = run(settings, instance)
     assert not result.success

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakehouse.delta import table_io, table_state
+from lakehouse.delta import commit_log, row_writer
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
 def write(path: str, *numbers: int) -> None:
-    table_io.append(path, pa.table({"n": pa.array(numbers, pa.int64())}))
+    row_writer.append(path, pa.table({"n": pa.array(numbers, pa.int64())}))
 
 
 def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settings: Settings, tmp_path: Path) -> None:
     table_path, other = settings.table("ops", "one"), settings.table("ops", "other")
-    seen = [table_state.digest(settings, [table_path, other])]
+    seen = [commit_log.state_of(settings, [table_path, other])]
 
     def changed() -> None:
-        now = table_state.digest(settings, [table_path, other])
+        now = commit_log.state_of(settings, [table_path, other])
         assert now not in seen
-        assert now == table_state.digest(settings, [table_path, other])
+        assert now == commit_log.state_of(settings, [table_path, other])
         seen.append(now)
 
     write(table_path, 1)
@@ -37,13 +37,13 @@ def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settin
     write(table_path, 3)
     changed()
     shutil.rmtree(table_path)
-    assert table_state.digest(settings, [table_path, other]) == seen[0]
+    assert commit_log.state_of(settings, [table_path, other]) == seen[0]
     for number in (1, 2, 3):  # as many commits as there were
         write(table_path, number)
     changed()
     shutil.rmtree(table_path)
     shutil.copytree(tmp_path / "kept", table_path)
-    assert table_state.digest(settings, [table_path, other]) == seen[2], "put back, it is what it was"
+    assert commit_log.state_of(settings, [table_path, other]) == seen[2], "put back, it is what it was"
     write(table_path, 4)  # again as many commits, of the same table
     changed()
     write(other, 1)
@@ -51,13 +51,13 @@ def test_what_was_written_deleted_made_again_or_put_back_is_another_state(settin
 
 
 def test_further_arguments_are_part_of_the_digest(settings: Settings) -> None:
-    assert table_state.digest(settings, [], "a", "b") != table_state.digest(settings, [], "a", "c")
+    assert commit_log.state_of(settings, [], "a", "b") != commit_log.state_of(settings, [], "a", "c")
 
 
 def test_a_commit_that_changes_no_row_is_still_another_state(settings: Settings) -> None:
     table_path = settings.table("ops", "one")
     for number in range(3):
         write(table_path, number)
-    before = table_state.digest(settings, [table_path])
+    before = commit_log.state_of(settings, [table_path])
     DeltaTable(table_path).optimize.compact()
-    assert table_state.digest(settings, [table_path]) != before
+    assert commit_log.state_of(settings, [table_path]) != before

@@ -1,0 +1,150 @@
+"""Appends rows to Delta tables and upserts them, through delta-rs. What a table holds is defined by its caller.
+
+Reading is in ``table_io``, replacing whole partitions in ``partition_writer``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.delta import compaction
+from lakehouse.delta.table_io import open_snapshot, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+_COMPACT_ABOVE_FILES = 64
+#: Larger files stay as they are until maintenance, also because the rows of some are sorted.
+_SMALL_FILE_BYTES = 2**23
+#: Retries a commit that conflicts with other writers, eight times in all.
+retried_on_conflict = retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.05, max=2),
+    reraise=True,
+)
+
+
+def open_or_create(
+    path: str, schema: pa.Schema, options: Mapping[str, str] | None = None, partition_by: Sequence[str] | None = None
+) -> DeltaTable:
+    """The table at its newest version, created without rows if it does not exist."""
+    table = open_table(path, options)
+    if table is not None:
+        return table
+    partitions = {"partition_by": list(partition_by)} if partition_by else {}
+    write_deltalake(path, schema.empty_table(), storage_options=dict(options or {}), mode="ignore", **partitions)
+    return DeltaTable(path, storage_options=dict(options or {}))
+
+
+@retried_on_conflict
+def append(
+    path: str,
+    rows: pa.Table,
+    *,
+    options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] | None = None,
+    app_id: str | None = None,
+    app_version: int = 1,
+    since: int | None = None,
+) -> bool:
+    """Append rows in one commit.
+
+    :param app_id: makes the append idempotent: nothing is written if this id has been committed before.
+    :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
+    :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
+    :returns: whether rows were written.
+    :raises CommitFailedError: when other writers win eight times in a row.
+    """
+    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append"}
+    if partition_by:
+        arguments["partition_by"] = list(partition_by)
+    table: DeltaTable | None = None
+    if app_id is not None:
+        table = open_or_create(path, rows.schema, options, partition_by)
+        committed = table.transaction_version(app_id)
+        if committed is not None and (committed >= app_version or (since is not None and committed > since)):
+            return False
+        arguments["commit_properties"] = CommitProperties(app_transactions=[Transaction(app_id, app_version)])
+    write_deltalake(path if table is None else table, rows, **arguments)  # the same id committed since then is a conflict
+    _compact(path, options)
+    return True
+
+
+def append_new(
+    path: str,
+    table: DeltaTable,
+    rows: pa.Table,
+    app_ids: Collection[str],
+    options: Mapping[str, str] | None,
+    row_group_rows: int | None = None,
+) -> bool:
+    """Append rows of which the table holds none at the version at which it was opened, in one commit.
+
+    What is new has to be determined again after a conflict: a caller is to be :data:`retried_on_conflict`.
+
+    :param table: the table at ``path``, opened before it was determined what is new.
+    :param app_ids: of what is new; a commit with one of them since then is a conflict.
+    :param row_group_rows: how many rows a row group of the file has at most, for rows that are sorted.
+    :returns: whether there were rows to write.
+    :raises CommitFailedError: in case of a conflict.
+    """
+    if not len(rows):
+        return False
+    transactions = [Transaction(app_id, 1) for app_id in app_ids]
+    properties = WriterProperties(max_row_group_size=row_group_rows) if row_group_rows else None
+    why = CommitProperties(app_transactions=transactions)
+    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=properties)
+    _compact(path, options)
+    return True
+
+
+@retried_on_conflict
+def upsert(
+    path: str, rows: pa.Table, keys: Sequence[str], *, options: Mapping[str, str] | None = None, partition_by: str | None = None
+) -> bool:
+    """Update the rows with the same ``keys`` and insert the others, in one commit; new columns are added.
+
+    :param partition_by: one of the keys; files of other partitions are neither read nor written.
+    :returns: whether any row was inserted or changed.
+    :raises CommitFailedError: when other writers win eight times in a row.
+    """
+    if not len(rows):
+        return False
+    table = open_table(path, options)
+    if table is None:
+        write_deltalake(path, rows.slice(0, 0), storage_options=dict(options or {}), partition_by=partition_by, mode="ignore")
+        table = DeltaTable(path, storage_options=dict(options or {}))
+    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    if partition_by:
+        partitions = ", ".join(f"'{value}'" for value in sorted(map(str, pc.unique(rows[partition_by]).to_pylist())))
+        same = f"t.{partition_by} IN ({partitions}) AND {same}"
+    existing = {item.name for item in table.schema().fields}
+    values = [name for name in rows.column_names if name not in keys]
+    differs = " OR ".join(
+        f"(t.{name} IS DISTINCT FROM s.{name})" if name in existing else f"(s.{name} IS NOT NULL)" for name in values
+    )
+    merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
+    metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+    return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
+
+
+def _compact(path: str, options: Mapping[str, str] | None) -> None:
+    """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
+    table = open_table(path, options)
+    if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
+        return
+    files = pa.table(table.get_add_actions())
+    small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
+    if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
+        return
+    with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
+        if is_ours and (newest := open_snapshot(path, options)) is not None:
+            newest.optimize.compact(target_size=_SMALL_FILE_BYTES)
