@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -28,12 +29,12 @@ from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import date, datetime, timedelta
+    from datetime import datetime, timedelta
 
     from lakehouse.contracts.schedules import Freshness
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.quality.source_checks import NullCounts
+    from lakehouse.quality.source_checks import FilledCounts
     from lakehouse.settings import Settings
 
 FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
@@ -71,11 +72,12 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     table = table_io.open_table(locations.bronze(settings, source), options)
     outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
     where = {"arrival_date": list(days)}
-    rows = table_io.read(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options)
-    in_bronze = source_checks.row_counts(rows, "arrival_date")
-    malformed = source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
-    log = table_io.read(locations.key_log(settings, source), ["arrival_date", "kind"], where, options)
-    claims = source_checks.row_counts(None if log is None else log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
+    in_bronze, malformed, claims = Counter[date](), Counter[date](), Counter[date]()
+    for rows in table_io.pieces(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options):
+        in_bronze += source_checks.row_counts(rows, "arrival_date")
+        malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
+    for log in table_io.pieces(locations.key_log(settings, source), ["arrival_date", "kind"], where, options):
+        claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
     outcomes += check_source_rules(settings, contract, days)
@@ -144,11 +146,12 @@ def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[
     if not names:
         return []
     path, columns = locations.bronze(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
-    rows = table_io.read(path, columns, {"arrival_date": days}, settings.storage_options)
-    counts: dict[str, NullCounts] = {}
-    if rows is not None:
+    counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
+    for rows in table_io.pieces(path, columns, {"arrival_date": days}, settings.storage_options):
         sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
-        counts = {name: source_checks.null_counts(sound, "arrival_date", name) for name in names}
+        for name, (total, filled) in counts.items():
+            total.update(source_checks.row_counts(sound, "arrival_date"))
+            filled.update(source_checks.row_counts(sound, "arrival_date", of=name))
     return source_checks.check_nulls(contract, days, counts, "records")
 
 

@@ -7,6 +7,7 @@ is repeated. Which files are pending is decided in ``pending_files``.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
-
-#: The rows of so many bytes of landing files are in memory at once, several times over. Compressed files count as several times
-#: their size.
-_BATCH_BYTES = 2**28
-_COMPRESSION = 6
 
 
 @dataclass(frozen=True)
@@ -122,38 +118,40 @@ class Ingest:
             else:
                 yield file, fingerprint, violations.get(file.name)
 
-    def _ingested(self, files: list[tuple[LandingFile, Fingerprint]]) -> Iterator[Ingestion]:
-        """Append files to Bronze, judge their rows, and record them; the judged rows of a batch are in memory at once."""
+    def _ingested(self, files: list[tuple[LandingFile, Fingerprint]]) -> list[Ingestion]:
+        """Append files to Bronze, judge their rows, and record them."""
         if not files:
-            return
+            return []
         now, by_id = self._settings.clock(), {fingerprint.ingestion_id: (file, fingerprint) for file, fingerprint in files}
         deliveries: Deliveries = [
             (Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, now), file) for file, fingerprint in files
         ]
         bronze_table.append(self._session, self._settings, self._contract, deliveries, self._run_id)
-        for batch in _batches(deliveries):
-            judged = self._judged(batch)
-            recorded = [self._entry(*by_id[one.ingestion_id], "ingested", **judged[one.ingestion_id]) for one, _ in batch]
-            ingestions.record(self._settings, *recorded)
-            yield from recorded
+        judged = self._judged([delivery for delivery, _ in deliveries])
+        recorded = [self._entry(*by_id[name], "ingested", **of_ingestion) for name, of_ingestion in judged.items()]
+        ingestions.record(self._settings, *recorded)
+        return recorded
 
-    def _judged(self, deliveries: Deliveries) -> dict[str, dict[str, Any]]:
+    def _judged(self, deliveries: list[Delivery]) -> dict[str, dict[str, Any]]:
         """Judge the rows of deliveries, enter them into the key log and the disposition tables, and count them."""
-        ids = [delivery.ingestion_id for delivery, _ in deliveries]
-        arrivals = {delivery.arrival_date for delivery, _ in deliveries}
+        ids = [delivery.ingestion_id for delivery in deliveries]
+        arrivals = {delivery.arrival_date for delivery in deliveries}
         where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
-        rows = row_rules.judged(self._settings, self._contract, self._session, where)
-        key_log.append(self._settings, self._source, key_log.claims(rows))
-        # Read back: a stopped run may have judged the rows already, under another contract.
-        admitted = claims.admitted_by_contract(key_log.of_ingestions(self._settings, self._source, ids, arrivals))
-        counts = _counts(rows)
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+
+        def claims_of() -> Iterator[pa.Table]:
+            counts.clear()
+            for rows in row_rules.judged(self._settings, self._contract, self._session, where):
+                _count(rows, counts)
+                yield key_log.claims(rows)
+
+        key_log.append(self._settings, self._source, ids, arrivals, claims_of)
         malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
-        account_tables.after_ingestions(self._settings, self._contract, [delivery for delivery, _ in deliveries], malformed)
-        touched = claims.touched_days(self._settings, self._contract, admitted, ids)
-        return {
-            one: {**counts.get(one, {}), "touched_days": list(touched[one]), "touched_rows": list(touched[one].values())}
-            for one in ids
-        }
+        account_tables.after_ingestions(self._settings, self._contract, deliveries, malformed)
+        # From the log: a stopped run may have judged the rows already, under another contract.
+        touched = claims.touched_days(self._settings, self._contract, ids, arrivals)
+        touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
+        return {name: {**counts[name], **touches[name]} for name in ids}
 
     def _schema_problem(self) -> str | None:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
@@ -182,20 +180,7 @@ class Ingest:
         )
 
 
-def _batches(deliveries: Deliveries) -> Iterator[Deliveries]:
-    """Deliveries whose rows fit into memory together, in their order."""
-    batch, held = [], 0
-    for delivery, file in deliveries:
-        batch.append((delivery, file))
-        held += file.size * (_COMPRESSION if file.name.endswith((".gz", ".parquet")) else 1)
-        if held >= _BATCH_BYTES:
-            yield batch
-            batch, held = [], 0
-    if batch:
-        yield batch
-
-
-def _counts(rows: pa.Table) -> dict[str, dict[str, int]]:
-    """The numbers of all rows and of malformed ones, per ingestion."""
-    counted = rows.group_by("ingestion_id").aggregate([([], "count_all"), ("malformed_reason", "count")]).to_pylist()
-    return {row["ingestion_id"]: {"rows": row["count_all"], "malformed": row["malformed_reason_count"]} for row in counted}
+def _count(rows: pa.Table, counts: dict[str, Counter[str]]) -> None:
+    """Add the numbers of all rows and of malformed ones, per ingestion."""
+    for row in rows.group_by("ingestion_id").aggregate([([], "count_all"), ("malformed_reason", "count")]).to_pylist():
+        counts[row["ingestion_id"]].update(rows=row["count_all"], malformed=row["malformed_reason_count"])

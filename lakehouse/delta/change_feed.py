@@ -17,7 +17,7 @@ from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _GONE = re.compile("not found|no such file", re.IGNORECASE)
 #: The change types for a row after the commit; the others are for the row before.
 AFTER = ("insert", "update_postimage")
+#: A part of the feed has at least so many rows, and at most those of one event day more.
+_PART_ROWS = 2**18
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
 _SIDES = pa.schema([("record_key", pa.string()), ("event_date", pa.date32()), ("removed", pa.bool_()), ("added", pa.bool_())])
@@ -51,6 +53,35 @@ def feed_of(
         msg = f"the log of {table.table_uri} no longer contains version {first}"  # delta-rs would return an empty feed
         raise ForgottenFeedError(msg)
     return _feed(table, first, last, predicate, columns)
+
+
+def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The same feed in parts, each with all changes of its keys; one part if there are few rows or some were removed.
+
+    Where rows were only appended, no key can have moved: the rows of some event days are a part.
+    """
+    appended = [_appended_rows(commit) for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
+    if None in appended or sum(filter(None, appended)) <= _PART_ROWS:
+        yield feed_of(table, first, last, columns=columns)
+        return
+    days = feed_of(table, first, last, columns=["event_date"])["event_date"]
+    counts = {count["values"].as_py(): count["counts"].as_py() for count in pc.value_counts(days)}
+    together: list[date] = []
+    for day in sorted(counts):
+        together.append(day)
+        if sum(map(counts.__getitem__, together)) >= _PART_ROWS:
+            yield _feed(table, first, last, _on(together), columns)
+            together = []
+    if together or not counts:
+        yield _feed(table, first, last, _on(together) if together else None, columns)
+
+
+def _appended_rows(commit: Mapping[str, Any]) -> int | None:
+    """How many rows a commit added that can have removed none, by its operation; None for another commit."""
+    metrics = commit.get("operationMetrics", {})
+    rows = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
+    mode = commit.get("operationParameters", {}).get("mode")
+    return int(rows) if commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"} else None
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
@@ -94,7 +125,10 @@ class KeyChange(NamedTuple):
 
 def describe(table: DeltaTable, first: int, last: int) -> dict[date, Counter[str]]:
     """What versions ``first`` through ``last`` of a silver table did to each event day whose content they changed, in keys."""
-    return counts(key_changes(table, first, last))
+    described: dict[date, Counter[str]] = {}
+    for changes in key_changes(table, first, last):
+        described |= counts(changes)
+    return dict(sorted(described.items()))
 
 
 def counts(changes: pa.Table) -> dict[date, Counter[str]]:
@@ -108,20 +142,22 @@ def counts(changes: pa.Table) -> dict[date, Counter[str]]:
     return dict(sorted(days.items()))
 
 
-def key_changes(table: DeltaTable, first: int, last: int) -> pa.Table:
+def key_changes(table: DeltaTable, first: int, last: int) -> Iterator[pa.Table]:
     """What versions ``first`` through ``last`` of a silver table did to each key: :data:`KEY_CHANGES`, in no order.
 
-    The values before ``first`` and after ``last`` are compared, so that what was undone in between does not count. Only keys and
-    days are read, but of days on which a key was both removed and added: there its content is compared.
+    The changes come in pieces; all of an event day are in one. The values before ``first`` and after ``last`` are compared, so
+    that what was undone in between does not count. Only keys and days are read, but of days on which a key was both removed and
+    added: there its content is compared.
     """
     if first > last:
-        return KEY_CHANGES.empty_table()
-    sides = _sides(feed_of(table, first, last, columns=[*_PLACE, "_change_type"]))
-    replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
-    if len(replaced):
-        compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
-        sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
-    return _key_changes(sides)
+        return
+    for part in parts_of_feed(table, first, last, [*_PLACE, "_change_type"]):
+        sides = _sides(part)
+        replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
+        if len(replaced):
+            compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
+            sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
+        yield _key_changes(sides)
 
 
 def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:
@@ -165,7 +201,8 @@ def _key_changes(sides: pa.Table) -> pa.Table:
     """A key that was removed from a day and added to another has moved; it is on both while only one of them was updated."""
     gone, new = pc.and_not(sides["removed"], sides["added"]), pc.and_not(sides["added"], sides["removed"])
     keys = sides["record_key"]
-    is_new_elsewhere, is_gone_elsewhere = (pc.is_in(keys, keys.filter(chosen).unique()) for chosen in (new, gone))
+    is_gone_elsewhere = pc.is_in(keys, keys.filter(gone).unique())
+    is_new_elsewhere = pc.is_in(keys, keys.filter(pc.and_(new, is_gone_elsewhere)).unique())
     of_gone = pc.if_else(is_new_elsewhere, "moved_out", "deleted")
     of_new = pc.if_else(is_gone_elsewhere, "moved_in", "inserted")
     what = pc.if_else(gone, of_gone, pc.if_else(new, of_new, "corrected"))

@@ -7,7 +7,7 @@ only, and reads all of them when several are wanted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,7 +19,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -73,6 +73,75 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
         if name not in known:
             rows = rows.append_column(name, pa.nulls(len(rows)))
     return rows.select(list(columns))
+
+
+def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: int) -> Iterator[pa.Table]:
+    """All rows, range by range of a ``column`` of text, so that rows with equal texts come together; first those without one.
+
+    The row groups whose statistics admit texts of a range are read for it: each once, and at its ends twice, if files are sorted
+    by the column.
+
+    :param at_most: about how many rows a range has; more if so many have the same text.
+    """
+    schema = pa.schema(table.schema().to_arrow())
+    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, column])])
+    system, names = system_of(table), sorted(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+    files = [pq.ParquetFile(system.open_input_file(unquote(name))) for name in names]
+    groups = [group for file in files for group in _row_groups(file, column)]
+    cuts = _cuts(groups, at_most)
+    for low, high in zip([None, *cuts], [*cuts, None]):
+        parts = [read.empty_table()]
+        for file in files:
+            admitted = [group.number for group in groups if group.file is file and group.may_lie(low, high)]
+            if admitted:
+                rows = _as(read, file.read_row_groups(admitted, columns=read.names))
+                parts.append(rows.filter(_lie(rows[column], low, high)) if cuts else rows)
+        yield pa.concat_tables(parts).select(list(columns))
+
+
+class _RowGroup(NamedTuple):
+    """A row group with the bounds of a column; None where they are not known."""
+
+    file: pq.ParquetFile
+    number: int
+    rows: int
+    least: str | None
+    greatest: str | None
+
+    def may_lie(self, low: str | None, high: str | None) -> bool:
+        """Whether a text of it may be at least ``low`` and less than ``high``."""
+        below = low is not None and self.greatest is not None and self.greatest < low
+        return not below and not (high is not None and self.least is not None and self.least >= high)
+
+
+def _row_groups(file: pq.ParquetFile, column: str) -> Iterator[_RowGroup]:
+    leaf = _leaf(file, column)
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        statistics = group.column(leaf).statistics
+        # A group with NULL has to be read for the first range, and so has no lower bound.
+        is_bounded = statistics is not None and statistics.has_min_max and statistics.null_count == 0
+        bounds = (statistics.min, statistics.max) if is_bounded else (None, None)
+        yield _RowGroup(file, number, group.num_rows, *bounds)
+
+
+def _cuts(groups: Iterable[_RowGroup], at_most: int) -> list[str]:
+    """Texts between which about ``at_most`` rows lie."""
+    cuts: list[str] = []
+    held = 0
+    for group in sorted((group for group in groups if group.least is not None), key=lambda group: group.least or ""):
+        if held and held + group.rows > at_most and group.least is not None and (not cuts or group.least > cuts[-1]):
+            cuts.append(group.least)
+            held = 0
+        held += group.rows
+    return cuts
+
+
+def _lie(texts: pa.ChunkedArray, low: str | None, high: str | None) -> pa.ChunkedArray:
+    """Whether texts are at least ``low`` and less than ``high``; those without one lie in the first range."""
+    not_below = pa.scalar(True) if low is None else pc.greater_equal(texts, low)
+    not_above = pa.scalar(True) if high is None else pc.less(texts, high)
+    return pc.fill_null(pc.and_(not_below, not_above), low is None)
 
 
 class _Within:

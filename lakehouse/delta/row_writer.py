@@ -5,7 +5,11 @@ Reading is in ``table_io``, replacing whole partitions in ``partition_writer``.
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
+from queue import Full, Queue
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,11 +22,14 @@ from lakehouse.delta import compaction
 from lakehouse.delta.table_io import open_snapshot, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 _COMPACT_ABOVE_FILES = 64
 #: Larger files stay as they are until maintenance, also because the rows of some are sorted.
 _SMALL_FILE_BYTES = 2**23
+#: A row group is compressed as a whole and is in memory until then.
+_ROW_GROUP_ROWS = 2**17
+COMPRESSED = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=_ROW_GROUP_ROWS)
 #: Retries a commit that conflicts with other writers, eight times in all.
 retried_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
@@ -63,7 +70,7 @@ def append(
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append"}
+    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append", "writer_properties": COMPRESSED}
     if partition_by:
         arguments["partition_by"] = list(partition_by)
     table: DeltaTable | None = None
@@ -81,29 +88,76 @@ def append(
 def append_new(
     path: str,
     table: DeltaTable,
-    rows: pa.Table,
+    rows: Iterable[pa.Table],
     app_ids: Collection[str],
     options: Mapping[str, str] | None,
-    row_group_rows: int | None = None,
-) -> bool:
+    properties: WriterProperties = COMPRESSED,
+) -> int:
     """Append rows of which the table holds none at the version at which it was opened, in one commit.
 
     What is new has to be determined again after a conflict: a caller is to be :data:`retried_on_conflict`.
 
     :param table: the table at ``path``, opened before it was determined what is new.
+    :param rows: in pieces with the columns of the table; each is written while the next one is computed.
     :param app_ids: of what is new; a commit with one of them since then is a conflict.
-    :param row_group_rows: how many rows a row group of the file has at most, for rows that are sorted.
-    :returns: whether there were rows to write.
+    :returns: how many rows were written.
     :raises CommitFailedError: in case of a conflict.
     """
-    if not len(rows):
-        return False
+    pieces = (piece for piece in rows if len(piece))
+    first, second = next(pieces, None), next(pieces, None)
+    if first is None:
+        return 0
     transactions = [Transaction(app_id, 1) for app_id in app_ids]
-    properties = WriterProperties(max_row_group_size=row_group_rows) if row_group_rows else None
-    why = CommitProperties(app_transactions=transactions)
-    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=properties)
+
+    def write(data: Any) -> None:
+        why = CommitProperties(app_transactions=transactions)
+        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties)
+
+    written = len(first)
+    if second is None:
+        write(first)
+    else:
+        written = _while_computed(chain([first, second], pieces), first.schema, write)
     _compact(path, options)
-    return True
+    return written
+
+
+def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callable[[pa.RecordBatchReader], None]) -> int:
+    """Write pieces in a thread of its own while the next ones are computed here; gives the number of rows.
+
+    Computing them may read tables through delta-rs, which cannot be done from within a call of delta-rs.
+    """
+    handed: Queue[pa.Table | None] = Queue(maxsize=1)
+    given_up = threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while (piece := handed.get()) is not None:
+            yield from piece.to_batches()
+        if given_up.is_set():
+            msg = "the rows could not be computed"
+            raise RuntimeError(msg)  # the write fails, and nothing is committed
+
+    count = 0
+    with ThreadPoolExecutor(1) as writer:
+        writing = writer.submit(write, pa.RecordBatchReader.from_batches(schema, batches()))
+
+        def hand(piece: pa.Table | None) -> None:
+            while not writing.done():
+                with suppress(Full):
+                    handed.put(piece, timeout=1)
+                    return
+
+        try:
+            for piece in pieces:
+                hand(piece.cast(schema))
+                count += len(piece)
+        except BaseException:
+            given_up.set()
+            raise
+        finally:
+            hand(None)
+        writing.result()
+    return count
 
 
 @retried_on_conflict
@@ -131,7 +185,7 @@ def upsert(
     differs = " OR ".join(
         f"(t.{name} IS DISTINCT FROM s.{name})" if name in existing else f"(s.{name} IS NOT NULL)" for name in values
     )
-    merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True)
+    merging = table.merge(rows, same, source_alias="s", target_alias="t", merge_schema=True, writer_properties=COMPRESSED)
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
@@ -147,4 +201,4 @@ def _compact(path: str, options: Mapping[str, str] | None) -> None:
         return
     with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
         if is_ours and (newest := open_snapshot(path, options)) is not None:
-            newest.optimize.compact(target_size=_SMALL_FILE_BYTES)
+            newest.optimize.compact(target_size=_SMALL_FILE_BYTES, writer_properties=COMPRESSED)

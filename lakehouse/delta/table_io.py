@@ -20,10 +20,13 @@ from pyarrow import fs
 from lakehouse.delta.table_cache import cache_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 #: The values wanted of some columns; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
+#: So many rows make a piece of a table that is read in pieces, and at most so many a batch of it.
+_PIECE_ROWS = 2**18
+_BATCH_ROWS = 2**16
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
@@ -91,6 +94,77 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
         return loaded.filter(condition).select(wanted or loaded.column_names)
 
 
+def pieces(
+    path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
+) -> Iterator[pa.Table]:
+    """The same rows as :func:`read`, some hundred thousand at a time; none if the table does not exist."""
+    table = open_table(path, options)
+    if table is not None:
+        yield from pieces_of_version(table, columns, where)
+
+
+def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
+    """The same for an open table; a piece has no order and no meaning of its own."""
+    if rows_at_most(table, where or {}) <= _PIECE_ROWS:
+        yield read_version(table, columns, where)
+        return
+    rows = table.to_pyarrow_dataset(
+        filesystem=local_files(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
+    )
+    known = [name for name in columns if name in rows.schema.names]
+    condition = _condition(where, rows.schema)
+    pruning = _condition({name: values for name, values in (where or {}).items() if name in _partitions(table)}, rows.schema)
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for fragment in rows.get_fragments(filter=pruning):
+        for batch in _batches(fragment, rows.schema, known, where or {}, condition):
+            held.append(batch)
+            count += len(batch)
+            if count >= _PIECE_ROWS:
+                yield _with_columns(pa.Table.from_batches(held), columns)
+                held, count = [], 0
+    if held:
+        yield _with_columns(pa.Table.from_batches(held), columns)
+
+
+def _batches(
+    fragment: ds.Fragment, schema: pa.Schema, columns: list[str], where: Where, condition: ds.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    options: dict[str, Any] = {"batch_size": _BATCH_ROWS, "batch_readahead": 2}
+    batches = fragment.scanner(schema=schema, columns=columns, filter=condition, **options).to_reader()
+    try:
+        first = next(batches, None)
+    except pa.ArrowNotImplementedError:  # the file has string views, see ``read_version``
+        for batch in fragment.scanner(schema=schema, columns=list({*columns, *where}), **options).to_reader():
+            yield from pa.Table.from_batches([batch]).filter(condition).select(columns).to_batches()
+        return
+    if first is not None:
+        yield first
+    yield from batches
+
+
+def _with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with all of the columns; those that are new in the contract are empty in an older table."""
+    for name in columns:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(len(rows)))
+    return rows.select(list(columns))
+
+
+def distinct(
+    path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
+) -> pa.Table | None:
+    """The distinct values of some columns together; None if the table does not exist."""
+    found = [piece.group_by(list(columns)).aggregate([]) for piece in pieces(path, columns, where, options)]
+    return pa.concat_tables(found).group_by(list(columns)).aggregate([]) if found else None
+
+
+def meeting(rows: pa.Table, where: Where) -> pa.Table:
+    """The rows in memory whose columns hold one of the values given for them."""
+    condition = _condition(where, rows.schema)
+    return rows if condition is None else rows.filter(condition)
+
+
 def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
     """The rows of each value of a column, in their order."""
     codes = rows[column].combine_chunks().dictionary_encode(null_encoding="encode")
@@ -116,6 +190,14 @@ def rows_at_most(table: DeltaTable, where: Where) -> int:
         values = files[f"partition.{column}"]
         files = files.filter(pc.is_in(values, pa.array(list(where[column]), values.type)))
     return pc.sum(files["num_records"]).as_py() or 0
+
+
+def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
+    """How many rows there are of each value of the column that the table is partitioned by, from the log alone."""
+    (column,) = table.metadata().partition_columns
+    files = pa.table(table.get_add_actions(flatten=True))
+    counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
+    return dict(zip(*(values.to_pylist() for values in counted.columns)))
 
 
 def _partitions(table: DeltaTable) -> set[str]:

@@ -20,21 +20,24 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.dispositions import claims, contests
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.dispositions.row_groups import cases, groups, numpy_of, positions
+from lakehouse.dispositions.row_groups import cases, content_numbers, groups, numpy_of, positions
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
+    from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.ledger.row_ids import RowId
     from lakehouse.settings import Settings
 
 _DECISION = ("verdict", "by", "decided_at", "reason")
-_OF_VERDICT = ("disposition", "because", "decided_by", "lives", "admission", "reason", "detail")
+_OF_VERDICT = ("disposition", "because", "decided_by", "decision", "lives", "admission", "reason", "detail")
+_OF_CLAIM = [name for name in contests.CLAIM_COLUMNS if name != "steward"]
+_ROW_ID = ("ingestion_id", "line_number")
 _COLUMNS = [
     *("arrival_date", "source_file", "ingestion_id", "line_number"),
     *("record_key", "event_date", "change_op", "malformed_reason"),
@@ -130,24 +133,102 @@ def table(
     if in_bronze is None:
         return SCHEMA.empty_table()
     in_bronze = _sorted(in_bronze)
-    decided = decisions.in_force(settings, contract.dataset)
-    judged = _judged(settings, contract, in_bronze, where, decided)
-    recorded = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    judge = _Judge(settings, contract, unrecorded)
+    judged = judge.account(_log(settings, contract, in_bronze, where))
     place = positions(in_bronze, judged)
     is_malformed = pc.is_valid(in_bronze["malformed_reason"])
     missing = pc.index(pc.or_(is_malformed, pc.is_valid(place)), False).as_py()
     if missing >= 0:
         row = in_bronze.slice(missing, 1).to_pylist()[0]
-        raise _not_in_key_log(settings, contract, row, recorded=row["ingestion_id"] in recorded)
-    files = {ingestion_id: entry.source_file for ingestion_id, entry in recorded.items()} | dict(unrecorded or {})
-    judged = judged.append_column("decided_by", _places(judged, files))
+        raise _not_in_key_log(settings, contract, row, recorded=judge.is_recorded(row["ingestion_id"]))
     judged = judged.select(_OF_VERDICT).take(pc.if_else(is_malformed, pa.scalar(None, place.type), place))
     columns = {name: in_bronze[name] for name in _COLUMNS[:-1]} | {name: judged[name] for name in _OF_VERDICT}
     columns["disposition"] = pc.fill_null(judged["disposition"], Disposition.MALFORMED.value)
     columns["because"] = pc.coalesce(judged["because"], in_bronze["malformed_reason"])
     columns["lives"] = pc.fill_null(judged["lives"], False)
-    columns["decision"] = _descriptions(decided).take(positions(in_bronze, decided))
     return pa.table(columns).select(SCHEMA.names).cast(SCHEMA)
+
+
+def pieces(
+    settings: Settings, contract: SourceContract, where: Where, unrecorded: Mapping[str, str] | None = None
+) -> Iterator[pa.Table]:
+    """The sound rows with the keys of some claims, with their dispositions, in pieces and in no order; :data:`SCHEMA`.
+
+    They are taken from the key log, which is sorted by key, so that large deliveries do not have to fit into memory. Whether it
+    covers Bronze is checked by counting (``dispositions.checks``).
+
+    :param where: the claims, see ``key_log.about_keys_with``.
+    :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
+    """
+    judge = _Judge(settings, contract, unrecorded)
+    for log in key_log.about_keys_with(settings, contract.dataset, _OF_CLAIM, where):
+        yield judge.account(log)
+
+
+def malformed(settings: Settings, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
+    """The malformed rows of some arrival days and ingestions, in pieces; :data:`SCHEMA`. They make no claim."""
+    path = locations.bronze(settings, contract.dataset)
+    for piece in table_io.pieces(path, _COLUMNS, where, settings.storage_options):
+        rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
+        rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))
+        rows = rows.append_column("lives", pa.repeat(pa.scalar(False), len(rows)))
+        empty = {item.name: pa.nulls(len(rows), item.type) for item in SCHEMA if item.name not in rows.column_names}
+        yield pa.table({**dict(zip(rows.column_names, rows.columns)), **empty}).select(SCHEMA.names).cast(SCHEMA)
+
+
+class _Judge:
+    """What the account of any claims depends on, read once."""
+
+    def __init__(self, settings: Settings, contract: SourceContract, unrecorded: Mapping[str, str] | None) -> None:
+        self._settings, self._contract = settings, contract
+        self._recorded = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+        self._files = {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()} | dict(unrecorded or {})
+        self._decided = decisions.in_force(settings, contract.dataset)
+        self._descriptions = _descriptions(self._decided)
+
+    def is_recorded(self, ingestion_id: str) -> bool:
+        """Whether the ledger knows an ingestion."""
+        return ingestion_id in self._recorded
+
+    def account(self, log: pa.Table) -> pa.Table:
+        """The rows whose own keys the claims are about, in the order of the claims; :data:`SCHEMA`.
+
+        :param log: every claim about some keys: columns ``_OF_CLAIM``.
+        """
+        self._read_files(log)
+        judged = contests.dispositions(
+            claims.with_decisions(log, self._decided),
+            policy_of(self._contract),
+            self._chosen(log),
+            partial(_contents, self._settings, self._contract),
+        )
+        rows = log.filter(pc.not_equal(log["kind"], "retire")).rename_columns({"kind": "change_op"})
+        columns = {name: rows[name] for name in ("arrival_date", *_ROW_ID, "record_key", "event_date", "change_op")}
+        columns |= {name: judged[name] for name in ("disposition", "because", "lives", "admission", "reason", "detail")}
+        columns["source_file"] = self._files_of(rows["ingestion_id"])
+        rival = judged["outranked_by_line"].cast(pa.string())
+        columns["decided_by"] = pc.binary_join_element_wise(self._files_of(judged["outranked_by_ingestion"]), rival, ":")
+        columns["decision"] = self._descriptions.take(positions(rows, self._decided))
+        return pa.table(columns).select(SCHEMA.names).cast(SCHEMA)
+
+    def _chosen(self, log: pa.Table) -> dict[date, Choice]:
+        if not policy_of(self._contract).chooses_arrivals:
+            return {}
+        return claims.choices(self._settings, self._contract, set(pc.unique(log["event_date"].drop_null()).to_pylist()))
+
+    def _read_files(self, log: pa.Table) -> None:
+        """Read the files of claims whose ingestion the ledger does not know, because its run was stopped, from Bronze."""
+        unknown = log.filter(pc.invert(pc.is_in(log["ingestion_id"], pa.array(list(self._files), pa.string()))))
+        if len(unknown):
+            path, names = locations.bronze(self._settings, self._contract.dataset), ["ingestion_id", "source_file"]
+            where = {name: pc.unique(unknown[name]) for name in ("ingestion_id", "arrival_date")}
+            found = table_io.distinct(path, names, where, self._settings.storage_options)
+            self._files |= {} if found is None else dict(zip(*(found[name].to_pylist() for name in names)))
+
+    def _files_of(self, ingestion_ids: pa.ChunkedArray) -> pa.ChunkedArray:
+        distinct = pc.unique(ingestion_ids)
+        files = pa.array([one and self._files.get(one, one) for one in distinct.to_pylist()], pa.string())
+        return files.take(pc.index_in(ingestion_ids, value_set=distinct))
 
 
 def counts(account: pa.Table) -> dict[date, Counter[Disposition]]:
@@ -190,35 +271,20 @@ def _descriptions(decided: pa.Table) -> pa.Array:
     ).take(pa.array(decision))
 
 
-def _places(judged: pa.Table, files: Mapping[str, str]) -> pa.ChunkedArray:
-    """File and line of the row that outranks each row, NULL if there is none.
+def _log(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where) -> pa.Table:
+    """Every claim about the keys of some rows: columns ``_OF_CLAIM``.
 
-    The ingestion's id stands for the file if a stopped run has not recorded it yet.
+    :param where: what the rows were selected by; empty for all rows.
     """
-    ingestions_of = pc.unique(judged["outranked_by_ingestion"])
-    names = pa.array([one and files.get(one, one) for one in ingestions_of.to_pylist()], pa.string())
-    file = names.take(pc.index_in(judged["outranked_by_ingestion"], value_set=ingestions_of))
-    return pc.binary_join_element_wise(file, judged["outranked_by_line"].cast(pa.string()), ":")
-
-
-def _judged(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where, decided: pa.Table) -> pa.Table:
-    """What became of each sound row, under the source's reprocess policy: columns ``contests.SCHEMA``."""
-    columns = [name for name in contests.CLAIM_COLUMNS if name != "steward"]
     if where:
-        keys = pc.unique(in_bronze["record_key"].drop_null())
-        log = key_log.about(settings, contract.dataset, columns, keys)
+        log = key_log.about(settings, contract.dataset, _OF_CLAIM, pc.unique(in_bronze["record_key"].drop_null()))
     else:
-        log = table_io.read(locations.key_log(settings, contract.dataset), columns, None, settings.storage_options)
-    if log is None:
-        return contests.SCHEMA.empty_table()
-    log = claims.with_decisions(log, decided)
-    days = {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
-    chosen = claims.choices(settings, contract, days)
-    return contests.dispositions(log, policy_of(contract), chosen, partial(_contents, settings, contract))
+        log = table_io.read(locations.key_log(settings, contract.dataset), _OF_CLAIM, None, settings.storage_options)
+    return key_log.SCHEMA.empty_table().select(_OF_CLAIM) if log is None else log
 
 
 def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
-    """A number of the content of each claim's row, without its provenance; see :func:`content_numbers`."""
+    """A number of the content of each claim's row, without its provenance; see ``row_groups.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
     path = locations.bronze(settings, contract.dataset)
@@ -227,26 +293,3 @@ def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table)
         return pa.nulls(len(of_claims), pa.int64())
     numbers = content_numbers(bronze.select(columns))
     return numbers.take(positions(of_claims, bronze))
-
-
-def content_numbers(rows: pa.Table) -> pa.Array:
-    """A number for each row, the same for rows with equal values in all columns; NULL for a row that is equal to no other.
-
-    A row with a NaN is equal to none, as NaN is not equal to itself. Columns are compared one after the other, each only for rows
-    that have been equal to another one so far.
-    """
-    floats = [column for column in rows.columns if pa.types.is_floating(column.type)]
-    comparable = np.ones(len(rows), bool)
-    for column in floats:
-        comparable &= ~numpy_of(pc.fill_null(pc.is_nan(column), False))
-    equal, number = np.flatnonzero(comparable), np.zeros(int(comparable.sum()), np.int64)
-    for column in sorted(rows.columns, key=lambda column: pa.types.is_string(column.type)):  # text costs most
-        values = column if len(equal) == len(rows) else column.take(pa.array(equal))
-        if pa.types.is_floating(column.type):
-            values = pc.add(values, pa.scalar(0.0, column.type))  # -0.0 becomes 0.0, to which it is equal
-        number = groups(pa.array(number), values)
-        is_shared = np.bincount(number)[number] > 1 if len(number) else np.zeros(0, bool)
-        equal, number = equal[is_shared], number[is_shared]
-    numbers = np.full(len(rows), -1)
-    numbers[equal] = number
-    return pa.array(numbers, mask=numbers < 0)

@@ -7,10 +7,12 @@ have changed. What a stopped run left out is written when the run is repeated. L
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
 from lakehouse.delta import row_writer, table_io
@@ -22,13 +24,24 @@ from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import date, datetime
 
+    from deltalake import DeltaTable
+
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.delta.table_io import Where
     from lakehouse.ledger.row_ids import Delivery
     from lakehouse.settings import Settings
 
+#: At most about so many rows are merged by one commit.
+_MERGED_ROWS = 2**20
+_LAYOUT = WriterProperties(
+    compression="ZSTD",
+    compression_level=1,
+    max_row_group_size=2**17,
+    column_properties={"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")},
+)
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
 _DISPOSITIONS = pa.schema([field for field in account.SCHEMA if field.name not in {"lives", "admission", "reason", "detail"}])
 #: The columns of the quarantine that are not columns of Bronze; ``quarantine_status`` is a :class:`QuarantineStatus`.
@@ -73,19 +86,21 @@ def after_ingestions(settings: Settings, contract: SourceContract, deliveries: C
     :param malformed: how many of their rows are malformed.
     """
     files = {delivery.ingestion_id: delivery.path for delivery in deliveries}
-    arrivals = {delivery.arrival_date for delivery in deliveries}
-    keys, days = key_log.keys_and_days(settings, contract.dataset, files, arrivals)
+    where: Where = {"ingestion_id": list(files), "arrival_date": {delivery.arrival_date for delivery in deliveries}}
 
-    def affected() -> pa.Table:
-        rows = _affected_rows(settings, contract, keys, days, files)
-        if not malformed:
-            return rows
-        delivered = account.table(settings, contract, arrival_days=arrivals, ingestion_ids=files)
-        unread = delivered.filter(pc.equal(delivered["disposition"], Disposition.MALFORMED.value))
-        # A policy that replaces days lists whole arrival days: the rows are among them already.
-        return pa.concat_tables([rows, unread.filter(pc.is_null(positions(unread, rows)))])
+    def affected() -> Iterator[pa.Table]:
+        listed = None
+        if policy_of(contract).chooses_arrivals:
+            keys, days = key_log.keys_and_days(settings, contract.dataset, **where)
+            listed = _of_arrivals(settings, contract, keys, days, files)
+            yield listed
+        else:
+            yield from account.pieces(settings, contract, where, files)
+        for unread in account.malformed(settings, contract, where) if malformed else ():
+            # A policy that replaces days lists whole arrival days: the rows may be among them already.
+            yield unread if listed is None else unread.filter(pc.is_null(positions(unread, listed)))
 
-    _enter(settings, contract, affected)
+    _enter(settings, contract, affected, where)
 
 
 def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
@@ -93,35 +108,56 @@ def after_decision(settings: Settings, contract: SourceContract, keys: set[str],
 
     :param days: the event days on which the keys may have a row.
     """
-    _enter(settings, contract, lambda: _affected_rows(settings, contract, pa.array(sorted(keys), pa.string()), days))
+    about = pa.array(sorted(keys), pa.string())
+
+    def affected() -> Iterator[pa.Table]:
+        if policy_of(contract).chooses_arrivals:
+            yield _of_arrivals(settings, contract, about, days)
+        else:
+            arrivals = key_log.arrival_days_of(settings, contract.dataset, about)
+            yield account.table(settings, contract, arrival_days=arrivals, keys=about)
+
+    _enter(settings, contract, affected)
 
 
 def after_rebuild(settings: Settings, contract: SourceContract, days: set[date]) -> None:
     """Write every row whose key has been on some event days."""
-    path = locations.key_log(settings, contract.dataset)
-    log = table_io.read(path, ["record_key"], {"event_date": days}, settings.storage_options)
-    keys = pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
-    _enter(settings, contract, lambda: _affected_rows(settings, contract, keys, days))
+
+    def affected() -> Iterator[pa.Table]:
+        if not policy_of(contract).chooses_arrivals:
+            yield from account.pieces(settings, contract, {"event_date": days})
+            return
+        path = locations.key_log(settings, contract.dataset)
+        keys = table_io.distinct(path, ["record_key"], {"event_date": days}, settings.storage_options)
+        about = pa.array([], pa.string()) if keys is None else pc.unique(keys["record_key"])
+        yield _of_arrivals(settings, contract, about, days)
+
+    _enter(settings, contract, affected)
 
 
-def _affected_rows(
+def _of_arrivals(
     settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """The rows whose disposition rows of these keys and days may change, under the source's reprocess policy."""
-    source = contract.dataset
-    if not policy_of(contract).chooses_arrivals:
-        arrivals = key_log.arrival_days_of(settings, source, keys)
-        return account.table(settings, contract, arrival_days=arrivals, keys=keys, unrecorded=unrecorded)
+    """The rows of all arrivals that have a row on an event day that rows of these keys and days may change.
+
+    They are what changes under a policy that chooses arrivals.
+    """
     affected = claims.affected_event_days(settings, contract, days, keys)
-    arrivals = key_log.arrival_days_with_rows_on(settings, source, affected)
+    arrivals = key_log.arrival_days_with_rows_on(settings, contract.dataset, affected)
     return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
-def _enter(settings: Settings, contract: SourceContract, affected: Callable[[], pa.Table]) -> None:
-    """Write the state of the affected rows, again if an input changed while it was computed."""
+def _enter(
+    settings: Settings, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None = None
+) -> None:
+    """Write rows into both tables, and again if what they are computed from has changed meanwhile.
+
+    :param affected: computes the rows in pieces.
+    :param delivered: the ingestions whose rows are all among them; if the tables have none yet, they are appended.
+    """
     while True:
         before = _input_versions(settings, contract.dataset)
-        _write(settings, contract, affected())
+        _write(settings, contract, affected, delivered)
         if _input_versions(settings, contract.dataset) == before:
             return
 
@@ -132,39 +168,73 @@ def _input_versions(settings: Settings, source: str) -> list[int]:
     return [table_io.version(path, settings.storage_options) for path in paths]
 
 
-def _write(settings: Settings, contract: SourceContract, rows: pa.Table) -> None:
+def _write(
+    settings: Settings, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None
+) -> None:
     source, options = contract.dataset, settings.storage_options
-    changed = _append_new_ingestions(locations.dispositions(settings, source), rows.select(_DISPOSITIONS.names), options)
-    row_writer.upsert(locations.dispositions(settings, source), changed, ROW_KEYS, options=options, partition_by="arrival_date")
-    quarantined = _quarantine_entries(settings, contract, rows)
-    row_writer.upsert(locations.quarantine(settings, source), quarantined, ROW_KEYS, options=options, partition_by="arrival_date")
-
-
-@row_writer.retried_on_conflict
-def _append_new_ingestions(path: str, rows: pa.Table, options: Mapping[str, str]) -> pa.Table:
-    """Append the rows of ingestions of which the table has none, and give the others: a MERGE reads whole arrival days."""
-    table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
-    where = {name: pc.unique(rows[name]) for name in ("arrival_date", "ingestion_id")}
-    present = pc.unique(table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"])
-    is_new = pc.invert(pc.is_in(rows["ingestion_id"], present))
-    app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in pc.unique(rows["ingestion_id"].filter(is_new)).to_pylist()]
-    row_writer.append_new(path, table, rows.filter(is_new), app_ids, options)
-    return rows.filter(pc.invert(is_new))
-
-
-def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table) -> pa.Table:
-    """The quarantine's entries for those of the rows that are or were in it, with redacted fields set to NULL.
-
-    :param rows: columns ``account.SCHEMA``.
-    """
-    source, options = contract.dataset, settings.storage_options
-    schema = quarantine_schema(contract)
+    path = locations.dispositions(settings, source)
     existing = _existing_reasons(settings, source)
+
+    @row_writer.retried_on_conflict
+    def append() -> tuple[list[pa.Table], list[pa.Table]]:
+        """Append the rows of ingestions of which the table has none; gives the others, and those that are up for review."""
+        table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
+        new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
+
+        def new_rows() -> Iterator[pa.Table]:
+            for rows in affected():
+                is_new = pc.is_in(rows["ingestion_id"], pa.array(new, pa.string()))
+                others.append(rows.filter(pc.invert(is_new)).select(_DISPOSITIONS.names))
+                reviewed.append(rows.filter(_are_reviewed(rows, existing)))
+                yield rows.filter(is_new).select(_DISPOSITIONS.names)
+
+        app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in new]
+        row_writer.append_new(path, table, new_rows(), app_ids, options, _LAYOUT)
+        return others, reviewed
+
+    others, reviewed = append()
+    for changed in _together(others):
+        row_writer.upsert(path, changed, ROW_KEYS, options=options, partition_by="arrival_date")
+    for rows in _together(reviewed):
+        entries = _quarantine_entries(settings, contract, rows, existing)
+        row_writer.upsert(locations.quarantine(settings, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
+
+
+def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
+    """The ingestions of which the table has no row: appending is cheaper than a MERGE, which reads whole arrival days."""
+    if not delivered:
+        return []
+    present = table_io.pieces_of_version(table, ["ingestion_id"], delivered)
+    known = set(chain.from_iterable(pc.unique(piece["ingestion_id"]).to_pylist() for piece in present))
+    return sorted(set(delivered["ingestion_id"]) - known)
+
+
+def _together(pieces: list[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of pieces in as few tables as fit into memory, so that few commits write them."""
+    held: list[pa.Table] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held)) >= _MERGED_ROWS:
+            yield pa.concat_tables(held)
+            held = []
+    if sum(map(len, held)):
+        yield pa.concat_tables(held)
+
+
+def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:
+    """Whether rows are or were in the quarantine.
+
+    :param rows: columns ``account.SCHEMA``; ``existing`` those that the quarantine's table has.
+    """
     waits = pc.equal(rows["disposition"], Disposition.QUARANTINED.value)
     barred = pc.fill_null(pc.equal(rows["admission"], AdmissionStatus.QUARANTINED.value), False)
-    rows = rows.filter(pc.or_(pc.or_(waits, barred), pc.is_valid(positions(rows, existing))))
-    if not len(rows):
-        return schema.empty_table()
+    return pc.or_(pc.or_(waits, barred), pc.is_valid(positions(rows, existing)))
+
+
+def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table, existing: pa.Table) -> pa.Table:
+    """The quarantine's entries for rows that :func:`_are_reviewed`, with redacted fields set to NULL."""
+    source, options = contract.dataset, settings.storage_options
+    schema = quarantine_schema(contract)
     where = {name: pc.unique(rows[name]) for name in ROW_KEYS}
     content = table_io.read(locations.bronze(settings, source), [name for name, _ in bronze_columns(contract)], where, options)
     if content is None:

@@ -6,31 +6,32 @@ They are part of the checks of Bronze (``bronze.checks``). Whether silver holds 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions.row_groups import first_rows, groups
 from lakehouse.lateness.rules import exceeds, late_share
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
 from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality.row_sums import RowSums
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import date
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
 
-_SILVER_ROW = ["event_date", "record_key", "ingestion_id", "line_number", "arrival_date"]
+_PLACE = ["event_date", "arrival_date"]
+_IDENTITY = ["record_key", "ingestion_id", "line_number"]
+_SILVER_ROW = [*_PLACE, *_IDENTITY]
 
 
 def row_check_names(contract: SourceContract) -> dict[str, str]:
@@ -62,8 +63,10 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
     """The recorded judgement of the rows at their arrival: the rules that they fail, and how many came beyond the watermark."""
     columns = ["arrival_date", "kind", "failed_rules", "beyond"]
     path = locations.key_log(settings, contract.dataset)
-    log = table_io.read(path, columns, {"arrival_date": list(days)}, settings.storage_options)
-    sound, beyond, failed = judgement_counts(key_log.SCHEMA.empty_table() if log is None else log)
+    sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
+    for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, settings.storage_options):
+        of_piece = judgement_counts(log)
+        sound, beyond, failed = sound + of_piece[0], beyond + of_piece[1], failed + of_piece[2]
     bound = contract.lateness.alert_above
     outcomes = []
     for day in sorted(days):
@@ -133,53 +136,61 @@ def check_dispositions(
 
     :param in_bronze: how many rows Bronze holds, per arrival day.
     """
-    try:
-        account = dispositions_account.table(settings, contract, arrival_days=list(days))
-    except key_log.IncompleteKeyLogError as problem:
-        return [CheckResult("every_row_disposed", day, passed=False, explanation=str(problem)) for day in sorted(days)]
-    unapplied = pa.array(sorted(applied_inputs.pending(settings, contract.dataset)), pa.date32())
-    is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
-    settled, unsettled = account.filter(pc.invert(is_waiting)), account.filter(pc.and_(account["lives"], is_waiting))
-    # Including the days of rows that are not applied: silver must not hold them.
-    event_days = sorted(pc.unique(settled["event_date"].drop_null()).to_pylist())
-    due = settled.filter(settled["lives"]).select(_SILVER_ROW)
-    differing = differing_days(due, _in_silver(settings, contract, event_days, days))
-    waits_of = _count(unsettled["arrival_date"])
-    counts = dispositions_account.counts(account)
+    source, arrivals = contract.dataset, {"arrival_date": list(days)}
+    unapplied = pa.array(sorted(applied_inputs.pending(settings, source)), pa.date32())
+    counts: dict[date, Counter[Disposition]] = defaultdict(Counter)
+    waits_of = Counter[date]()
+    event_days: set[date] = set()
+    due, in_silver = (RowSums(_PLACE, _IDENTITY) for _ in range(2))
+    for account in _account(settings, contract, days):
+        for day, of_day in dispositions_account.counts(account).items():
+            counts[day].update(of_day)
+        is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
+        settled = account.filter(pc.invert(is_waiting))
+        # Including the days of rows that are not applied: silver must not hold them.
+        event_days |= set(pc.unique(settled["event_date"].drop_null()).to_pylist())
+        due.add(settled.filter(settled["lives"]))
+        waits_of += _count(account.filter(pc.and_(account["lives"], is_waiting))["arrival_date"])
+    if (incomplete := _incomplete(settings, contract, in_bronze, counts, days)) is not None:
+        return [CheckResult("every_row_disposed", day, passed=False, explanation=incomplete) for day in sorted(days)]
+    if event_days:
+        where = {"event_date": event_days, **arrivals}
+        for rows in table_io.pieces(locations.silver(settings, source), _SILVER_ROW, where, settings.storage_options):
+            in_silver.add(rows)
+    differing = due.differing(in_silver)
     outcomes = []
     for day in sorted(days):
         of_day = counts.get(day, Counter())
         wrong = sorted(event_day for event_day, arrived in differing if arrived == day)
         numbers = {disposition.value: of_day[disposition] for disposition in Disposition}
         numbers |= {"waiting_for_silver": waits_of[day], "event_days_off": len(wrong)}
-        advice = f"silver does not hold the applied rows: materialize silver/{contract.dataset} for {', '.join(map(str, wrong))}"
+        advice = f"silver does not hold the applied rows: materialize silver/{source} for {', '.join(map(str, wrong))}"
         passed = not wrong and of_day.total() == in_bronze.get(day, 0)
         outcomes.append(CheckResult("every_row_disposed", day, passed, numbers, None if passed else advice))
     return outcomes
 
 
-def differing_days(due: pa.Table, in_silver: pa.Table) -> set[tuple[date, date]]:
-    """The event day and arrival day of each row that only one of the tables has.
-
-    :param due: event day, key, id and arrival day of the rows that silver should hold; ``in_silver`` of those that it holds.
-    """
-    both = pa.concat_tables([due, in_silver])
-    row = groups(*both.columns)
-    only_one = np.setxor1d(row[: len(due)], row[len(due) :])
-    places = both.select(["event_date", "arrival_date"]).take(pa.array(first_rows(row)[only_one]))
-    return {
-        (place["event_date"], place["arrival_date"]) for place in places.group_by(places.column_names).aggregate([]).to_pylist()
-    }
+def _account(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
+    """The account of the rows of some arrival days, in pieces."""
+    where = {"arrival_date": list(days)}
+    wanted = pa.array(sorted(days), pa.date32())
+    for account in dispositions_account.pieces(settings, contract, where):
+        yield account.filter(pc.is_in(account["arrival_date"], value_set=wanted))
+    yield from dispositions_account.malformed(settings, contract, where)
 
 
-def _in_silver(
-    settings: Settings, contract: SourceContract, event_days: Collection[date], arrival_days: Collection[date]
-) -> pa.Table:
-    """The rows that silver holds of some event and arrival days: columns ``_SILVER_ROW``."""
-    schema = pa.schema([dispositions_account.SCHEMA.field(name) for name in _SILVER_ROW])
-    if not event_days:
-        return schema.empty_table()
-    where = {"event_date": event_days, "arrival_date": list(arrival_days)}
-    path = locations.silver(settings, contract.dataset)
-    table = table_io.read(path, _SILVER_ROW, where, settings.storage_options)
-    return schema.empty_table() if table is None else table.cast(schema)
+def _incomplete(
+    settings: Settings,
+    contract: SourceContract,
+    in_bronze: Mapping[date, int],
+    counts: Mapping[date, Counter[Disposition]],
+    days: Collection[date],
+) -> str | None:
+    """What is wrong with the key log if it has fewer rows of the days than Bronze: its problem, in a sentence."""
+    if all(counts[day].total() >= in_bronze.get(day, 0) for day in days):
+        return None
+    try:
+        dispositions_account.table(settings, contract, arrival_days=list(days))
+    except key_log.IncompleteKeyLogError as problem:
+        return str(problem)
+    return None

@@ -49,26 +49,30 @@ def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
 
 
 def touched_days(
-    settings: Settings, contract: SourceContract, admitted: pa.Table, ids: Sequence[str]
+    settings: Settings, contract: SourceContract, ids: Sequence[str], arrivals: Collection[date]
 ) -> dict[str, dict[date, int]]:
     """The event days whose content in silver each of some ingestions may change, with the number of its rows on each.
 
-    :param admitted: the claims of the ingestions that their contract admits; their claims are in the key log.
-    :param ids: the ingestions in their order: a key of one is looked for in those before it, and in all earlier ones.
+    :param ids: the ingestions in their order: a key of one is looked for in those before it, and in all earlier ones. Their
+        claims are in the key log; those count that their contract admits.
+    :param arrivals: the arrival days of the ingestions.
     """
     policy, source = policy_of(contract), contract.dataset
-    counted = rows_of_ingestions(admitted)
+    rows: dict[str, Counter[date]] = defaultdict(Counter)
+    days_of_keys: dict[str, set[date]] = defaultdict(set)
+    columns = ["record_key", "event_date", "ingestion_id", "kind", "standing"]
+    where = {"ingestion_id": ids, "arrival_date": arrivals}
+    for piece in key_log.about_keys_with(settings, source, columns, where):
+        admitted = admitted_by_contract(piece.filter(pc.is_in(piece["ingestion_id"], pa.array(ids, pa.string()))))
+        for ingestion_id, counts in rows_of_ingestions(admitted).items():
+            rows[ingestion_id].update(counts)
+        for ingestion_id, days in _days_of_keys(piece, admitted, ids).items():
+            days_of_keys[ingestion_id] |= days
     all_days = cache(lambda: key_log.days(settings, source))
-    by_ingestion = cache(lambda: _days_of_keys(settings, source, admitted, ids))
-
-    def days_of_keys(ingestion_id: str) -> set[date]:
-        return by_ingestion().get(ingestion_id, set())
-
     touched = {}
     for ingestion_id in ids:
-        rows = counted.get(ingestion_id, {})
-        days = policy.affected_days(set(rows), partial(days_of_keys, ingestion_id), all_days)
-        touched[ingestion_id] = {day: rows.get(day, 0) for day in sorted(days)}
+        days = policy.affected_days(set(rows[ingestion_id]), partial(days_of_keys.__getitem__, ingestion_id), all_days)
+        touched[ingestion_id] = {day: rows[ingestion_id][day] for day in sorted(days)}
     return touched
 
 
@@ -81,19 +85,18 @@ def rows_of_ingestions(claims: pa.Table) -> dict[str, dict[date, int]]:
     return counts
 
 
-def _days_of_keys(settings: Settings, source: str, claims: pa.Table, ids: Sequence[str]) -> dict[str, set[date]]:
-    """Every event day on which a key of each ingestion has been, in it and before it."""
-    columns, keys = ["record_key", "event_date", "ingestion_id"], pc.unique(claims["record_key"])
-    log = key_log.about(settings, source, columns, keys)
-    if log is None:
-        return {}
+def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> dict[str, set[date]]:
+    """Every event day on which a key of each ingestion has been, in it and before it.
+
+    :param claims: all claims about the keys of the ingestions; ``admitted`` are those of the ingestions that count.
+    """
     order = pa.array(ids, pa.string())
-    places = log.filter(pc.is_valid(log["event_date"]))
+    places = claims.filter(pc.is_valid(claims["event_date"])).select(["record_key", "event_date", "ingestion_id"])
     places = places.append_column("place", pc.fill_null(pc.index_in(places["ingestion_id"], value_set=order), -1))
-    wanted = claims.select(["record_key"]).append_column("asks", pc.index_in(claims["ingestion_id"], value_set=order))
+    wanted = admitted.select(["record_key"]).append_column("asks", pc.index_in(admitted["ingestion_id"], value_set=order))
     places, wanted = (
         table.group_by(names).aggregate([])
-        for table, names in ((places, [*columns[:2], "place"]), (wanted, ["record_key", "asks"]))
+        for table, names in ((places, ["record_key", "event_date", "place"]), (wanted, ["record_key", "asks"]))
     )
     joined = wanted.join(places, "record_key", join_type="inner")
     joined = joined.filter(pc.less_equal(joined["place"], joined["asks"])).group_by(["asks", "event_date"]).aggregate([])

@@ -56,6 +56,29 @@ def positions(rows: pa.Table, among: pa.Table) -> pa.Array:
     return pc.index_in(_row_numbers(rows, ingestions), value_set=_row_numbers(among, ingestions))
 
 
+def content_numbers(rows: pa.Table) -> pa.Array:
+    """A number for each row, the same for rows with equal values in all columns; NULL for a row that is equal to no other.
+
+    A row with a NaN is equal to none, as NaN is not equal to itself. Columns are compared one after the other, each only for rows
+    that have been equal to another one so far.
+    """
+    floats = [column for column in rows.columns if pa.types.is_floating(column.type)]
+    comparable = np.ones(len(rows), bool)
+    for column in floats:
+        comparable &= ~numpy_of(pc.fill_null(pc.is_nan(column), False))
+    equal, number = np.flatnonzero(comparable), np.zeros(int(comparable.sum()), np.int64)
+    for column in sorted(rows.columns, key=lambda column: pa.types.is_string(column.type)):  # text costs most
+        values = column if len(equal) == len(rows) else column.take(pa.array(equal))
+        if pa.types.is_floating(column.type):
+            values = pc.add(values, pa.scalar(0.0, column.type))  # -0.0 becomes 0.0, to which it is equal
+        number = groups(pa.array(number), values)
+        is_shared = np.bincount(number)[number] > 1 if len(number) else np.zeros(0, bool)
+        equal, number = equal[is_shared], number[is_shared]
+    numbers = np.full(len(rows), -1)
+    numbers[equal] = number
+    return pa.array(numbers, mask=numbers < 0)
+
+
 def numpy_of(column: Column) -> NDArray[Any]:
     """A column of numbers, times or booleans without NULL; times are microseconds."""
     if pa.types.is_timestamp(column.type):

@@ -21,7 +21,7 @@ from lakehouse.spark import dataframes
 from lakehouse.spark.session import without_ansi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -38,24 +38,26 @@ class RuleError(LakehouseError):
     """A row rule that Spark cannot run. Its text names contract, rule and Spark's reason."""
 
 
-def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> pa.Table:
-    """Rows of Bronze as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
+def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> Iterator[pa.Table]:
+    """Rows of Bronze as the key log expects them, in pieces: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
     :param where: which rows: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
-    rows = table_io.read(
-        locations.bronze(settings, contract.dataset), judged_rows.columns_to_judge(contract), where, settings.storage_options
-    )
-    if rows is None:
+    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    if table is None:
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
-    if contract.quality.named_rules:
-        failed = failing(settings, contract, session(), where)
-        place = positions(rows, failed)
-        for name in failed.column_names[len(_ROW_ID) :]:
-            rows = rows.append_column(name, failed[name].take(place))
-    return judged_rows.judged(contract, rows)
+    failed = failing(settings, contract, session(), where) if contract.quality.named_rules else None
+    for rows in table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where):
+        yield judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+
+
+def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:
+    place = positions(rows, failed)
+    for name in failed.column_names[len(_ROW_ID) :]:
+        rows = rows.append_column(name, failed[name].take(place))
+    return rows
 
 
 def failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> pa.Table:

@@ -10,18 +10,22 @@ logged as well, so that a steward's decision is enough to admit one.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import ColumnProperties, WriterProperties
 
 from lakehouse import locations
 from lakehouse.delta import data_files, row_writer, table_io
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import date
+
+    from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
 
@@ -48,9 +52,19 @@ JUDGED = ("standing", "reason", "detail", "failed_rules", "beyond")
 BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}]
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
-#: The files are sorted by key, and a row group has at most so many rows: a look-up of few keys reads few of them.
-ROW_GROUP_ROWS = 2**14
+#: The rows of a file are sorted by key, in long runs at least, and a row group has few: a look-up of few keys reads few groups.
+LAYOUT = WriterProperties(
+    compression="ZSTD",
+    compression_level=1,
+    max_row_group_size=2**14,
+    column_properties={
+        "record_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY"),
+        "line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED"),
+    },
+)
 _FEW_KEYS = 10_000
+#: Claims about more keys are read so many at a time.
+_RANGE_ROWS = 2**18
 
 
 class IncompleteKeyLogError(LakehouseError):
@@ -73,17 +87,30 @@ def claims(bronze: pa.Table) -> pa.Table:
 
 
 @row_writer.retried_on_conflict
-def append(settings: Settings, source: str, rows: pa.Table) -> None:
-    """Append the claims of some ingestions, except of those that have claims in the log already."""
+def append(
+    settings: Settings,
+    source: str,
+    ingestion_ids: Collection[str],
+    arrivals: Collection[date],
+    claims_of: Callable[[], Iterable[pa.Table]],
+) -> None:
+    """Append the claims of some ingestions in one commit, except of those that have claims in the log already.
+
+    :param arrivals: their arrival days; files with claims of other days are not read.
+    :param claims_of: gives their claims in pieces, all of them each time.
+    """
     path, options = locations.key_log(settings, source), settings.storage_options
     table = row_writer.open_or_create(path, SCHEMA, options)
-    ingestions = pc.unique(rows["ingestion_id"])
-    where = {"ingestion_id": ingestions, "arrival_date": pc.unique(rows["arrival_date"])}  # files of other days are skipped
-    logged = table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]
-    new = ingestions.filter(pc.invert(pc.is_in(ingestions, pc.unique(logged))))
-    app_ids = [f"keys:{ingestion_id}" for ingestion_id in new.to_pylist()]
-    rows = rows.filter(pc.is_in(rows["ingestion_id"], new)).sort_by("record_key")
-    row_writer.append_new(path, table, rows, app_ids, options, ROW_GROUP_ROWS)
+    where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
+    present = table_io.pieces_of_version(table, ["ingestion_id"], where)
+    logged = set(chain.from_iterable(pc.unique(piece["ingestion_id"]).to_pylist() for piece in present))
+    new = sorted(set(ingestion_ids) - logged)
+
+    def new_claims() -> Iterator[pa.Table]:
+        for piece in claims_of():
+            yield piece.filter(pc.is_in(piece["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
+
+    row_writer.append_new(path, table, new_claims(), [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
 
 
 def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
@@ -95,6 +122,31 @@ def about(settings: Settings, source: str, columns: Sequence[str], keys: Collect
     if len(keys) > _FEW_KEYS:  # they are in every row group
         return table_io.read_version(table, columns, {"record_key": keys})
     return data_files.with_texts(table, columns, "record_key", keys)
+
+
+def about_keys_with(settings: Settings, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
+    """All claims about the keys of which a claim meets ``where``, in pieces: a piece has all claims about its keys."""
+    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    if table is None:
+        return
+    keys = _at_most(table, where, _FEW_KEYS)
+    if keys is not None:
+        yield data_files.with_texts(table, columns, "record_key", keys)
+        return
+    asked = list(dict.fromkeys([*columns, "record_key", *where]))
+    for piece in data_files.in_ranges(table, asked, "record_key", _RANGE_ROWS):
+        meant = pc.unique(table_io.meeting(piece, where)["record_key"])
+        yield piece.filter(pc.is_in(piece["record_key"], meant)).select(list(columns))
+
+
+def _at_most(table: DeltaTable, where: table_io.Where, count: int) -> pa.Array | None:
+    """The keys of the claims that meet ``where``; None if there are more than ``count``."""
+    keys = pa.array([], pa.string())
+    for piece in table_io.pieces_of_version(table, ["record_key"], where):
+        keys = pc.unique(pa.chunked_array([keys, *piece["record_key"].chunks], pa.string()))
+        if len(keys) > count:
+            return None
+    return keys
 
 
 def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
@@ -128,32 +180,23 @@ def arrival_days_with_rows_on(settings: Settings, source: str, days: Collection[
 
 def days(settings: Settings, source: str) -> set[date]:
     """The event days of all claims."""
-    log = table_io.read(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
-    return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
+    log = table_io.distinct(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
+    return set() if log is None else {day for day in log["event_date"].to_pylist() if day is not None}
 
 
 def keys_and_days(
-    settings: Settings, source: str, ingestion_ids: Collection[str], arrivals: Collection[date]
+    settings: Settings, source: str, ingestion_id: Collection[str], arrival_date: Collection[date]
 ) -> tuple[pa.Array, set[date]]:
-    """The keys about which these ingestions make claims, and the event days of their claims.
+    """The keys about which some ingestions make claims, and the event days of their claims.
 
-    :param arrivals: their arrival days; files with claims of other days are not read.
+    :param arrival_date: the arrival days of the ingestions; files with claims of other days are not read.
     """
-    wanted = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
-    log = table_io.read(locations.key_log(settings, source), ["record_key", "event_date"], wanted, settings.storage_options)
+    where = {"ingestion_id": ingestion_id, "arrival_date": arrival_date}
+    columns = ["record_key", "event_date"]
+    log = table_io.distinct(locations.key_log(settings, source), columns, where, settings.storage_options)
     if log is None:
         return pa.array([], pa.string()), set()
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
-
-
-def of_ingestions(settings: Settings, source: str, ingestion_ids: Collection[str], arrivals: Collection[date]) -> pa.Table:
-    """The claims of some ingestions, as they were judged when they were logged.
-
-    :param arrivals: their arrival days; files with claims of other days are not read.
-    """
-    where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
-    log = table_io.read(locations.key_log(settings, source), SCHEMA.names, where, settings.storage_options)
-    return SCHEMA.empty_table() if log is None else log.cast(SCHEMA)
 
 
 def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:

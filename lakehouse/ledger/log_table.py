@@ -110,7 +110,7 @@ class LogTable(Generic[Row]):
         recorded = {app_id_of(entry) for entry in self.entries(rows)}
         missing = {app_id_of(entry): self.to_row(entry) for entry in entries if app_id_of(entry) not in recorded}
         new = pa.Table.from_pylist(list(missing.values()), schema=self.schema)
-        row_writer.append_new(self.path, table, new, missing, self._options)
+        row_writer.append_new(self.path, table, [new], missing, self._options)
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
         """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""

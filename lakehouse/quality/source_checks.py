@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse.quality import check_rules
 from lakehouse.quality.check_result import CheckResult
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}
 
-#: Per day the rows, and those of them without a value.
-NullCounts = dict["date", tuple[int, int]]
+#: How many rows there are per day, and how many of them have a value.
+FilledCounts = tuple["Counter[date]", "Counter[date]"]
 
 
 def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[CheckResult]:
@@ -50,15 +49,8 @@ def row_counts(rows: pa.Table | None, by: str, *, of: str | None = None) -> Coun
     return Counter(dict(zip(counted[by].to_pylist(), counted.column(1).to_pylist())))
 
 
-def null_counts(rows: pa.Table, by: str, name: str) -> NullCounts:
-    """Per day (the column ``by``) how many rows there are, and in how many of them the column ``name`` is NULL."""
-    modes: list[Any] = [pc.CountOptions(mode="all"), pc.CountOptions(mode="only_null")]
-    counted = rows.group_by(by).aggregate([(name, "count", mode) for mode in modes])
-    return {day: (total, nulls) for day, total, nulls in zip(*(column.to_pylist() for column in counted.columns))}
-
-
 def check_nulls(
-    contract: SourceContract, days: Collection[date], counts: Mapping[str, NullCounts], rows_are: str
+    contract: SourceContract, days: Collection[date], counts: Mapping[str, FilledCounts], rows_are: str
 ) -> list[CheckResult]:
     """The share of NULLs on each day against the contract's bounds.
 
@@ -69,8 +61,8 @@ def check_nulls(
     for day in sorted(days):
         findings = []
         for name, rule in contract.quality.nulls.items():
-            rows, nulls = counts.get(name, {}).get(day, (0, 0))
-            findings.append(check_rules.null_share(name, nulls, rows, rule, rows_are))
+            rows, filled = (counted[day] for counted in counts.get(name, (Counter(), Counter())))
+            findings.append(check_rules.null_share(name, rows - filled, rows, rule, rows_are))
         outcomes.append(check_rules.outcome("nulls", day, findings, way_out))
     return outcomes
 

@@ -55,30 +55,30 @@ def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestio
     return wanted.join(spoken_of, "record_key", "left_semi")
 
 
-def contested_keys(
-    spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str], at_most: int
-) -> pa.Array | None:
+def contested_keys(settings: Settings, source: str, ingestion_ids: Collection[str], at_most: int) -> pa.Array | None:
     """The keys of these ingestions whose winner is not obvious: about the others there is one claim, an admitted insert.
 
     The rows of an ingestion with a decision about any row are all weighed.
 
     :returns: None if there are more than ``at_most`` such keys.
     """
-    log = spark.read.format("delta").load(locations.key_log(settings, source))
-    # Without NULL, which an aggregate would leave out.
-    plain = F.col("kind").eqNullSafe("insert") & F.col("standing").eqNullSafe(AdmissionStatus.ADMITTED.value)
-    decided = {ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}
-    per_key = (
-        log.where(F.col("ingestion_id").isin(sorted(recorded(settings, source))))
-        .groupBy("record_key")
-        .agg(
-            F.count("*").alias("claims"),
-            F.min(plain & ~F.col("ingestion_id").isin(sorted(decided))).alias("plain"),
-            F.max(F.col("ingestion_id").isin(sorted(ingestion_ids))).alias("concerned"),
+    ids = pa.array(sorted(recorded(settings, source)), pa.string())
+    decided = pa.array(sorted({ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}), pa.string())
+    columns, contested = ["record_key", "kind", "standing", "ingestion_id"], pa.array([], pa.string())
+    for piece in key_log.about_keys_with(settings, source, columns, {"ingestion_id": ingestion_ids}):
+        claimed = piece.filter(pc.is_in(piece["ingestion_id"], ids))
+        is_admitted_insert = pc.and_(
+            pc.fill_null(pc.equal(claimed["kind"], "insert"), False),
+            pc.fill_null(pc.equal(claimed["standing"], AdmissionStatus.ADMITTED.value), False),
         )
-    )
-    keys: pa.Table = per_key.where("concerned AND (claims > 1 OR NOT plain)").select("record_key").limit(at_most + 1).toArrow()
-    return None if len(keys) > at_most else pa.concat_arrays(keys["record_key"].chunks or [pa.array([], pa.string())])
+        plain = pc.and_not(is_admitted_insert, pc.is_in(claimed["ingestion_id"], decided))
+        per_key = claimed.select(["record_key"]).append_column("plain", plain).group_by("record_key")
+        counted = per_key.aggregate([([], "count_all"), ("plain", "min")])
+        weighed = counted.filter(pc.or_(pc.greater(counted["count_all"], 1), pc.invert(counted["plain_min"])))
+        contested = pa.concat_arrays([contested, *weighed["record_key"].chunks])
+        if len(contested) > at_most:
+            return None
+    return contested
 
 
 def admitted(spark: SparkSession, log: DataFrame, decided: dict[RowId, Decision]) -> DataFrame:

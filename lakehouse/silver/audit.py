@@ -18,7 +18,7 @@ from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from deltalake import DeltaTable
 
@@ -51,13 +51,14 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     written, marked = 0, done
     named: set[str] = set()
     for version, commit in sorted(history.items()):
-        feed = _feed(table, contract, version)
-        if feed is None:
+        cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
+        audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts)
+        try:
+            rows = pa.concat_tables(audit_rows(part, audited) for part in _parts(table, contract, version))
+        except change_feed.ForgottenFeedError:
             lost += 1
             continue
-        cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         named |= {entry.redaction_id for entry in cause.redacted.values()}
-        rows = audit_rows(feed, AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts))
         if len(rows):
             written += audit_log.append(settings, source, silver_id, version, rows)
             marked = version
@@ -72,13 +73,13 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
     return written
 
 
-def _feed(table: DeltaTable, contract: SourceContract, version: int) -> pa.Table | None:
-    """The change feed of a version, contiguous, so that it is not copied again; None if its files are gone."""
+def _parts(table: DeltaTable, contract: SourceContract, version: int) -> Iterator[pa.Table]:
+    """The change feed of a version in parts, see ``change_feed.parts_of_feed``.
+
+    :raises ForgottenFeedError: when its files are gone.
+    """
     columns = needed_columns(contract, [*(field.name for field in table.schema().fields), "_change_type"])
-    try:
-        return change_feed.feed_of(table, version, version, columns=columns).combine_chunks()
-    except change_feed.ForgottenFeedError:
-        return None
+    return change_feed.parts_of_feed(table, version, version, columns)
 
 
 def _first_arrivals(settings: Settings, source: str) -> pa.Table:

@@ -7,8 +7,10 @@ A difference that pending input explains is reported and is not a failure.
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,17 +21,17 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import Disposition
-from lakehouse.quality import source_checks
+from lakehouse.quality import row_sums, source_checks
 from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality.row_sums import RowSums
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import date
+    from collections.abc import Collection, Iterator, Mapping
 
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.quality.source_checks import NullCounts
+    from lakehouse.quality.source_checks import FilledCounts
     from lakehouse.settings import Settings
 
 EQUALS_BRONZE = "equals_bronze"
@@ -50,7 +52,9 @@ _ROW = pa.schema(
     ]
 )
 
-_NO_ROWS = pa.table({"event_date": pa.array([], pa.date32()), "record_key": pa.array([], pa.string())})
+_IDENTITY = [name for name in _ROW.names if name != "event_date"]
+#: The days of more keys are looked up by day instead of by key.
+_MANY_KEYS = 2**18
 
 
 def silver_check_names(contract: SourceContract) -> dict[str, str]:
@@ -75,34 +79,39 @@ def check_source_rules(settings: Settings, contract: SourceContract, days: Colle
     if not names:
         return []
     path, columns = locations.silver(settings, contract.dataset), ["event_date", "record_key", *names]
-    rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
     hidden = redactions.keys_by_field(settings, contract.dataset)
-    counts: dict[str, NullCounts] = {}
-    if rows is not None:
-        for name in names:
+    counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
+    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+        for name, (total, filled) in counts.items():
             keys = pa.array(sorted(hidden.get(name, ())), pa.string())
             shown = rows.filter(pc.invert(pc.is_in(rows["record_key"], keys)))
-            counts[name] = source_checks.null_counts(shown, "event_date", name)
+            total.update(source_checks.row_counts(shown, "event_date"))
+            filled.update(source_checks.row_counts(shown, "event_date", of=name))
     return source_checks.check_nulls(contract, days, counts, "rows")
 
 
 def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Silver's rows of each event day, one by one, against those that the dispositions apply to it.
 
-    The disposition tables are read first, as whole columns. Where they differ from silver, the keys in question are judged
-    again: the tables lag where a process was stopped between a decision and its entry.
+    Both are compared as sums first. On days on which they differ rows are compared, and the keys in question are judged again:
+    the disposition tables lag where a process was stopped between a decision and its entry.
     """
-    source = contract.dataset
+    source, silver = contract.dataset, locations.silver(settings, contract.dataset)
     waiting = applied_inputs.pending(settings, source)
-    rows = table_io.read(locations.silver(settings, source), _ROW.names, {"event_date": days}, settings.storage_options)
-    in_silver = _ROW.empty_table() if rows is None else rows.cast(_ROW)
+    held, sums = Counter[date](), RowSums(["event_date"], _IDENTITY)
+    for rows in table_io.pieces(silver, _ROW.names, {"event_date": days}, settings.storage_options):
+        held += source_checks.row_counts(rows, "event_date")
+        sums.add(rows)
+    due = RowSums(["event_date"], _IDENTITY)
+    for rows in _applied_rows(settings, contract, days):
+        due.add(rows)
+    different = sorted(day for (day,) in sums.differing(due))
     try:
-        differing = _differing_rows(settings, contract, days, in_silver)
+        differing = _differing_rows(settings, contract, different)
     except key_log.IncompleteKeyLogError as problem:
         return [CheckResult(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
     any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(settings, source)
     waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
-    held = source_checks.row_counts(in_silver, "event_date")
     missing = _summed(differing, pc.max_element_wise(differing["_missing"], 0))
     too_many = _summed(differing, pc.negate(pc.min_element_wise(differing["_missing"], 0)))
     outcomes = []
@@ -128,16 +137,13 @@ def _check_rows(
 ) -> list[CheckResult]:
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
-    columns = ["event_date", "record_key", *required]
-    read = None if table is None else table_io.read_version(table, columns, {"event_date": list(days)})
-    rows = _NO_ROWS if read is None else read
+    columns, where = ["event_date", "record_key", *required], {"event_date": list(days)}
     hidden = redactions.keys_by_field(settings, contract.dataset)
-    missing = rows_missing(rows, required if len(rows) else [], hidden)
-    policy = policy_of(contract)
-    everywhere = policy.keys_contend and not policy.contends_per_day
-    elsewhere = _rows_with_keys(settings, contract, table, rows, days) if everywhere else None
-    twice: Counter[date] = keys_twice(rows, elsewhere) if policy.keys_contend else Counter()
-    held = source_checks.row_counts(rows, "event_date")
+    missing, held = Counter[date](), Counter[date]()
+    for rows in [] if table is None else table_io.pieces_of_version(table, columns, where):
+        missing += rows_missing(rows, required, hidden)
+        held += source_checks.row_counts(rows, "event_date")
+    twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days)
     outcomes = []
     for day in sorted(days):
         numbers = {"rows": held[day], "keys_twice": twice[day]}
@@ -177,15 +183,42 @@ def keys_twice(rows: pa.Table, everywhere: pa.Table | None) -> Counter[date]:
     return source_checks.row_counts(places.join(repeated, by, join_type="left semi"), "event_date")
 
 
-def _rows_with_keys(
-    settings: Settings, contract: SourceContract, table: DeltaTable | None, rows: pa.Table, days: Collection[date]
-) -> pa.Table:
-    """Silver's rows with the keys of some rows, on ``days`` and on every other day for which the key log records them."""
-    keys = pc.unique(rows["record_key"])
-    if table is None or not len(keys):
-        return rows
-    reach = key_log.days_of(settings, contract.dataset, keys) | set(days)
-    return table_io.read_version(table, ["record_key"], {"event_date": sorted(reach), "record_key": keys.to_pylist()})
+def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> Counter[date]:
+    """How many rows of each day have a key that must not have a second row, and has: :func:`keys_twice`.
+
+    The keys are compared as hashes first, so that only those of equal hashes are read as texts.
+    """
+    policy, names = policy_of(contract), ["event_date", "record_key"]
+    if not policy.keys_contend:
+        return Counter()
+    compared = names if policy.contends_per_day else ["record_key"]
+    reach = set(days) | (set() if policy.contends_per_day else _others(settings, contract, table, days))
+
+    def pieces() -> Iterator[pa.Table]:
+        return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
+
+    numbers = [row_sums.hashes(*(piece[name] for name in compared)) for piece in pieces()]
+    again = row_sums.repeated(np.concatenate(numbers)) if numbers else np.empty(0, np.uint64)
+    if not len(again):
+        return Counter()
+    rows = pa.concat_tables(
+        piece.filter(pa.array(np.isin(row_sums.hashes(*(piece[name] for name in compared)), again))) for piece in pieces()
+    )
+    of_days = rows.filter(pc.is_in(rows["event_date"], pa.array(sorted(days), pa.date32())))
+    return keys_twice(of_days, None if policy.contends_per_day else rows)
+
+
+def _others(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> set[date]:
+    """Other days on which silver may hold a key that it holds on ``days``: where the key log records one of the keys."""
+    others = table_io.rows_by_partition(table).keys() - set(days)
+    if not others:
+        return set()
+    where = {"event_date": list(days)}
+    if table_io.rows_at_most(table, where) > _MANY_KEYS:
+        pieces = key_log.about_keys_with(settings, contract.dataset, ["event_date"], where)
+        return {day for piece in pieces for day in pc.unique(piece["event_date"]).to_pylist()} & others
+    keys = pc.unique(table_io.read_version(table, ["record_key"], where)["record_key"])
+    return key_log.days_of(settings, contract.dataset, keys) & others if len(keys) else set()
 
 
 def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
@@ -194,9 +227,15 @@ def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
     return Counter(dict(zip(by_day["day"].to_pylist(), by_day["count_sum"].to_pylist())))
 
 
-def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date], in_silver: pa.Table) -> pa.Table:
+def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
     """The :func:`_differences` between the rows due on the days and those in silver, with differing keys judged again."""
-    differing = _differences(_applied_rows(settings, contract, days), in_silver)
+    empty = _ROW.empty_table()
+    if not days:
+        return _differences(empty, empty)
+    path = locations.silver(settings, contract.dataset)
+    rows = table_io.read(path, _ROW.names, {"event_date": days}, settings.storage_options)
+    in_silver = empty if rows is None else rows.cast(_ROW)
+    differing = _differences(pa.concat_tables([empty, *_applied_rows(settings, contract, days)]), in_silver)
     if not len(differing):
         return differing
     keys = pc.unique(differing["record_key"])
@@ -212,15 +251,13 @@ def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
     return summed.filter(pc.not_equal(summed["_missing"], 0))
 
 
-def _applied_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
-    """The rows that are applied to the days by the disposition tables."""
+def _applied_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
+    """The rows that are applied to the days by the disposition tables, in pieces."""
     path, columns = locations.dispositions(settings, contract.dataset), [*_ROW.names, "disposition", "change_op"]
-    rows = table_io.read(path, columns, {"event_date": days}, settings.storage_options)
-    if rows is None:
-        return _ROW.empty_table()
     # Filtered here: a condition on text may have delta-rs read the files of all days (see ``delta.table_io``).
-    applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
-    return rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
+    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+        applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
+        yield rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
 
 
 def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:

@@ -196,7 +196,7 @@ def _first_rows(
 ) -> DataFrame:
     """The rows that the ingestions bring to days on which silver has none; only the claims about contested keys are compared."""
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
-    contested = admitted_claims.contested_keys(spark, settings, source, ingestion_ids, settings.local_rows)
+    contested = admitted_claims.contested_keys(settings, source, ingestion_ids, settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
     rows = _bronze_rows(spark, settings, contract, delivered).where(_on(days)).select(*columns)
     if contested is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
@@ -122,7 +122,7 @@ def _judged_otherwise(
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    judged = key_log.claims(row_rules.judged(settings, contract, session, where))
+    judged = pa.concat_tables(map(key_log.claims, row_rules.judged(settings, contract, session, where)))
     return judgement_history.judged_otherwise(log, judged)
 
 

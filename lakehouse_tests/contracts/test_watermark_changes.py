@@ -71,7 +71,7 @@ def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path)
     source, settings = contract(lateness=lateness), lake_settings(tmp_path)
     arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
     write_source_rows(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
-    judged = row_rules.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
+    (judged,) = row_rules.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
     assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
 
 

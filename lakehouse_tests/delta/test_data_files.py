@@ -91,3 +91,36 @@ def test_without_texts_there_are_no_rows(tmp_path: Path) -> None:
     found = data_files.with_texts(table_of(tmp_path / "table", ["a"]), ["name"], "name", pa.array([], pa.string()))
     assert found.schema == pa.schema([("name", pa.string())])
     assert not len(found)
+
+
+@given(files=st.lists(st.lists(NAMES, min_size=1, max_size=12), min_size=1, max_size=3), at_most=st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_ranges_together_are_the_table_and_equal_texts_are_in_one(
+    files: list[list[str]], at_most: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    table = table_of(tmp_path_factory.mktemp("files") / "table", *files)
+    ranges = [piece["name"].to_pylist() for piece in data_files.in_ranges(table, ["number", "name"], "name", at_most)]
+    assert sorted(name for of_range in ranges for name in of_range) == sorted(name for names in files for name in names)
+    assert sum(len(set(of_range)) for of_range in ranges) == len({name for names in files for name in names})
+
+
+def test_a_range_reads_the_row_groups_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(tmp_path / "table", [f"a{number:02}" for number in range(30)], [f"a{number:02}" for number in range(30)])
+    read, groups = pq.ParquetFile.read_row_groups, []
+
+    def counted(self: pq.ParquetFile, numbers: list[int], **how: object) -> pa.Table:
+        groups.extend(numbers)
+        return read(self, numbers, **how)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", counted)
+    assert [len(piece) for piece in data_files.in_ranges(table, ["name"], "name", 12)] == [12] * 5
+    assert len(groups) == 20
+
+
+def test_rows_without_a_text_are_in_the_first_range(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    for name in ("a", None, "b"):
+        write_deltalake(path, pa.table({"name": pa.array([name], pa.string())}), mode="append")
+    first, second = data_files.in_ranges(DeltaTable(path), ["name"], "name", 1)
+    assert {*first["name"].to_pylist()} == {None, "a"}
+    assert second["name"].to_pylist() == ["b"]

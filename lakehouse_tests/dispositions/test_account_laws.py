@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.row_by_row import Rows
 
 SOURCE = "events"
-RECORDED = {"f1": "first.csv"}
 
 
 class Tables:
@@ -60,7 +59,7 @@ class Tables:
         path = locations.bronze(settings, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
         row_writer.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
-        file = Ingestion(SOURCE, "f1", "hash", DAYS[0], RECORDED["f1"], 1, None, "ingested", "run", NOON)
+        file = Ingestion(SOURCE, "f1", "hash", DAYS[0], "f1.csv", 1, None, "ingested", "run", NOON)
         ingestions.record(settings, file)
         self.decided: dict[RowId, Decision] = {}
 
@@ -81,7 +80,7 @@ class Tables:
         outcomes = row_by_row.outcomes(policy, log, self.decided, chosen, content)
         columns = [*account.SCHEMA.names[:7], "malformed_reason"]
         bronze = [{name: row[name] for name in columns} for row in self.bronze]
-        return row_by_row.account(bronze, outcomes, self.decided, RECORDED)
+        return row_by_row.account(bronze, outcomes, self.decided)
 
 
 def contract_of(history: ClaimHistory) -> SourceContract:
@@ -119,6 +118,12 @@ def test_the_account_and_its_tables_are_those_of_the_rows(
     assert account.table(settings, source, arrival_days=DAYS[:1]).to_pylist() == [
         row for row in expected if row["arrival_date"] == DAYS[0]
     ]
+    sound = [piece for days in (DAYS[:1], DAYS) for piece in account.pieces(settings, source, {"event_date": days})]
+    assert all(row in expected for piece in sound for row in piece.to_pylist())
+    dated = {row["record_key"] for row in expected if row["event_date"] and row["disposition"] != Disposition.MALFORMED}
+    assert by_id(sound[-1].to_pylist()) == by_id(row for row in expected if row["record_key"] in dated)
+    unread = [row for piece in account.malformed(settings, source, {}) for row in piece.to_pylist()]
+    assert by_id(unread) == by_id(row for row in expected if row["disposition"] == Disposition.MALFORMED)
     counts = {day: dict(of_day) for day, of_day in account.counts(in_tables).items()}
     assert counts == {
         day: {

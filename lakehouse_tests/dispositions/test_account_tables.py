@@ -13,6 +13,7 @@ from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import Delivery
+from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.claim_histories import DAYS, NOON
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
@@ -31,7 +32,7 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
     row_writer.append(locations.bronze(settings, "events"), bronze, partition_by=["arrival_date"])
     claim = sound | {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []}
     claims = [{name: value for name, value in claim.items() if name in key_log.SCHEMA.names}]
-    key_log.append(settings, "events", pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    append_claims(settings, "events", claims)
     for _ in range(2):  # a stopped run is repeated
         account_tables.after_ingestions(settings, source, [Delivery("f1.csv", "f1", DAYS[0], NOON)], malformed=1)
         disposed = table_io.read(locations.dispositions(settings, "events"), ["line_number", "disposition", "because"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from datetime import timedelta
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.dispositions import account, checks, claims, contests, judged_rows, judgement_history
+from lakehouse.dispositions import checks, claims, contests, judged_rows, judgement_history, row_groups
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_ids import row_id_of
 from lakehouse.text import format_duration
@@ -128,7 +127,7 @@ def contents(content: dict[RowId, Any]) -> Any:
     values = list(content.values())
     kinds = (pa.string(), pa.float64(), pa.string())
     table = pa.table({f"{place}": pa.array([says[place] for says in values], kind) for place, kind in enumerate(kinds)})
-    numbers = dict(zip(content, account.content_numbers(table).to_pylist()))
+    numbers = dict(zip(content, row_groups.content_numbers(table).to_pylist()))
 
     def of_claims(rows: pa.Table) -> pa.Array:
         ids = zip(rows["ingestion_id"].to_pylist(), rows["line_number"].to_pylist())
@@ -180,13 +179,3 @@ def test_the_claims_that_are_judged_otherwise_are_those_of_rows_judged_otherwise
     recorded = [row for row in history.log if row["kind"] != "retire" and row["event_date"] is not None]
     tables = [pa.Table.from_pylist(rows, schema=key_log.SCHEMA) for rows in (recorded, again)]
     assert judgement_history.judged_otherwise(*tables).to_pylist() == row_by_row.judged_otherwise(recorded, again)
-
-
-SILVER_ROWS = st.lists(st.sampled_from(list(product(DAYS[:2], "ab", FILES[:1], (1, 2), DAYS[:2]))), unique=True)
-
-
-@given(SILVER_ROWS, SILVER_ROWS)
-def test_the_days_that_differ_from_silver_are_those_of_rows_that_one_side_lacks(due: list[Any], in_silver: list[Any]) -> None:
-    schema = pa.schema([account.SCHEMA.field(name) for name in checks._SILVER_ROW])
-    tables = [pa.Table.from_pylist([dict(zip(schema.names, row)) for row in side], schema=schema) for side in (due, in_silver)]
-    assert checks.differing_days(*tables) == row_by_row.differing_days(due, in_silver)

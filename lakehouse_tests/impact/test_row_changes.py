@@ -160,11 +160,35 @@ def test_moves_on_some_days_are_those_among_all(steps: list[tuple[str, int | Non
                 write_deltalake(folder, table(row(key, amount, ONE + timedelta(days=offset))), mode="append")
         silver_table, days = DeltaTable(folder), {ONE + timedelta(days=offset) for offset in offsets}
         changed = changed_keys(folder, 0, silver_table.version())
-        every = change_feed.key_changes(silver_table, 1, silver_table.version())
+        every = pa.concat_tables(
+            [change_feed.KEY_CHANGES.empty_table(), *change_feed.key_changes(silver_table, 1, silver_table.version())]
+        )
         assert sorted(tuple(change.values()) for change in every.to_pylist()) == changed
         on_days, feed = change_feed.key_changes_on(silver_table, days, 1, silver_table.version())
         assert [tuple(change.values()) for change in on_days.to_pylist()] == [one for one in changed if one[0] in days]
         assert set(feed["event_date"].to_pylist()) <= days
+
+
+@examples(max_examples=25, deadline=None)
+@given(
+    commits=st.lists(
+        st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), min_size=1, max_size=6), min_size=1, max_size=3
+    )
+)
+def test_what_was_only_appended_is_told_part_by_part(commits: list[list[tuple[str, int]]]) -> None:
+    """Each commit appends keys to days; a key may come to several days and twice to one."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        write_deltalake(folder, table(row("z", 1)), partition_by=["event_date"], configuration=FEED)
+        for keys in commits:
+            rows = table(*(row(key, 1, ONE + timedelta(days=offset)) for key, offset in keys))
+            write_deltalake(folder, rows, mode="append")
+        appended = DeltaTable(folder)
+        (whole,) = change_feed.key_changes(appended, 1, appended.version())
+        patched.setattr(change_feed, "_PART_ROWS", 1)
+        parts = list(change_feed.key_changes(appended, 1, appended.version()))
+        assert len(parts) == len({offset for keys in commits for _, offset in keys})
+        told = [tuple(change.values()) for part in parts for change in part.to_pylist()]
+        assert sorted(told) == sorted(tuple(change.values()) for change in whole.to_pylist())
 
 
 def changed_keys(path: str, before: int, after: int) -> list[tuple[date, str, str]]:

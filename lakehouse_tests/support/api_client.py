@@ -19,6 +19,7 @@ from lakehouse.ledger import key_log
 from lakehouse.serving import app
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import published_cache
+from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric
 
@@ -92,7 +93,7 @@ def write_source_rows(
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
     row_writer.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
-    key_log.append(settings, source.dataset, pa.Table.from_pylist(claims, schema=key_log.SCHEMA))
+    append_claims(settings, source.dataset, claims)
     disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
     row_writer.upsert(
         locations.dispositions(settings, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"

@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from lakehouse import locations
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.ledger import key_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,12 @@ def append_to_bronze(settings: Settings, contract: SourceContract, rows: Iterabl
     """Append rows to Bronze, in one commit."""
     table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
     write_deltalake(locations.bronze(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
+
+
+def append_claims(settings: Settings, source: str, claims: Iterable[dict[str, Any]]) -> None:
+    """Append claims to the key log, in one commit."""
+    table = pa.Table.from_pylist(list(claims), schema=key_log.SCHEMA)
+    key_log.append(settings, source, {*table["ingestion_id"].to_pylist()}, {*table["arrival_date"].to_pylist()}, lambda: [table])
 
 
 def rows_every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **columns: Any) -> list[dict[str, Any]]:

@@ -218,12 +218,10 @@ def shares(log: Rows, decided: Mapping[RowId, Decision]) -> dict[date, list[Shar
     return by_day
 
 
-def account(bronze: Rows, of_rows: Mapping[RowId, Outcome], decided: Mapping[RowId, Decision], files: Mapping[str, str]) -> Rows:
-    """The account of rows of Bronze, by arrival day, file and line.
-
-    :param files: the file of each recorded ingestion.
-    """
+def account(bronze: Rows, of_rows: Mapping[RowId, Outcome], decided: Mapping[RowId, Decision]) -> Rows:
+    """The account of rows of Bronze, by arrival day, file and line."""
     result = []
+    files = {row["ingestion_id"]: row["source_file"] for row in bronze}
     for row in bronze:
         outcome, decision = of_rows.get(row_id_of(row)), decided.get(row_id_of(row))
         if row["malformed_reason"] is not None:
@@ -238,7 +236,7 @@ def account(bronze: Rows, of_rows: Mapping[RowId, Outcome], decided: Mapping[Row
             | {
                 "disposition": outcome.disposition.value,
                 "because": outcome.because,
-                "decided_by": f"{files.get(rival[0], rival[0])}:{rival[1]}" if rival else None,
+                "decided_by": f"{files[rival[0]]}:{rival[1]}" if rival else None,
                 "decision": described,
                 "lives": outcome.lives,
                 "admission": outcome.admission and outcome.admission.value,
@@ -269,11 +267,6 @@ def judgement_counts(log: Rows) -> tuple[Counter[date], Counter[date], Counter[t
     rows = [row for row in log if row["kind"] != "retire"]
     failed = Counter((row["arrival_date"], name) for row in rows for name in row["failed_rules"] or [])
     return Counter(row["arrival_date"] for row in rows), Counter(row["arrival_date"] for row in rows if row["beyond"]), failed
-
-
-def differing_days(due: Collection[tuple[Any, ...]], in_silver: Collection[tuple[Any, ...]]) -> set[tuple[date, date]]:
-    """The event day and arrival day of each row that only one side has: (event day, key, ingestion, line, arrival day)."""
-    return {(row[0], row[-1]) for row in set(due) ^ set(in_silver)}
 
 
 def quarantine(

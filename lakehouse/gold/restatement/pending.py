@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
-from lakehouse.contracts.series import source_days
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.publication import rejected_candidates
@@ -142,13 +141,11 @@ def find_refused(settings: Settings, series: Series, existing: pa.Table | None, 
 
 
 def count_silver_rows(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, int]:
-    """How many Silver rows the number of each day covers, counted without Spark."""
+    """How many Silver rows the number of each day covers, taken from the log."""
     table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if table is None or not days:
         return {}
-    rows = table_io.read_version(table, ["event_date"], {"event_date": source_days(metric, days)})
-    counted = pc.value_counts(rows["event_date"])
-    counts = Counter(dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist())))
+    counts = Counter(table_io.rows_by_partition(table))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 
@@ -161,14 +158,18 @@ def _upstream(settings: Settings, series: Series) -> str:
 
 def _changed_in_silver(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, window = table.version(), series.metric.window
+    causes: dict[date, Counter[str]] = {}
+    keys: dict[date, list[str]] = {}
     try:
-        changes = change_feed.key_changes(table, since, version)
+        for changes in change_feed.key_changes(table, since, version):
+            causes |= change_feed.counts(changes)
+            keys |= _sampled(changes)
     except change_feed.ForgottenFeedError:
         days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), window)
         days |= published_table.partitions(settings, locations.gold(settings, series), series.by)
         return PendingRestatement(frozenset(days), version, since)
-    causes = change_feed.counts(changes)
-    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, _sampled(changes))
+    causes = dict(sorted(causes.items()))
+    return PendingRestatement(frozenset(reach_ahead(causes, window)), version, since, causes, keys)
 
 
 def _sampled(changes: pa.Table) -> dict[date, list[str]]:

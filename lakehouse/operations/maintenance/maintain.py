@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
+from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -48,7 +48,6 @@ _SMALL_FILES = 8
 _CHECKPOINT_AFTER_COMMITS = 20
 #: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_SORTED = WriterProperties(max_row_group_size=key_log.ROW_GROUP_ROWS)
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
 _REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
@@ -196,7 +195,7 @@ class _Work:
         if self._lake_table.sorted_by is None:
             table.optimize.compact(filters or None, _TARGET_BYTES, **more)
         else:
-            table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=_SORTED, **more)
+            table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
 
     def _checkpoint(self, table: DeltaTable) -> bool:
         """Write a checkpoint if opening the table would read many commits."""

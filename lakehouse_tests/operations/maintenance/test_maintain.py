@@ -17,6 +17,7 @@ from lakehouse.delta.storage import Storage
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
+from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.maintained_lake import (
     CATALOG,
     changing_silver,
@@ -194,7 +195,7 @@ def test_the_key_log_stays_sorted_so_that_a_look_up_reads_a_part_of_it(no_retent
         claims = pa.table({"record_key": keys, "ingestion_id": [ingestion_id] * len(keys)})
         missing = {item.name: pa.nulls(len(keys), item.type) for item in key_log.SCHEMA if item.name not in claims.column_names}
         claims = pa.table({**dict(zip(claims.column_names, claims.columns)), **missing}).select(key_log.SCHEMA.names)
-        key_log.append(no_retention, "events", claims.cast(key_log.SCHEMA))
+        append_claims(no_retention, "events", claims.to_pylist())
     before = table_io.read(path).sort_by("record_key")
     done = maintain_table(no_retention, "ops/events_keys")
     assert (done.files_before, done.files_after) == (10, 1)

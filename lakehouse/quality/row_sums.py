@@ -1,0 +1,111 @@
+"""Sets of rows as sums of hashes, to compare sets of any size piece by piece in little memory.
+
+Two sets with the same numbers of rows and the same sums are taken to be equal: for different rows the sums of 64 bits agree by
+chance only. Which rows are compared is decided by the checks. Hashes are never stored, so they may change between versions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Hashes = NDArray[np.uint64]
+
+_SEED = 20_240_101
+_MIX = tuple(np.uint64(constant) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_PER_BYTE = np.uint64(0x9E3779B97F4A7C15)
+_SHIFTS = tuple(np.uint64(bits) for bits in (30, 27, 31))
+
+
+class RowSums:
+    """Per group of rows their number and the sum of their hashes; rows are added in any order and any pieces.
+
+    :param by: the columns that form groups.
+    :param identity: the columns that distinguish rows within a group: texts, integers, days.
+    """
+
+    def __init__(self, by: Sequence[str], identity: Sequence[str]) -> None:
+        self._by, self._identity = list(by), list(identity)
+        self._sums: dict[tuple[Any, ...], tuple[int, int]] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows with the columns of the groups and of the identity."""
+        hashed = rows.select(self._by).append_column("hash", pa.array(hashes(*(rows[name] for name in self._identity))))
+        summed = hashed.group_by(self._by).aggregate([([], "count_all"), ("hash", "sum")])
+        groups = zip(*(summed[name].to_pylist() for name in self._by))
+        for group, count, total in zip(groups, summed["count_all"].to_pylist(), summed["hash_sum"].to_pylist()):
+            before = self._sums.get(group, (0, 0))
+            self._sums[group] = (before[0] + count, (before[1] + total) % 2**64)
+
+    def differing(self, other: RowSums) -> set[tuple[Any, ...]]:
+        """The groups whose rows are not the same in both sets."""
+        groups = self._sums.keys() | other._sums.keys()
+        return {group for group in groups if self._sums.get(group) != other._sums.get(group)}
+
+
+def hashes(*columns: pa.ChunkedArray) -> Hashes:
+    """A hash of each row's values; NULL is a value of its own."""
+    total = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        total = _mixed(np.add(total, _hashes_of(column)))
+    return total
+
+
+def repeated(numbers: Hashes) -> Hashes:
+    """The numbers that occur more than once."""
+    ordered = np.sort(numbers)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def _hashes_of(column: pa.ChunkedArray) -> Hashes:
+    parts = [_hashes_of_chunk(chunk) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def _hashes_of_chunk(values: pa.Array) -> Hashes:
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    if pa.types.is_integer(values.type):
+        numbers: Hashes = pc.fill_null(values, 0).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
+    else:
+        numbers = _hashes_of_texts(values.cast(pa.large_string()))
+    hashed: Hashes = np.where(is_null, np.uint64(_SEED), _mixed(numbers + np.uint64(1)))
+    return hashed
+
+
+def _hashes_of_texts(texts: pa.LargeStringArray) -> Hashes:
+    """The bytes of each text, weighted by their places with random odd numbers, and its length."""
+    _, offsets_of, data = texts.buffers()
+    offsets = np.frombuffer(offsets_of, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    lengths = np.diff(offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    content = np.frombuffer(data, np.uint8, last)[first:] if last > first else np.empty(0, np.uint8)
+    place = np.arange(last - first) - np.repeat(offsets[:-1] - first, lengths)
+    weights = _weights(int(lengths.max(initial=0)))
+    weighted = np.concatenate([content * weights[place], np.zeros(1, np.uint64)])  # a text at the end may be empty
+    sums: Hashes = np.add.reduceat(weighted, offsets[:-1] - first) if len(texts) else np.empty(0, np.uint64)
+    sums[lengths == 0] = 0  # reduceat gives the next value there
+    sums += lengths.astype(np.uint64) * _PER_BYTE
+    return sums
+
+
+def _weights(count: int) -> Hashes:
+    weights: Hashes = np.random.default_rng(_SEED).integers(0, 2**64, count, np.uint64) | np.uint64(1)
+    return weights
+
+
+def _mixed(numbers: Hashes) -> Hashes:
+    """Numbers with all bits spread over all others, as the generator SplitMix64 does it."""
+    numbers = (numbers ^ (numbers >> _SHIFTS[0])) * _MIX[0]
+    numbers = (numbers ^ (numbers >> _SHIFTS[1])) * _MIX[1]
+    numbers ^= numbers >> _SHIFTS[2]
+    return numbers
