@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from lakehouse.delta import commit_log, row_writer, table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.settings import Settings
+from lakehouse_tests.support.small_pieces import pieces_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def rows(*numbers: int) -> pa.Table:
@@ -93,3 +100,52 @@ def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_p
     assert not row_writer.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
     assert row_writer.append(path, rows(3), app_id="follows", app_version=3, since=2)
     assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2, 3]
+
+
+PIECES = pa.schema([("number", pa.int64()), ("name", pa.string())])
+
+
+@given(
+    files=st.lists(
+        st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), min_size=1, max_size=9), min_size=1, max_size=4
+    ),
+    wanted=st.none() | st.sets(st.sampled_from("abcd")),
+    size=st.integers(1, 6),
+)
+@examples(max_examples=60, deadline=None)
+def test_pieces_together_are_the_table(
+    files: list[list[tuple[int, str]]], wanted: set[str] | None, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = str(tmp_path_factory.mktemp("lake") / "table")
+    for number, file in enumerate(files):
+        content = pa.Table.from_pylist([dict(zip(PIECES.names, row)) for row in file], schema=PIECES)
+        if number == 1:
+            content = content.append_column("later", pa.repeat("x", len(content)))
+        write_deltalake(path, content, mode="append", schema_mode="merge")
+    if size == 3:  # delta-rs's own MERGE writes string views
+        row_writer.upsert(path, pa.table({"number": [9], "name": ["a"]}), ["number"])
+    where = None if wanted is None else {"name": sorted(wanted)}
+    columns = ["number", "later", "nowhere"]
+    whole = table_io.read(path, columns, where)
+    with pieces_of(size):
+        parts = list(table_io.pieces(path, columns, where))
+        kinds = table_io.distinct(path, ["name"], where)
+    assert whole is not None
+    assert sorted(map(repr, whole.to_pylist())) == sorted(repr(row) for part in parts for row in part.to_pylist())
+    assert all(part.column_names == columns for part in parts)
+    named = {name for file in files for _, name in file} | ({"a"} if size == 3 else set())
+    assert {*([] if kinds is None else kinds["name"].to_pylist())} == (named if wanted is None else named & wanted)
+
+
+def test_a_table_that_does_not_exist_has_no_pieces(tmp_path: Path) -> None:
+    assert list(table_io.pieces(str(tmp_path / "none"), ["number"])) == []
+    assert table_io.distinct(str(tmp_path / "none"), ["number"]) is None
+
+
+def test_rows_are_counted_by_partition_from_the_log(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for numbers in ((1, 2), (2, 2, 3)):
+        row_writer.append(path, rows(*numbers), partition_by=["number"])
+    table = table_io.open_table(path)
+    assert table is not None
+    assert table_io.rows_by_partition(table) == {1: 1, 2: 3, 3: 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, c
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.silver_histories import BACKWARD, DAYS, FORWARD, History, histories
+from lakehouse_tests.support.small_pieces import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +88,8 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
     if not by_sequence:
         history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
     lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**order), spark)
-    check(history, lake, by_sequence=by_sequence)
+    with pieces_of(history.piece_rows) if history.piece_rows else nullcontext():
+        check(history, lake, by_sequence=by_sequence)
 
 
 @SOURCES

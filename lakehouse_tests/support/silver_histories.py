@@ -29,9 +29,12 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
+    """The files of a source and the order of their arrival; ``piece_rows`` is how many rows are processed at a time, 0: all."""
+
     files: list[list[Record]]
     steps: list[Step]
     local_rows: int
+    piece_rows: int
 
 
 @st.composite
@@ -59,7 +62,7 @@ def histories(draw: st.DrawFn) -> History:
     arrivals = st.sampled_from([date(2024, 2, day) for day in (1, 2, 3)])
     subset = st.frozensets(st.sampled_from(DAYS), max_size=3)
     steps = [Step(file, draw(arrivals), draw(subset)) for file in [*order, *again]]
-    return History([[*file] for file in files], steps, draw(st.sampled_from([0, 2, 20_000])))
+    return History([[*file] for file in files], steps, draw(st.sampled_from([0, 2, 20_000])), draw(st.sampled_from([0, 1, 3])))
 
 
 def record_at(hour: int, key: str, op: Any, day: int | None, corrects: str | None = None) -> Record:
@@ -93,10 +96,10 @@ CORNERS = [
 ]
 
 
-def corners(order: list[int], updated: list[list[date]]) -> History:
+def corners(order: list[int], updated: list[list[date]], piece_rows: int) -> History:
     steps = [Step(file, date(2024, 2, 1 + file), frozenset(days)) for file, days in zip(order, updated)]
-    return History(CORNERS, steps, 20_000)
+    return History(CORNERS, steps, 20_000, piece_rows)
 
 
-FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS])
-BACKWARD = corners([2, 1, 0], [DAYS[:1], DAYS[2:], []])
+FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], 2)
+BACKWARD = corners([2, 1, 0], [DAYS[:1], DAYS[2:], []], 0)
