@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from lakehouse import object_store
 from lakehouse.bronze.file_formats import FileProblem, check_readable, read_records
+from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,7 +87,7 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
 
 def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
     """Everything below the landing folder, as it is now."""
-    system, root = _file_system(settings.landing_of(contract.dataset))
+    system, root = _file_system(settings, contract)
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)))
 
 
@@ -100,7 +102,7 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
 
     :param infos: what :func:`list_landing` has returned; by default it is called.
     """
-    _, root = _file_system(settings.landing_of(contract.dataset))
+    _, root = _file_system(settings, contract)
     complete = contract.source.complete_when
     marker_pattern = _pattern(complete.pattern) if complete else None
     pattern = _pattern(contract.source.landing)
@@ -136,7 +138,7 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
 
 def open_file(settings: Settings, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
     """The bytes of a landing file; a stream for Parquet is always seekable, because the footer is read first."""
-    system, _ = _file_system(settings.landing_of(contract.dataset))
+    system, _ = _file_system(settings, contract)
     if seekable or contract.source.format == "parquet":
         return cast("BinaryIO", system.open_input_file(path))
     return cast("BinaryIO", system.open_input_stream(path, compression=None))
@@ -191,7 +193,10 @@ def _check_parquet(settings: Settings, contract: SourceContract, file: LandingFi
         raise FileProblem(msg)
 
 
-def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileSystem, str]:
+    root = settings.landing_of(contract.dataset)
+    if object_store.is_s3(root):
+        return S3.of(settings).file_system(), root.partition("://")[2]
     if "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         return system, path

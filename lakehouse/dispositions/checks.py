@@ -142,21 +142,24 @@ def check_dispositions(
     waits_of = Counter[date]()
     event_days: set[date] = set()
     due, in_silver = (RowSums(_PLACE, _IDENTITY) for _ in range(2))
-    for account in _account(settings, contract, days):
-        for day, of_day in dispositions_account.counts(account).items():
-            counts[day].update(of_day)
-        is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
-        settled = account.filter(pc.invert(is_waiting))
-        # Including the days of rows that are not applied: silver must not hold them.
-        event_days |= set(pc.unique(settled["event_date"].drop_null()).to_pylist())
-        due.add(settled.filter(settled["lives"]))
-        waits_of += _count(account.filter(pc.and_(account["lives"], is_waiting))["arrival_date"])
+
+    def settled_rows() -> Iterator[pa.Table]:
+        for account in _account(settings, contract, days):
+            for day, of_day in dispositions_account.counts(account).items():
+                counts[day].update(of_day)
+            is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
+            waits_of.update(_count(account.filter(pc.and_(account["lives"], is_waiting))["arrival_date"]))
+            settled = account.filter(pc.invert(is_waiting))
+            # Including the days of rows that are not applied: silver must not hold them.
+            event_days.update(pc.unique(settled["event_date"].drop_null()).to_pylist())
+            yield settled.filter(settled["lives"])
+
+    due.add(settled_rows())
     if (incomplete := _incomplete(settings, contract, in_bronze, counts, days)) is not None:
         return [CheckResult("every_row_disposed", day, passed=False, explanation=incomplete) for day in sorted(days)]
     if event_days:
         where = {"event_date": event_days, **arrivals}
-        for rows in table_io.pieces(locations.silver(settings, source), _SILVER_ROW, where, settings.storage_options):
-            in_silver.add(rows)
+        in_silver.add(table_io.pieces(locations.silver(settings, source), _SILVER_ROW, where, settings.storage_options))
     differing = due.differing(in_silver)
     outcomes = []
     for day in sorted(days):

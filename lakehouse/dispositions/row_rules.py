@@ -49,8 +49,11 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
         msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
         raise RuntimeError(msg)
     failed = failing(settings, contract, session(), where) if contract.quality.named_rules else None
-    for rows in table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where):
-        yield judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+
+    def judge(rows: pa.Table) -> pa.Table:
+        return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
+
+    yield from table_io.mapped(judge, table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where))
 
 
 def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:

@@ -106,11 +106,11 @@ def append(
     logged = set(chain.from_iterable(pc.unique(piece["ingestion_id"]).to_pylist() for piece in present))
     new = sorted(set(ingestion_ids) - logged)
 
-    def new_claims() -> Iterator[pa.Table]:
-        for piece in claims_of():
-            yield piece.filter(pc.is_in(piece["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
+    def in_order(claims: pa.Table) -> pa.Table:
+        return claims.filter(pc.is_in(claims["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
 
-    row_writer.append_new(path, table, new_claims(), [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
+    rows = table_io.mapped(in_order, claims_of())
+    row_writer.append_new(path, table, rows, [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
 
 
 def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:

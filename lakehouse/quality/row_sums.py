@@ -6,14 +6,17 @@ chance only. Which rows are compared is decided by the checks. Hashes are never 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.delta import table_io
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,14 +39,24 @@ class RowSums:
         self._by, self._identity = list(by), list(identity)
         self._sums: dict[tuple[Any, ...], tuple[int, int]] = {}
 
-    def add(self, rows: pa.Table) -> None:
-        """Add rows with the columns of the groups and of the identity."""
+    def add(self, rows: Iterable[pa.Table]) -> None:
+        """Add rows with the columns of the groups and of the identity, in pieces."""
+        for summed in table_io.mapped(self._summed, rows):
+            groups = zip(*(summed[name].to_pylist() for name in self._by))
+            for group, count, total in zip(groups, summed["count_all"].to_pylist(), summed["hash_sum"].to_pylist()):
+                before = self._sums.get(group, (0, 0))
+                self._sums[group] = (before[0] + count, (before[1] + total) % 2**64)
+
+    def _summed(self, rows: pa.Table) -> pa.Table:
         hashed = rows.select(self._by).append_column("hash", pa.array(hashes(*(rows[name] for name in self._identity))))
-        summed = hashed.group_by(self._by).aggregate([([], "count_all"), ("hash", "sum")])
-        groups = zip(*(summed[name].to_pylist() for name in self._by))
-        for group, count, total in zip(groups, summed["count_all"].to_pylist(), summed["hash_sum"].to_pylist()):
-            before = self._sums.get(group, (0, 0))
-            self._sums[group] = (before[0] + count, (before[1] + total) % 2**64)
+        return hashed.group_by(self._by).aggregate([([], "count_all"), ("hash", "sum")])
+
+    def counts(self) -> Counter[Any]:
+        """The numbers of rows by the first column of the groups."""
+        counted: Counter[Any] = Counter()
+        for group, (count, _) in self._sums.items():
+            counted[group[0]] += count
+        return counted
 
     def differing(self, other: RowSums) -> set[tuple[Any, ...]]:
         """The groups whose rows are not the same in both sets."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.quality.row_sums import Hashes
     from lakehouse.quality.source_checks import FilledCounts
     from lakehouse.settings import Settings
 
@@ -98,13 +99,10 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
     """
     source, silver = contract.dataset, locations.silver(settings, contract.dataset)
     waiting = applied_inputs.pending(settings, source)
-    held, sums = Counter[date](), RowSums(["event_date"], _IDENTITY)
-    for rows in table_io.pieces(silver, _ROW.names, {"event_date": days}, settings.storage_options):
-        held += source_checks.row_counts(rows, "event_date")
-        sums.add(rows)
-    due = RowSums(["event_date"], _IDENTITY)
-    for rows in _applied_rows(settings, contract, days):
-        due.add(rows)
+    sums, due = (RowSums(["event_date"], _IDENTITY) for _ in range(2))
+    sums.add(table_io.pieces(silver, _ROW.names, {"event_date": days}, settings.storage_options))
+    due.add(_applied_rows(settings, contract, days))
+    held = sums.counts()
     different = sorted(day for (day,) in sums.differing(due))
     try:
         differing = _differing_rows(settings, contract, different)
@@ -140,9 +138,13 @@ def _check_rows(
     columns, where = ["event_date", "record_key", *required], {"event_date": list(days)}
     hidden = redactions.keys_by_field(settings, contract.dataset)
     missing, held = Counter[date](), Counter[date]()
-    for rows in [] if table is None else table_io.pieces_of_version(table, columns, where):
-        missing += rows_missing(rows, required, hidden)
-        held += source_checks.row_counts(rows, "event_date")
+
+    def counted(rows: pa.Table) -> tuple[Counter[date], Counter[date]]:
+        return rows_missing(rows, required, hidden), source_checks.row_counts(rows, "event_date")
+
+    pieces = [] if table is None else table_io.pieces_of_version(table, columns, where)
+    for of_piece in table_io.mapped(counted, pieces):
+        missing, held = missing + of_piece[0], held + of_piece[1]
     twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days)
     outcomes = []
     for day in sorted(days):
@@ -197,13 +199,14 @@ def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable,
     def pieces() -> Iterator[pa.Table]:
         return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
 
-    numbers = [row_sums.hashes(*(piece[name] for name in compared)) for piece in pieces()]
+    def hashes(piece: pa.Table) -> Hashes:
+        return row_sums.hashes(*(piece[name] for name in compared))
+
+    numbers = list(table_io.mapped(hashes, pieces()))
     again = row_sums.repeated(np.concatenate(numbers)) if numbers else np.empty(0, np.uint64)
     if not len(again):
         return Counter()
-    rows = pa.concat_tables(
-        piece.filter(pa.array(np.isin(row_sums.hashes(*(piece[name] for name in compared)), again))) for piece in pieces()
-    )
+    rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in pieces())
     of_days = rows.filter(pc.is_in(rows["event_date"], pa.array(sorted(days), pa.date32())))
     return keys_twice(of_days, None if policy.contends_per_day else rows)
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.settings import Settings
 
+#: A task sorts about so many rows by day before it writes them.
+_SORTED_ROWS = 500_000
 _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
 
 
@@ -111,21 +113,21 @@ def merge(
     arrival_days: Collection[date],
     why: dict[str, Any],
     *,
-    many: bool,
+    row_count: int,
 ) -> None:
     """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
 
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
-    :param many: whether they have so many rows that Spark looks up their keys, and appends them if silver has no row to match
-        on the days.
+    :param row_count: how many rows they have; more than ``local_rows`` are appended if silver has no row to match on the days.
     """
     target = locations.silver(settings, contract.dataset)
     while True:
         table = table_io.open_table(target, settings.storage_options)
-        before = -1 if table is None else table.version()
+        before, many = -1 if table is None else table.version(), row_count > settings.local_rows
         if many and table is not None and not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
-            rows = rows.repartition("event_date")  # a file for each day, as MERGE writes them
+            # A file for each day, as MERGE writes them.
+            rows = rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
             spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
         else:
             if many:

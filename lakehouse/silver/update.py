@@ -106,9 +106,9 @@ def _merge(
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    many = sum(known[one].rows for one in ids) > settings.local_rows
-    with sized_for(spark, settings, many=many):
-        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why, many=many)
+    row_count = sum(known[one].rows for one in ids)
+    with sized_for(spark, settings, many=row_count > settings.local_rows):
+        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why, row_count=row_count)
 
 
 @spark_commits.recomputed_on_conflict

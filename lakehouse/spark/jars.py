@@ -1,4 +1,4 @@
-"""The two Delta JARs that PySpark does not include: taken from a folder, or downloaded once from a Maven repository.
+"""The JARs that PySpark does not include, Delta's and those for S3: taken from a folder, or downloaded once from Maven.
 
 They are downloaded by the Ivy that PySpark includes, in a separate process: that takes two seconds, resolves nothing else (the
 default resolution downloads a second Hadoop), and fails with a reason before Spark has started.
@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 JAVA_VERSIONS = (17, 21)
+#: The Hadoop of PySpark 4.2, and the AWS SDK that its connector is built for.
+_HADOOP, _AWS = "3.5.0", "2.35.4"
+_S3_MODULES = f"""<ivy-module version="2.0">
+  <info organisation="lakehouse" module="s3"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.hadoop" name="hadoop-aws" rev="{_HADOOP}" conf="default->master"/>
+    <dependency org="software.amazon.awssdk" name="s3" rev="{_AWS}" conf="default->default"/>
+    <dependency org="software.amazon.awssdk" name="s3-transfer-manager" rev="{_AWS}" conf="default->default"/>
+    <dependency org="software.amazon.awssdk" name="sts" rev="{_AWS}" conf="default->default"/>
+    <exclude org="io.netty"/>
+    <exclude org="org.slf4j"/>
+  </dependencies>
+</ivy-module>"""
 
 
 class SetupProblem(LakehouseError):  # noqa: N818 (shown to people)
@@ -35,17 +50,43 @@ def delta_modules() -> list[tuple[str, str]]:
     return [(f"delta-spark_{spark_line}_2.13", "4.4.0"), ("delta-storage", "4.4.0")]
 
 
+def _folder(settings: Settings) -> Path:
+    return settings.jars or Path(platformdirs.user_cache_dir("lakehouse")) / "jars"
+
+
 def delta_jars(settings: Settings) -> list[Path]:
     """The paths of the JARs; missing ones are downloaded first.
 
     :raises SetupProblem: when Java is missing or the repository cannot be reached.
     """
-    folder = settings.jars or Path(platformdirs.user_cache_dir("lakehouse")) / "jars"
+    folder = _folder(settings)
     paths = [folder / f"{name}-{release}.jar" for name, release in delta_modules()]
     for (name, release), path in zip(delta_modules(), paths):
         if not path.is_file():
-            _fetch(name, release, path, settings.ivy_settings)
+            _fetch(settings, name, release, path)
     return paths
+
+
+def s3_jars(settings: Settings) -> list[Path]:
+    """The JARs with which Spark reads and writes S3: Hadoop's connector and the parts of the AWS SDK that it uses.
+
+    The SDK is also published as one bundle, which is fifty times as large.
+
+    :raises SetupProblem: when Java is missing or the repository cannot be reached.
+    """
+    folder = _folder(settings) / f"s3-{_HADOOP}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            modules = Path(scratch, "ivy.xml")
+            modules.write_text(_S3_MODULES)
+            fetched = Path(scratch, "fetched")
+            printed = _ivy(settings, scratch, "-ivy", f"{modules}", "-retrieve", f"{fetched}/[artifact]-[revision].[ext]")
+            if not any(fetched.glob("hadoop-aws-*.jar")):
+                raise _unfetched("the JARs for S3", printed, folder)
+            with suppress(OSError):  # another process was quicker
+                fetched.replace(folder)
+    return sorted(folder.glob("*.jar"))
 
 
 def java() -> str:
@@ -79,25 +120,42 @@ def require_java(settings: Settings) -> None:
         java()
 
 
-def _fetch(name: str, release: str, path: Path, ivy_settings: Path | None) -> None:
+def _fetch(settings: Settings, name: str, release: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        retrieve = [
+            "-notransitive",
+            "-dependency",
+            "io.delta",
+            name,
+            release,
+            "-retrieve",
+            f"{scratch}/[artifact]-[revision].[ext]",
+        ]
+        printed = _ivy(settings, scratch, *retrieve)
+        fetched = Path(scratch, path.name)
+        if not fetched.is_file():
+            raise _unfetched(path.name, printed, path.parent)
+        fetched.replace(path)
+
+
+def _ivy(settings: Settings, scratch: str, *arguments: str) -> str:
+    """Run the Ivy that PySpark includes; gives what it printed."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
         msg = "PySpark is not installed: pip install 'pyspark==4.2.0'"
         raise SetupProblem(msg)
     ivy = next(Path(spark.origin).parent.glob("jars/ivy-*.jar"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar", "-notransitive"]
-        command += ["-settings", str(ivy_settings)] if ivy_settings else []
-        command += ["-dependency", "io.delta", name, release, "-retrieve", f"{scratch}/[artifact]-[revision].[ext]"]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-        fetched = Path(scratch, path.name)
-        if not fetched.is_file():
-            lines = [line.strip() for line in (process.stdout + process.stderr).splitlines()]
-            reason = next((line for line in lines if "Exception" in line or "not found" in line), "no reason given")
-            msg = (
-                f"{path.name} could not be fetched from the Maven repository ({reason}): check the network or name a "
-                f"mirror with LAKEHOUSE_IVY_SETTINGS, or put the file into {path.parent} yourself"
-            )
-            raise SetupProblem(msg)
-        fetched.replace(path)
+    command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar"]
+    command += ["-settings", str(settings.ivy_settings)] if settings.ivy_settings else []
+    process = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    return process.stdout + process.stderr
+
+
+def _unfetched(what: str, printed: str, folder: Path) -> SetupProblem:
+    lines = [line.strip() for line in printed.splitlines()]
+    reason = next((line for line in lines if "Exception" in line or "not found" in line), "no reason given")
+    return SetupProblem(
+        f"{what} could not be fetched from the Maven repository ({reason}): check the network or name a "
+        f"mirror with LAKEHOUSE_IVY_SETTINGS, or put the file into {folder} yourself"
+    )

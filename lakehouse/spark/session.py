@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.logger import PySparkLogger
 
+from lakehouse import object_store
+from lakehouse.object_store import S3
 from lakehouse.spark import class_archive, connect_server
-from lakehouse.spark.jars import delta_jars, java
+from lakehouse.spark.jars import delta_jars, java, s3_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +85,9 @@ def local_options(settings: Settings) -> dict[str, str]:
     options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_LOCAL}
     options["spark.driver.memory"] = settings.spark_memory
     java_path, jars = java(), delta_jars(settings)
+    if object_store.is_used(settings):
+        options |= S3.of(settings).spark_options()
+        jars += s3_jars(settings)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
     if settings.spark_master.startswith("local"):
         options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, java_path, jars))

@@ -25,8 +25,8 @@ def table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 def sums(rows: list[tuple[Any, ...]], piece: int) -> RowSums:
     result = RowSums(["day"], ["key", "line"])
-    for start in range(0, len(rows), piece):
-        result.add(table(rows).slice(start, piece))
+    result.add(table(rows).slice(start, piece) for start in range(0, len(rows), piece))
+    assert +result.counts() == Counter(row[0] for row in rows)
     return result
 
 

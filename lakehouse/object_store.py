@@ -1,0 +1,81 @@
+"""Amazon S3 and stores that speak its protocol, as the settings describe them: for Spark and for Arrow.
+
+delta-rs takes ``storage_options`` as they are. Spark (``spark.hadoop.fs.s3a``) and Arrow, which reads landing, call the same
+things by other names; the options are translated here, so that a deployment states them once. What the options do not name is
+taken from the environment (``AWS_ENDPOINT_URL``, ...), as delta-rs takes it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+_S3A = "spark.hadoop.fs.s3a"
+
+
+@dataclass(frozen=True)
+class S3:
+    """How a store is reached; what is None is left to each library, which looks for a profile or the role of the machine."""
+
+    endpoint: str | None
+    region: str | None
+    access_key: str | None
+    secret_key: str | None
+    token: str | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> S3:
+        """What the settings and the environment say."""
+        given = {name.lower().removeprefix("aws_"): value for name, value in settings.storage_options.items()}
+
+        def option(*names: str) -> str | None:
+            stated = [given.get(name) for name in names]
+            return next(filter(None, [*stated, *(os.environ.get(f"AWS_{name.upper()}") for name in names)]), None)
+
+        return cls(
+            option("endpoint_url", "endpoint"),
+            option("region", "default_region"),
+            option("access_key_id"),
+            option("secret_access_key"),
+            option("session_token", "token"),
+        )
+
+    def spark_options(self) -> dict[str, str]:
+        """The options of a Spark session; addresses may begin with ``s3://`` as well as with ``s3a://``."""
+        options = {
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            f"{_S3A}.endpoint": self.endpoint,
+            f"{_S3A}.endpoint.region": self.region,
+            f"{_S3A}.path.style.access": "true" if self.endpoint else None,
+            f"{_S3A}.access.key": self.access_key,
+            f"{_S3A}.secret.key": self.secret_key,
+            f"{_S3A}.session.token": self.token,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def file_system(self) -> fs.S3FileSystem:
+        """The store as Arrow reads it."""
+        options = {
+            "endpoint_override": self.endpoint,
+            "region": self.region,
+            "access_key": self.access_key,
+            "secret_key": self.secret_key,
+            "session_token": self.token,
+        }
+        return fs.S3FileSystem(**{name: value for name, value in options.items() if value is not None})
+
+
+def is_s3(address: str) -> bool:
+    """Whether an address is in such a store."""
+    return address.startswith(("s3://", "s3a://"))
+
+
+def is_used(settings: Settings) -> bool:
+    """Whether tables or landing files are in such a store."""
+    return is_s3(settings.root) or is_s3(settings.landing or "")
