@@ -135,8 +135,10 @@ def about_keys_with(settings: Settings, source: str, columns: Sequence[str], whe
         return
     asked = list(dict.fromkeys([*columns, "record_key", *where]))
     for piece in data_files.in_ranges(table, asked, "record_key", _RANGE_ROWS):
-        meant = pc.unique(table_io.meeting(piece, where)["record_key"])
-        yield piece.filter(pc.is_in(piece["record_key"], meant)).select(list(columns))
+        met = table_io.meeting(piece, where)
+        if len(met) < len(piece):
+            piece = piece.filter(pc.is_in(piece["record_key"], pc.unique(met["record_key"])))  # noqa: PLW2901
+        yield piece.select(list(columns))
 
 
 def _at_most(table: DeltaTable, where: table_io.Where, count: int) -> pa.Array | None:

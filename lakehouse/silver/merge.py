@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.settings import Settings
 
-#: A task sorts about so many rows by day before it writes them.
-_SORTED_ROWS = 500_000
+_SORTED_ROWS = 500_000  # about so many a task sorts by day before it writes them
 _CLAIM_ROW = ["arrival_date", "ingestion_id", "line_number"]
 
 

@@ -34,6 +34,7 @@ _S3_MODULES = f"""<ivy-module version="2.0">
     <dependency org="software.amazon.awssdk" name="s3" rev="{_AWS}" conf="default->default"/>
     <dependency org="software.amazon.awssdk" name="s3-transfer-manager" rev="{_AWS}" conf="default->default"/>
     <dependency org="software.amazon.awssdk" name="sts" rev="{_AWS}" conf="default->default"/>
+    <dependency org="software.amazon.s3.analyticsaccelerator" name="analyticsaccelerator-s3" rev="1.3.1" conf="default->master"/>
     <exclude org="io.netty"/>
     <exclude org="org.slf4j"/>
   </dependencies>

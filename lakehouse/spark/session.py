@@ -51,15 +51,18 @@ _MANY_ROWS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-#: Options of a local JVM.
-_LOCAL = {
+#: Options of a driver that this process starts.
+_DRIVER = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+}
+#: Options of a Spark within the driver's JVM; executors on other machines would look for the driver on theirs.
+_LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.default.parallelism": "2",
-    "spark.python.worker.reuse": "true",
 }
 
 
@@ -82,7 +85,7 @@ def local_options(settings: Settings) -> dict[str, str]:
     :raises SetupProblem: when Java or a JAR is missing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the system's Python
-    options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_LOCAL}
+    options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_DRIVER}
     options["spark.driver.memory"] = settings.spark_memory
     java_path, jars = java(), delta_jars(settings)
     if object_store.is_used(settings):
@@ -90,6 +93,7 @@ def local_options(settings: Settings) -> dict[str, str]:
         jars += s3_jars(settings)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
     if settings.spark_master.startswith("local"):
+        options |= _LOCAL
         options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, java_path, jars))
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
