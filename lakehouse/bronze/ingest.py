@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
@@ -141,7 +141,8 @@ class Ingest:
 
         def claims_of() -> Iterator[pa.Table]:
             counts.clear()
-            for rows in row_rules.judged(self._settings, self._contract, self._session, where):
+            judged = row_rules.judged(self._settings, self._contract, self._session, where)
+            for rows in pieces.counted("rows judged", judged):
                 _count(rows, counts)
                 yield key_log.claims(rows)
 

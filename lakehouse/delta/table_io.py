@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial, reduce
 from itertools import accumulate
 from operator import and_
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,15 +20,13 @@ from pyarrow import fs
 from lakehouse.delta.table_cache import cache_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 #: The values wanted of some columns; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
 #: So many rows make a piece of a table that is read in pieces, and at most so many a batch of it.
 _PIECE_ROWS = 2**18
 _BATCH_ROWS = 2**16
-_THREADS = min(4, os.cpu_count() or 1)
-T = TypeVar("T")
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
@@ -97,21 +92,6 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
         )
         loaded = rows.to_table(columns=None if wanted is None else list({*wanted, *(where or {})}), filter=pruning)
         return loaded.filter(condition).select(wanted or loaded.column_names)
-
-
-def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Iterator[T]:
-    """A function's results for some pieces, in their order; while one is used, the next ones are computed by other threads.
-
-    :param function: it calls neither delta-rs nor Spark; Arrow and NumPy leave the interpreter to other threads meanwhile.
-    """
-    waiting: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for piece in rows:
-            waiting.append(threads.submit(function, piece))
-            if len(waiting) > _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def pieces(

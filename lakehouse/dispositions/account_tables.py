@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import ColumnProperties, WriterProperties
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims
@@ -182,7 +182,7 @@ def _write(
         new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
 
         def new_rows() -> Iterator[pa.Table]:
-            for rows in affected():
+            for rows in pieces.counted("rows entered into the account", affected()):
                 is_new = pc.is_in(rows["ingestion_id"], pa.array(new, pa.string()))
                 others.append(rows.filter(pc.invert(is_new)).select(_DISPOSITIONS.names))
                 reviewed.append(rows.filter(_are_reviewed(rows, existing)))
@@ -209,11 +209,11 @@ def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
     return sorted(set(delivered["ingestion_id"]) - known)
 
 
-def _together(pieces: list[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of pieces in as few tables as fit into memory, so that few commits write them."""
+def _together(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of some tables in as few tables as fit into memory, so that few commits write them."""
     held: list[pa.Table] = []
-    for piece in pieces:
-        held.append(piece)
+    for table in tables:
+        held.append(table)
         if sum(map(len, held)) >= _MERGED_ROWS:
             yield pa.concat_tables(held)
             held = []

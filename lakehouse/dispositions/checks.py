@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.lateness.rules import exceeds, late_share
@@ -144,7 +144,7 @@ def check_dispositions(
     due, in_silver = (RowSums(_PLACE, _IDENTITY) for _ in range(2))
 
     def settled_rows() -> Iterator[pa.Table]:
-        for account in _account(settings, contract, days):
+        for account in pieces.counted("rows checked", _account(settings, contract, days)):
             for day, of_day in dispositions_account.counts(account).items():
                 counts[day].update(of_day)
             is_waiting = pc.is_in(account["event_date"], value_set=unapplied)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import judged_rows
@@ -53,7 +53,7 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
     def judge(rows: pa.Table) -> pa.Table:
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed))
 
-    yield from table_io.mapped(judge, table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where))
+    yield from pieces.mapped(judge, table_io.pieces_of_version(table, judged_rows.columns_to_judge(contract), where))
 
 
 def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:

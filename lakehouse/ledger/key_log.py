@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import ColumnProperties, WriterProperties
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import data_files, row_writer, table_io
 from lakehouse.errors import LakehouseError
 
@@ -109,7 +109,7 @@ def append(
     def in_order(claims: pa.Table) -> pa.Table:
         return claims.filter(pc.is_in(claims["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
 
-    rows = table_io.mapped(in_order, claims_of())
+    rows = pieces.mapped(in_order, claims_of())
     row_writer.append_new(path, table, rows, [f"keys:{ingestion_id}" for ingestion_id in new], options, LAYOUT)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import table_io
+from lakehouse import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ class RowSums:
 
     def add(self, rows: Iterable[pa.Table]) -> None:
         """Add rows with the columns of the groups and of the identity, in pieces."""
-        for summed in table_io.mapped(self._summed, rows):
+        for summed in pieces.mapped(self._summed, rows):
             groups = zip(*(summed[name].to_pylist() for name in self._by))
             for group, count, total in zip(groups, summed["count_all"].to_pylist(), summed["hash_sum"].to_pylist()):
                 before = self._sums.get(group, (0, 0))

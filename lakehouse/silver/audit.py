@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, table_io
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log, first_load
@@ -54,7 +54,9 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
         cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
         audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts)
         try:
-            rows = pa.concat_tables(audit_rows(part, audited) for part in _parts(table, contract, version))
+            rows = pa.concat_tables(
+                audit_rows(part, audited) for part in pieces.counted("changes audited", _parts(table, contract, version))
+            )
         except change_feed.ForgottenFeedError:
             lost += 1
             continue

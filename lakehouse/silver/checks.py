@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account as dispositions_account
@@ -142,8 +142,8 @@ def _check_rows(
     def counted(rows: pa.Table) -> tuple[Counter[date], Counter[date]]:
         return rows_missing(rows, required, hidden), source_checks.row_counts(rows, "event_date")
 
-    pieces = [] if table is None else table_io.pieces_of_version(table, columns, where)
-    for of_piece in table_io.mapped(counted, pieces):
+    rows_of_days = [] if table is None else table_io.pieces_of_version(table, columns, where)
+    for of_piece in pieces.mapped(counted, rows_of_days):
         missing, held = missing + of_piece[0], held + of_piece[1]
     twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days)
     outcomes = []
@@ -196,17 +196,17 @@ def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable,
     compared = names if policy.contends_per_day else ["record_key"]
     reach = set(days) | (set() if policy.contends_per_day else _others(settings, contract, table, days))
 
-    def pieces() -> Iterator[pa.Table]:
+    def rows_in_reach() -> Iterator[pa.Table]:
         return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
 
     def hashes(piece: pa.Table) -> Hashes:
         return row_sums.hashes(*(piece[name] for name in compared))
 
-    numbers = list(table_io.mapped(hashes, pieces()))
+    numbers = list(pieces.mapped(hashes, rows_in_reach()))
     again = row_sums.repeated(np.concatenate(numbers)) if numbers else np.empty(0, np.uint64)
     if not len(again):
         return Counter()
-    rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in pieces())
+    rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in rows_in_reach())
     of_days = rows.filter(pc.is_in(rows["event_date"], pa.array(sorted(days), pa.date32())))
     return keys_twice(of_days, None if policy.contends_per_day else rows)
 
@@ -218,8 +218,8 @@ def _others(settings: Settings, contract: SourceContract, table: DeltaTable, day
         return set()
     where = {"event_date": list(days)}
     if table_io.rows_at_most(table, where) > _MANY_KEYS:
-        pieces = key_log.about_keys_with(settings, contract.dataset, ["event_date"], where)
-        return {day for piece in pieces for day in pc.unique(piece["event_date"]).to_pylist()} & others
+        claims = key_log.about_keys_with(settings, contract.dataset, ["event_date"], where)
+        return {day for piece in claims for day in pc.unique(piece["event_date"]).to_pylist()} & others
     keys = pc.unique(table_io.read_version(table, ["record_key"], where)["record_key"])
     return key_log.days_of(settings, contract.dataset, keys) & others if len(keys) else set()
 

@@ -19,6 +19,7 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.partition_writer import PROPERTIES
 from lakehouse.errors import LakehouseError
+from lakehouse.spark import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -113,7 +114,8 @@ def append_alone(
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
+    with stages.watched(frame.sparkSession, f"append to {path}"):
+        frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
     table = table_io.open_table(path, settings.storage_options)
     commits = [] if table is None else commit_log.history(table, since)
     if not any(commit_log.commit_metadata(commit).get(_COMMIT_ID) == commit_id for commit in commits):
@@ -124,7 +126,8 @@ def append_alone(
 def replace_days(frame: DataFrame, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
     options = {"replaceWhere": f"event_date IN ({day_literals(days)})", "userMetadata": json.dumps(metadata, default=str)}
-    frame.write.format("delta").mode("overwrite").options(**options).save(path)
+    with stages.watched(frame.sparkSession, f"replacement of {len(days)} days of {path}"):
+        frame.write.format("delta").mode("overwrite").options(**options).save(path)
 
 
 def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, metadata: Mapping[str, Any]) -> None:
@@ -135,7 +138,7 @@ def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, metad
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with _commit_metadata(spark, metadata):
+        with _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
             spark.sql(f"MERGE INTO delta.`{path}` t USING {view} s {clauses}")
     finally:
         spark.catalog.dropTempView(view)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakehouse.cli.console import catalog_with, confirmed, errors, out
+from lakehouse.pieces import listened_to_by, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
+
+    from rich.progress import Progress, TaskID
 
     from lakehouse.orchestration.execution.replay import DayResult, Replay
 
@@ -76,7 +80,10 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
         task = bar.add_task(f"{days[0]}", total=len(days))
         for day in days:
             bar.update(task, description=f"arrivals of {day}")
-            for result in run.days([day]):
+            tell = partial(_tell, bar, task, day)
+            with listened_to_by(tell, every=1):
+                done = list(run.days([day]))
+            for result in done:
                 results.append(result)
                 for message in result.held:
                     errors.print(f"held: {message}", style="yellow", soft_wrap=True)
@@ -84,6 +91,10 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
                     out.print(json.dumps(result.as_json(), default=str), soft_wrap=True)
             bar.advance(task)
     return results
+
+
+def _tell(bar: Progress, task: TaskID, day: date, what: str, done: int, total: int | None) -> None:
+    bar.update(task, description=f"arrivals of {day}, {sentence(what, done, total)}")
 
 
 def _metrics(results: Sequence[DayResult]) -> list[str]:

@@ -75,7 +75,8 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     ) -> Iterator[dg.MaterializeResult[None]]:
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        reports = Ingest(settings, contract, spark.session, context.run.run_id).days(days, config.files)
+        with run_events.progress(context):
+            reports = Ingest(settings, contract, spark.session, context.run.run_id).days(days, config.files)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
@@ -111,8 +112,9 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
-        outcomes = silver_checks.check_silver(settings, contract, days)
+        with run_events.progress(context):
+            result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
+            outcomes = silver_checks.check_silver(settings, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 

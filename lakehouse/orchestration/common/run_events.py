@@ -7,10 +7,12 @@ checks follow as steps of their own. Evaluations name the materialization that t
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse import pieces
 from lakehouse.gold.publication.checks import with_deprecated_names
 from lakehouse.orchestration.common.dagster_internals import AssetCheckEvaluationTargetMaterializationData
 from lakehouse.orchestration.common.partitions import DAYS_TAG
@@ -21,6 +23,17 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.quality.check_result import CheckResult
+
+
+@contextmanager
+def progress(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Within the context, long work writes into the run's log how far it is, every few seconds."""
+
+    def told(what: str, done: int, total: int | None) -> None:
+        context.log.info(pieces.sentence(what, done, total))
+
+    with pieces.listened_to_by(told):
+        yield
 
 
 def report(

@@ -1,0 +1,93 @@
+"""Work on tables that come in pieces, so that no more than a few of them are in memory: in threads, with its progress shown.
+
+Whoever runs long work listens: a command shows a line below its bar, an asset writes to the log of its run. Work that nobody
+listens to reports nothing. What a piece is, is decided by whoever reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+#: Is told what is being done, how many of it are done, and of how many, if that is known.
+Listener = Callable[[str, int, "int | None"], None]
+T = TypeVar("T")
+_THREADS = min(4, os.cpu_count() or 1)
+_LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+
+
+def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Iterator[T]:
+    """A function's results for some pieces, in their order; while one is used, the next ones are computed by other threads.
+
+    :param function: it calls neither delta-rs nor Spark; Arrow and NumPy leave the interpreter to other threads meanwhile.
+    """
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for piece in rows:
+            waiting.append(threads.submit(function, piece))
+            if len(waiting) > _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+@contextmanager
+def listened_to_by(listener: Listener, every: float = 5) -> Iterator[None]:
+    """Within the context, a listener is told how far long work is, besides the listeners of outer contexts.
+
+    :param every: seconds that lie between two reports to it; short work is not reported.
+    """
+    before = _LISTENERS.set((*_LISTENERS.get(), _Patient(listener, every)))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(before)
+
+
+def listeners() -> tuple[Listener, ...]:
+    """Who wants to know how far work is; for threads, which do not inherit it."""
+    return _LISTENERS.get()
+
+
+def report(what: str, done: int, total: int | None = None) -> None:
+    """Tell the listeners how much of something is done."""
+    for listener in _LISTENERS.get():
+        listener(what, done, total)
+
+
+def counted(what: str, rows: Iterable[pa.Table], total: int | None = None) -> Iterator[pa.Table]:
+    """The same pieces; after each of them the listeners are told how many rows are done."""
+    done = 0
+    for piece in rows:
+        yield piece
+        done += len(piece)
+        report(what, done, total)
+
+
+def sentence(what: str, done: int, total: int | None) -> str:
+    """A report for people: ``rows judged: 524,288 of 1,000,000``."""
+    return f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
+
+
+class _Patient:
+    """A listener that is told at most every so many seconds, for the first time after as many."""
+
+    def __init__(self, listener: Listener, every: float) -> None:
+        self._listener, self._every = listener, every
+        self._told = time.monotonic()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if time.monotonic() - self._told >= self._every:
+            self._told = time.monotonic()
+            self._listener(what, done, total)
