@@ -75,7 +75,7 @@ def append(
         if frame is not None:
             spark_commits.append_alone(frame, settings, path, "arrival_date", f"bronze:{source}", version, why)
         elif table is None:
-            spark_commits.create(session(), path, ddl(bronze_columns(contract)), "arrival_date", change_feed=False)
+            spark_commits.create(session(), settings, path, ddl(bronze_columns(contract)), "arrival_date", change_feed=False)
 
 
 def is_large(deliveries: Deliveries) -> bool:

@@ -135,7 +135,7 @@ def merge(
                 keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
                 claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
             source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
-            spark_commits.merge(spark, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
+            spark_commits.merge(spark, settings, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
@@ -157,7 +157,7 @@ def rebuild(
             current = spark.read.format("delta").load(target).where(_on(days))
             different = changed_days(current, wanted)
             if different:
-                spark_commits.replace_days(wanted.where(_on(different)), target, different, why)
+                spark_commits.replace_days(wanted.where(_on(different)), settings, target, different, why)
         finally:
             wanted.unpersist()
         written |= different

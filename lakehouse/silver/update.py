@@ -95,7 +95,7 @@ def _ensure_table(spark: SparkSession, settings: Settings, contract: SourceContr
     )
     spark_commits.add_missing_columns(lambda: spark, settings, target, silver_columns(contract))
     if table_io.version(target, settings.storage_options) < 0:
-        spark_commits.create(spark, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+        spark_commits.create(spark, settings, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
 
 
 @spark_commits.recomputed_on_conflict

@@ -19,7 +19,7 @@ from lakehouse.delta import commit_log, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.partition_writer import PROPERTIES
 from lakehouse.errors import LakehouseError
-from lakehouse.spark import stages
+from lakehouse.spark import commit_lease, stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -65,11 +65,14 @@ recomputed_on_conflict = retry(
 )
 
 
-def create(spark: SparkSession, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool) -> None:
+def create(
+    spark: SparkSession, settings: Settings, path: str, schema: str | StructType, partition_by: str, *, change_feed: bool
+) -> None:
     """Create an empty table unless there is one already."""
     empty = spark.createDataFrame([], schema)
     options = PROPERTIES | (_CHANGE_FEED if change_feed else {})
-    empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
+    with commit_lease.held(settings, path):
+        empty.write.format("delta").mode("ignore").partitionBy(partition_by).options(**options).save(path)
 
 
 class SchemaChangeError(LakehouseError):
@@ -97,7 +100,8 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
         raise SchemaChangeError(msg)
     new = tuple((name, kind) for name, kind in columns if name not in actual)
     if new:
-        spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
+        with commit_lease.held(settings, path):
+            spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
 
 
 def append_alone(
@@ -114,7 +118,7 @@ def append_alone(
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with stages.watched(frame.sparkSession, f"append to {path}"):
+    with commit_lease.held(settings, path), stages.watched(frame.sparkSession, f"append to {path}"):
         frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
     table = table_io.open_table(path, settings.storage_options)
     commits = [] if table is None else commit_log.history(table, since)
@@ -123,14 +127,17 @@ def append_alone(
         raise AppendedMeanwhileError(msg)
 
 
-def replace_days(frame: DataFrame, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
+def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
     options = {"replaceWhere": f"event_date IN ({day_literals(days)})", "userMetadata": json.dumps(metadata, default=str)}
-    with stages.watched(frame.sparkSession, f"replacement of {len(days)} days of {path}"):
+    what = f"replacement of {len(days)} days of {path}"
+    with commit_lease.held(settings, path), stages.watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(path)
 
 
-def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, metadata: Mapping[str, Any]) -> None:
+def merge(
+    spark: SparkSession, settings: Settings, source: DataFrame, path: str, clauses: str, metadata: Mapping[str, Any]
+) -> None:
     """Run ``MERGE INTO path t USING source s <clauses>``. A merge that changes nothing makes no commit.
 
     It is written in SQL because the class ``DeltaTable`` does not work over Spark Connect.
@@ -138,7 +145,7 @@ def merge(spark: SparkSession, source: DataFrame, path: str, clauses: str, metad
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
+        with commit_lease.held(settings, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
             spark.sql(f"MERGE INTO delta.`{path}` t USING {view} s {clauses}")
     finally:
         spark.catalog.dropTempView(view)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.delta import row_writer, table_io
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.s3_server import s3_server
 from lakehouse_tests.support.spark_cluster import spark_cluster
@@ -97,3 +101,42 @@ def test_a_replay_on_a_cluster_and_an_object_store_gives_the_same_tables(tmp_pat
         assert done.returncode == 0, done.stderr
         assert tables("s3://lake/tables", store.options) == tables(f"{tmp_path}/lake", {})
     assert all(list((tmp_path / f"work{number}").glob("app-*/*/stderr")) for number in range(2)), "both workers had an executor"
+
+
+APPENDS = """
+import sys
+from pyspark.sql import SparkSession
+from lakehouse.delta import row_writer, table_io
+from lakehouse.settings import Settings
+from lakehouse.spark import commits
+from lakehouse.spark.session import local_options
+
+settings, writer = Settings(), sys.argv[1]
+builder = SparkSession.builder
+for name, value in local_options(settings).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+for number in range(10):
+    frame = spark.range(number, number + 1).selectExpr("id as number", f"'{writer}' as writer").coalesce(1)
+    path = settings.table("bronze", "appended")
+    version = table_io.version(path, settings.storage_options)
+    commits.append_alone(frame, settings, path, "writer", f"{writer}:{number}", version, {})
+"""
+
+
+@pytest.mark.timeout(600)
+def test_two_drivers_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+    with s3_server(tmp_path) as store:
+        path, schema = "s3://lake/tables/bronze/appended", pa.schema([("number", pa.int64()), ("writer", pa.string())])
+        row_writer.open_or_create(path, schema, store.options, ["writer"])
+        ours = {"LAKEHOUSE_ROOT": "s3://lake/tables", "LAKEHOUSE_SPARK_MASTER": "local[1]"}
+        ours["LAKEHOUSE_STORAGE_OPTIONS"] = json.dumps(store.options)
+        drivers = [subprocess.Popen([sys.executable, "-c", APPENDS, name], env=os.environ | ours) for name in ("one", "other")]
+        assert [driver.wait() for driver in drivers] == [0, 0]
+        rows = table_io.read(path, ["writer", "number"], None, store.options)
+        assert rows is not None
+        expected = [(name, number) for name in ("one", "other") for number in range(10)]
+        assert sorted((row["writer"], row["number"]) for row in rows.to_pylist()) == expected
+        leases = table_io.open_table(f"{path}/_commit_lease", store.options)
+        assert leases is not None
+        assert leases.version() >= 40, "each commit took a lease and gave it back"

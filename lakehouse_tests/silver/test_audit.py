@@ -231,7 +231,7 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(settings, spar
         target = locations.silver(settings, "events")
         rows = spark.read.format("delta").load(target).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
         spark_commits.replace_days(
-            rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
+            rows.withColumn("amount", F.lit(9)), settings, target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
         )
         silver_merge.rebuild(spark, settings, lake.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why})
 

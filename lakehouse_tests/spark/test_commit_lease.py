@@ -1,0 +1,78 @@
+"""The lease that a driver holds while it commits to a table in S3; here the table is a folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse import object_store
+from lakehouse.settings import Settings
+from lakehouse.spark import commit_lease
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(name="table")
+def _table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(object_store, "is_s3", lambda _: True)
+    monkeypatch.setattr(commit_lease, "_WAITS", 0.01)
+    return str(tmp_path / "table")
+
+
+def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
+    inside, most, done = [], [], []
+
+    def commit(number: int) -> None:
+        for _ in range(3):
+            with commit_lease.held(Settings(), table):
+                inside.append(number)
+                most.append(len(inside))
+                time.sleep(0.01)
+                inside.remove(number)
+                done.append(number)
+
+    threads = [threading.Thread(target=commit, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 12
+    assert max(most) == 1
+
+
+def taken_and_left(table: str) -> None:
+    """As a driver does that is killed while it commits."""
+    assert commit_lease._take(f"{table}/{commit_lease._FOLDER}", {})
+
+
+def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_lease, "_ENDS", 0.6)
+    taken_and_left(table)
+    start = time.monotonic()
+    with commit_lease.held(Settings(), table):
+        assert 0.3 < time.monotonic() - start < 30
+
+
+def test_a_lease_is_renewed_while_its_driver_commits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_lease, "_ENDS", 1.0)
+    monkeypatch.setattr(commit_lease, "_RENEWED", 0.1)
+    address = f"{table}/{commit_lease._FOLDER}"
+    with commit_lease.held(Settings(), table):
+        time.sleep(1.5)
+        assert not commit_lease._take(address, {})
+    assert commit_lease._take(address, {})
+
+
+def test_a_commit_that_fails_gives_the_lease_back(table: str) -> None:
+    with pytest.raises(OSError, match="disk full"), commit_lease.held(Settings(), table):
+        raise OSError("disk full")
+    assert commit_lease._take(f"{table}/{commit_lease._FOLDER}", {})
+
+
+def test_no_other_file_system_needs_a_lease(tmp_path: Path) -> None:
+    with commit_lease.held(Settings(), str(tmp_path / "table")):
+        assert list(tmp_path.iterdir()) == []
