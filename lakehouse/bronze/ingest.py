@@ -50,13 +50,21 @@ class Ingest:
     """Brings arrival days of one source into Bronze.
 
     :param session: gives the Spark session; it is called only when there is something to write.
+    :param expect: is told how many bytes of files will be ingested, before that.
     """
 
-    def __init__(self, settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        contract: SourceContract,
+        session: Callable[[], SparkSession],
+        run_id: str,
+        expect: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._settings = settings
         self._contract = contract
         self._source = contract.dataset
-        self._session = session
+        self._session, self._expect = session, expect
         self._run_id = run_id
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
@@ -126,6 +134,7 @@ class Ingest:
         deliveries: Deliveries = [
             (Delivery(file.name, fingerprint.ingestion_id, file.arrival_date, now), file) for file, fingerprint in files
         ]
+        self._expect(sum(file.size for _, file in deliveries))
         bronze_table.append(self._session, self._settings, self._contract, deliveries, self._run_id)
         judged = self._judged([delivery for delivery, _ in deliveries])
         recorded = [self._entry(*by_id[name], "ingested", **of_ingestion) for name, of_ingestion in judged.items()]

@@ -1,7 +1,7 @@
 """The assets of a source: Bronze by arrival day, the event days that arrivals touched, and Silver by event day."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from typing import Any
 
@@ -76,7 +76,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         with run_events.progress(context):
-            reports = Ingest(settings, contract, spark.session, context.run.run_id).days(days, config.files)
+            reports = Ingest(settings, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
@@ -112,6 +112,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
+        spark.expect(_waiting_bytes(settings, source, days))
         with run_events.progress(context):
             result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
             outcomes = silver_checks.check_silver(settings, contract, days)
@@ -145,6 +146,13 @@ def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, 
         for day, entries in waiting.items()
         if any(entry.arrival_date in arrival for entry in entries)
     }
+
+
+def _waiting_bytes(settings: Settings, source: str, days: Collection[date]) -> int:
+    """The bytes of the files that wait for silver on some event days."""
+    waiting = applied_inputs.pending_entries(settings, source)
+    files = {entry.ingestion_id: entry.bytes for day in days for entry in waiting.get(day, ())}
+    return sum(files.values())
 
 
 def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, Any]:

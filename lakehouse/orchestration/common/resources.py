@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+_LARGE = 2**26
+
+
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
     """dagster-pyspark's lazy session, with the options of the deployment's settings.
 
@@ -36,6 +39,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
     spark_config: dict[str, Any] = Field(default_factory=dict)
     long_lived: bool = False
     _session: Any = PrivateAttr(default=None)
+    _is_large: bool = PrivateAttr(default=False)
 
     @property
     def spark_session(self) -> SparkSession:
@@ -48,9 +52,13 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
     def _options(self) -> dict[str, Any]:
         settings = Settings()
-        if self.long_lived:
+        if self.long_lived or self._is_large:
             settings = settings.model_copy(update={"spark_long_lived": True})
         return spark_options(settings) | self.spark_config
+
+    def expect(self, size: int) -> None:
+        """Prepare a session that has not been started for so many bytes of landing files: large ones repay full compilation."""
+        self._is_large |= size > _LARGE
 
     def session(self) -> SparkSession:
         """The session as a function, for code that may not need it."""

@@ -89,3 +89,13 @@ def test_spark_is_dagster_pysparks_lazy_resource(lake: Settings) -> None:
     spark = (build_definitions(lake, CATALOG).resources or {})["spark"]
     assert isinstance(spark, LakeSpark)
     assert isinstance(spark, LazyPySparkResource)
+
+
+def test_a_session_for_large_files_is_compiled_fully() -> None:
+    compiled = "spark.driver.extraJavaOptions"
+    small, large = LakeSpark(), LakeSpark()
+    small.expect(2**20)
+    large.expect(2**30)
+    large.expect(1)
+    assert "TieredStopAtLevel=1" in small._options()[compiled]
+    assert "TieredStopAtLevel" not in large._options()[compiled]
