@@ -60,24 +60,24 @@ def listeners() -> tuple[Listener, ...]:
     return _LISTENERS.get()
 
 
-def report(what: str, done: int, total: int | None = None) -> None:
+def report(work: str, done: int, total: int | None = None) -> None:
     """Tell the listeners how much of something is done."""
     for listener in _LISTENERS.get():
-        listener(what, done, total)
+        listener(work, done, total)
 
 
-def counted(what: str, rows: Iterable[pa.Table], total: int | None = None) -> Iterator[pa.Table]:
+def counted(work: str, rows: Iterable[pa.Table], total: int | None = None) -> Iterator[pa.Table]:
     """The same pieces; after each of them the listeners are told how many rows are done."""
     done = 0
     for piece in rows:
         yield piece
         done += len(piece)
-        report(what, done, total)
+        report(work, done, total)
 
 
-def sentence(what: str, done: int, total: int | None) -> str:
+def sentence(work: str, done: int, total: int | None) -> str:
     """A report for people: ``rows judged: 524,288 of 1,000,000``."""
-    return f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
+    return f"{work}: {done:,}" + ("" if total is None else f" of {total:,}")
 
 
 class _Patient:
@@ -87,7 +87,7 @@ class _Patient:
         self._listener, self._every = listener, every
         self._told = time.monotonic()
 
-    def __call__(self, what: str, done: int, total: int | None) -> None:
+    def __call__(self, work: str, done: int, total: int | None) -> None:
         if time.monotonic() - self._told >= self._every:
             self._told = time.monotonic()
-            self._listener(what, done, total)
+            self._listener(work, done, total)

@@ -52,13 +52,13 @@ def test_a_failure_reaches_the_caller() -> None:
 
 
 def test_all_listeners_are_told_how_much_is_done() -> None:
-    told: list[str] = []
+    reports: list[str] = []
     with (
-        pieces.listened_to_by(lambda *report: told.append("outer " + pieces.sentence(*report)), every=0),
-        pieces.listened_to_by(lambda *report: told.append("inner " + pieces.sentence(*report)), every=0),
+        pieces.listened_to_by(lambda *report: reports.append("outer " + pieces.sentence(*report)), every=0),
+        pieces.listened_to_by(lambda *report: reports.append("inner " + pieces.sentence(*report)), every=0),
     ):
         assert [len(piece) for piece in pieces.counted("rows judged", tables(1_000, 500), 1_500)] == [1_000, 500]
-    assert told == [
+    assert reports == [
         "outer rows judged: 1,000 of 1,500",
         "inner rows judged: 1,000 of 1,500",
         "outer rows judged: 1,500 of 1,500",
@@ -69,7 +69,7 @@ def test_all_listeners_are_told_how_much_is_done() -> None:
 
 
 def test_short_work_is_not_reported() -> None:
-    told: list[int] = []
-    with pieces.listened_to_by(lambda _what, done, _total: told.append(done), every=60):
+    reports: list[int] = []
+    with pieces.listened_to_by(lambda _what, done, _total: reports.append(done), every=60):
         list(pieces.counted("rows", tables(1, 2, 3)))
-    assert told == []
+    assert reports == []

@@ -21,14 +21,14 @@ _SECONDS = 1
 
 
 @contextmanager
-def watched(spark: SparkSession, what: str) -> Iterator[None]:
+def watched(spark: SparkSession, work: str) -> Iterator[None]:
     """Within the context, the listeners are told every second how far the stages of the session's jobs are."""
     listeners = pieces.listeners()
     if not listeners or not hasattr(spark, "_jsc"):
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(spark.sparkContext.statusTracker(), what, ended, listeners), daemon=True)
+    thread = threading.Thread(target=_watch, args=(spark.sparkContext.statusTracker(), work, ended, listeners), daemon=True)
     thread.start()
     try:
         yield
@@ -37,10 +37,10 @@ def watched(spark: SparkSession, what: str) -> Iterator[None]:
         thread.join()
 
 
-def _watch(tracker: StatusTracker, what: str, ended: threading.Event, listeners: tuple[pieces.Listener, ...]) -> None:
+def _watch(tracker: StatusTracker, work: str, ended: threading.Event, listeners: tuple[pieces.Listener, ...]) -> None:
     while not ended.wait(_SECONDS):
         stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
         if stages:
             done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
             for listener in listeners:
-                listener(f"{what}, tasks of Spark", done, total)
+                listener(f"{work}, tasks of Spark", done, total)

@@ -28,12 +28,12 @@ def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def test_the_tasks_of_a_running_stage_are_counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "_SECONDS", 0.1)
-    told: list[tuple[str, int, int | None]] = []
-    with pieces.listened_to_by(lambda *report: told.append(report), every=0), stages.watched(spark, "waiting"):
+    reports: list[tuple[str, int, int | None]] = []
+    with pieces.listened_to_by(lambda *one_report: reports.append(one_report), every=0), stages.watched(spark, "waiting"):
         assert spark.range(0, 6, 1, 6).mapInArrow(waits, "id long").count() == 6
-    assert {what for what, *_ in told} == {"waiting, tasks of Spark"}
-    assert (0, 6) in {(done, total) for _, done, total in told}
-    assert any(0 < done < 6 for _, done, _ in told)
+    assert {what for what, *_ in reports} == {"waiting, tasks of Spark"}
+    assert (0, 6) in {(done, total) for _, done, total in reports}
+    assert any(0 < done < 6 for _, done, _ in reports)
 
 
 def test_nothing_is_watched_where_nobody_listens(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,8 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
     return results
 
 
-def _tell(bar: Progress, task: TaskID, day: date, what: str, done: int, total: int | None) -> None:
-    bar.update(task, description=f"arrivals of {day}, {sentence(what, done, total)}")
+def _tell(bar: Progress, task: TaskID, day: date, work: str, done: int, total: int | None) -> None:
+    bar.update(task, description=f"arrivals of {day}, {sentence(work, done, total)}")
 
 
 def _metrics(results: Sequence[DayResult]) -> list[str]:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def progress(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Within the context, long work writes into the run's log how far it is, every few seconds."""
 
-    def told(what: str, done: int, total: int | None) -> None:
-        context.log.info(pieces.sentence(what, done, total))
+    def write(work: str, done: int, total: int | None) -> None:
+        context.log.info(pieces.sentence(work, done, total))
 
-    with pieces.listened_to_by(told):
+    with pieces.listened_to_by(write):
         yield
 
 
