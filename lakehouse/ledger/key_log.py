@@ -118,7 +118,10 @@ def about(settings: Settings, source: str, columns: Sequence[str], keys: Collect
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return None
-    keys = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
+    return _about(table, columns, keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
+
+
+def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Table:
     if len(keys) > _FEW_KEYS:  # they are in every row group
         return table_io.read_version(table, columns, {"record_key": keys})
     return data_files.with_texts(table, columns, "record_key", keys)
@@ -129,9 +132,9 @@ def about_keys_with(settings: Settings, source: str, columns: Sequence[str], whe
     table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
     if table is None:
         return
-    keys = _at_most(table, where, _FEW_KEYS)
+    keys = _at_most(table, where, _RANGE_ROWS)
     if keys is not None:
-        yield data_files.with_texts(table, columns, "record_key", keys)
+        yield _about(table, columns, keys)
         return
     asked = list(dict.fromkeys([*columns, "record_key", *where]))
     for piece in data_files.in_ranges(table, asked, "record_key", _RANGE_ROWS):
