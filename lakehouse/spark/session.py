@@ -37,8 +37,6 @@ _SESSION = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-    # A task that writes to few partitions keeps their files open instead of sorting its rows by partition first.
-    "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
 }
 #: Short jobs run faster without generated code to compile and without re-planning between stages: a day of late arrivals takes
