@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.spark import commits as spark_commits
 
 
@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 COMMITS = [
     *((spark_commits, name) for name in ("create", "append_alone", "merge", "replace_days")),
-    *((table_io, name) for name in ("append", "append_new", "upsert")),
+    *((row_writer, name) for name in ("append", "append_new", "upsert")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows")),
 ]
 
@@ -33,7 +33,7 @@ def after_each_commit(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object
         @wraps(commit)
         def replacement(*args: Any, **kwargs: Any) -> Any:
             result = commit(*args, **kwargs)
-            if result is not False:  # it wrote something
+            if result is None or result:  # it wrote something
                 then()
             return result
 
