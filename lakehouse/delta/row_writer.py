@@ -151,6 +151,8 @@ def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callab
             for piece in pieces:
                 hand(piece.cast(schema))
                 count += len(piece)
+                if writing.done():  # it has failed: the other pieces need not be computed
+                    break
         except BaseException:
             given_up.set()
             raise

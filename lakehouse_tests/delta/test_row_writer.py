@@ -72,18 +72,31 @@ def test_nothing_is_committed_where_a_piece_cannot_be_computed(path: str) -> Non
     assert numbers(path) == []
 
 
-def test_a_writer_that_fails_ends_the_computation(path: str) -> None:
+def test_a_writer_that_fails_ends_the_computation(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = row_writer.open_or_create(path, SCHEMA)
     computed = []
 
     def pieces() -> Iterator[pa.Table]:
         for number in range(1_000):
             computed.append(number)
-            yield piece(number) if number < 2 else pa.table({"number": ["no number"]})
+            yield piece(number)
 
+    def full(_table: DeltaTable, data: pa.RecordBatchReader, **_more: object) -> None:
+        data.read_next_batch()
+        raise OSError("disk full")
+
+    monkeypatch.setattr(row_writer, "write_deltalake", full)
+    with pytest.raises(OSError, match="disk full"):
+        row_writer.append_new(path, table, pieces(), ["full"], None)
+    assert len(computed) < 1_000
+    assert numbers(path) == []
+
+
+def test_a_piece_with_other_columns_commits_nothing(path: str) -> None:
+    table = row_writer.open_or_create(path, SCHEMA)
+    pieces = [piece(1), piece(2), pa.table({"number": ["no number"]})]
     with pytest.raises(pa.ArrowInvalid):
-        row_writer.append_new(path, table, pieces(), ["wrong"], None)
-    assert len(computed) < 10
+        row_writer.append_new(path, table, pieces, ["wrong"], None)
     assert numbers(path) == []
 
 
