@@ -126,6 +126,9 @@ class Session:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
 
+    def expect(self, size: int) -> None:
+        pass
+
     def session(self) -> Any:
         return self.spark
 
