@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.bronze.delivery_reader import delivery_parts, delivery_rows
@@ -91,7 +90,7 @@ def _missing(table: DeltaTable | None, deliveries: Deliveries) -> Deliveries:
         "arrival_date": {delivery.arrival_date for delivery, _ in deliveries},
         "ingestion_id": {delivery.ingestion_id for delivery, _ in deliveries},
     }
-    present = set(pc.unique(table_io.read_version(table, ["ingestion_id"], where)["ingestion_id"]).to_pylist())
+    present = set(table_io.distinct_of_version(table, ["ingestion_id"], where)["ingestion_id"].to_pylist())
     return [(delivery, file) for delivery, file in deliveries if delivery.ingestion_id not in present]
 
 

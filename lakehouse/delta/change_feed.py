@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _GONE = re.compile("not found|no such file", re.IGNORECASE)
 #: The change types for a row after the commit; the others are for the row before.
 AFTER = ("insert", "update_postimage")
-#: A part of the feed has at least so many rows, and at most those of one event day more.
+#: A part of the feed has so many rows and at most those of one event day more; the last part may have fewer.
 _PART_ROWS = 2**18
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
@@ -67,11 +67,13 @@ def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[st
     days = feed_of(table, first, last, columns=["event_date"])["event_date"]
     counts = {count["values"].as_py(): count["counts"].as_py() for count in pc.value_counts(days)}
     together: list[date] = []
+    rows = 0
     for day in sorted(counts):
         together.append(day)
-        if sum(map(counts.__getitem__, together)) >= _PART_ROWS:
+        rows += counts[day]
+        if rows >= _PART_ROWS:
             yield _feed(table, first, last, _on(together), columns)
-            together = []
+            together, rows = [], 0
     if together or not counts:
         yield _feed(table, first, last, _on(together) if together else None, columns)
 

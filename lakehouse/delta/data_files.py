@@ -7,6 +7,7 @@ only, and reads all of them when several are wanted.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -68,11 +69,7 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
             if statistics is None or not statistics.has_min_max or within(statistics.min, statistics.max):
                 rows = _as(read, file.read_row_group(group, columns=read.names, use_threads=False))
                 parts.append(rows.filter(pc.is_in(rows[column], value_set=texts)).select(known))
-    rows = pa.concat_tables(parts)
-    for name in columns:
-        if name not in known:
-            rows = rows.append_column(name, pa.nulls(len(rows)))
-    return rows.select(list(columns))
+    return table_io.with_columns(pa.concat_tables(parts), columns)
 
 
 def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: int) -> Iterator[pa.Table]:
@@ -84,25 +81,25 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
     :param at_most: about how many rows a range has; more if so many have the same text.
     """
     schema = pa.schema(table.schema().to_arrow())
-    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, column])])
+    known = [name for name in columns if name in schema.names]
+    read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
     system, names = system_of(table), sorted(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
     files = [pq.ParquetFile(system.open_input_file(unquote(name))) for name in names]
-    groups = [group for file in files for group in _row_groups(file, column)]
-    cuts = _cuts(groups, at_most)
+    groups = [list(_row_groups(file, column)) for file in files]
+    cuts = _cuts(chain.from_iterable(groups), at_most)
     for low, high in zip([None, *cuts], [*cuts, None]):
         parts = [read.empty_table()]
-        for file in files:
-            admitted = [group.number for group in groups if group.file is file and group.may_lie(low, high)]
+        for file, of_file in zip(files, groups):
+            admitted = [group.number for group in of_file if group.may_lie(low, high)]
             if admitted:
                 rows = _as(read, file.read_row_groups(admitted, columns=read.names))
                 parts.append(rows.filter(_lie(rows[column], low, high)) if cuts else rows)
-        yield pa.concat_tables(parts).select(list(columns))
+        yield table_io.with_columns(pa.concat_tables(parts), columns)
 
 
 class _RowGroup(NamedTuple):
     """A row group with the bounds of a column; None where they are not known."""
 
-    file: pq.ParquetFile
     number: int
     rows: int
     least: str | None
@@ -122,7 +119,7 @@ def _row_groups(file: pq.ParquetFile, column: str) -> Iterator[_RowGroup]:
         # A group with NULL has to be read for the first range, and so has no lower bound.
         is_bounded = statistics is not None and statistics.has_min_max and statistics.null_count == 0
         bounds = (statistics.min, statistics.max) if is_bounded else (None, None)
-        yield _RowGroup(file, number, group.num_rows, *bounds)
+        yield _RowGroup(number, group.num_rows, *bounds)
 
 
 def _cuts(groups: Iterable[_RowGroup], at_most: int) -> list[str]:

@@ -76,12 +76,8 @@ def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where:
     rows = table.to_pyarrow_dataset(
         filesystem=local_files(table), file_pruning_predicate=_pruning(table, where), parquet_read_options=_SPARKS_TIMES
     )
-    if columns is not None and (new := [name for name in columns if name not in rows.schema.names]):
-        # A table that was written before the contract named these columns: they are empty in it.
-        existing = read_version(table, [name for name in columns if name not in new], where)
-        for name in new:
-            existing = existing.append_column(name, pa.nulls(len(existing)))
-        return existing.select(list(columns))
+    if columns is not None and (known := [name for name in columns if name in rows.schema.names]) != list(columns):
+        return with_columns(read_version(table, known, where), columns)
     wanted, condition = None if columns is None else list(columns), _condition(where, rows.schema)
     try:
         return rows.to_table(columns=wanted, filter=condition)
@@ -104,7 +100,7 @@ def pieces(
 
 
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
-    """The same for an open table; a piece has no order and no meaning of its own."""
+    """The same for an open table, at least one piece; a piece has no order and no meaning of its own."""
     if rows_at_most(table, where or {}) <= _PIECE_ROWS:
         yield read_version(table, columns, where)
         return
@@ -114,17 +110,18 @@ def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | 
     known = [name for name in columns if name in rows.schema.names]
     condition = _condition(where, rows.schema)
     pruning = _condition({name: values for name, values in (where or {}).items() if name in _partitions(table)}, rows.schema)
+    schema = pa.schema([rows.schema.field(name) for name in known])
     held: list[pa.RecordBatch] = []
-    count = 0
+    count, any_piece = 0, False
     for fragment in rows.get_fragments(filter=pruning):
         for batch in _batches(fragment, rows.schema, known, where or {}, condition):
             held.append(batch)
             count += len(batch)
             if count >= _PIECE_ROWS:
-                yield _with_columns(pa.Table.from_batches(held), columns)
-                held, count = [], 0
-    if held:
-        yield _with_columns(pa.Table.from_batches(held), columns)
+                yield with_columns(pa.Table.from_batches(held, schema), columns)
+                held, count, any_piece = [], 0, True
+    if held or not any_piece:
+        yield with_columns(pa.Table.from_batches(held, schema), columns)
 
 
 def _batches(
@@ -143,8 +140,8 @@ def _batches(
     yield from batches
 
 
-def _with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows with all of the columns; those that are new in the contract are empty in an older table."""
+def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with these columns; those that are newer than the table that they were read from are empty."""
     for name in columns:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(len(rows)))
@@ -155,8 +152,14 @@ def distinct(
     path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> pa.Table | None:
     """The distinct values of some columns together; None if the table does not exist."""
-    found = [piece.group_by(list(columns)).aggregate([]) for piece in pieces(path, columns, where, options)]
-    return pa.concat_tables(found).group_by(list(columns)).aggregate([]) if found else None
+    table = open_table(path, options)
+    return None if table is None else distinct_of_version(table, columns, where)
+
+
+def distinct_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> pa.Table:
+    """The same for an open table."""
+    values = [piece.group_by(list(columns)).aggregate([]) for piece in pieces_of_version(table, columns, where)]
+    return pa.concat_tables(values).group_by(list(columns)).aggregate([])
 
 
 def meeting(rows: pa.Table, where: Where) -> pa.Table:

@@ -7,7 +7,6 @@ have changed. What a stopped run left out is written when the run is repeated. L
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -204,20 +203,21 @@ def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:
     """The ingestions of which the table has no row: appending is cheaper than a MERGE, which reads whole arrival days."""
     if not delivered:
         return []
-    present = table_io.pieces_of_version(table, ["ingestion_id"], delivered)
-    known = set(chain.from_iterable(pc.unique(piece["ingestion_id"]).to_pylist() for piece in present))
-    return sorted(set(delivered["ingestion_id"]) - known)
+    present = table_io.distinct_of_version(table, ["ingestion_id"], delivered)
+    return sorted(set(delivered["ingestion_id"]) - set(present["ingestion_id"].to_pylist()))
 
 
 def _together(tables: list[pa.Table]) -> Iterator[pa.Table]:
     """The rows of some tables in as few tables as fit into memory, so that few commits write them."""
     held: list[pa.Table] = []
+    count = 0
     for table in tables:
         held.append(table)
-        if sum(map(len, held)) >= _MERGED_ROWS:
+        count += len(table)
+        if count >= _MERGED_ROWS:
             yield pa.concat_tables(held)
-            held = []
-    if sum(map(len, held)):
+            held, count = [], 0
+    if count:
         yield pa.concat_tables(held)
 
 

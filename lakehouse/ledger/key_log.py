@@ -10,7 +10,6 @@ logged as well, so that a steward's decision is enough to admit one.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -102,9 +101,8 @@ def append(
     path, options = locations.key_log(settings, source), settings.storage_options
     table = row_writer.open_or_create(path, SCHEMA, options)
     where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
-    present = table_io.pieces_of_version(table, ["ingestion_id"], where)
-    logged = set(chain.from_iterable(pc.unique(piece["ingestion_id"]).to_pylist() for piece in present))
-    new = sorted(set(ingestion_ids) - logged)
+    logged = table_io.distinct_of_version(table, ["ingestion_id"], where)
+    new = sorted(set(ingestion_ids) - set(logged["ingestion_id"].to_pylist()))
 
     def in_order(claims: pa.Table) -> pa.Table:
         return claims.filter(pc.is_in(claims["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")

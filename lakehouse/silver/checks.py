@@ -203,7 +203,7 @@ def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable,
         return row_sums.hashes(*(piece[name] for name in compared))
 
     numbers = list(pieces.mapped(hashes, rows_in_reach()))
-    again = row_sums.repeated(np.concatenate(numbers)) if numbers else np.empty(0, np.uint64)
+    again = row_sums.repeated(np.concatenate(numbers))
     if not len(again):
         return Counter()
     rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in rows_in_reach())

@@ -74,6 +74,8 @@ def test_columns_of_files_and_tables_that_are_older_are_empty(tmp_path: Path) ->
         {"name": "new", "number": 1, "later": None},
         {"name": "old", "number": None, "later": None},
     ]
+    (ranged,) = data_files.in_ranges(DeltaTable(path), ["number", "later"], "name", 9)
+    assert sorted(map(repr, ranged.to_pylist())) == ["{'number': 1, 'later': None}", "{'number': None, 'later': None}"]
 
 
 def test_files_that_delta_rs_merged_are_read(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_pieces_together_are_the_table(
         kinds = table_io.distinct(path, ["name"], where)
     assert whole is not None
     assert sorted(map(repr, whole.to_pylist())) == sorted(repr(row) for part in parts for row in part.to_pylist())
+    assert parts
     assert all(part.column_names == columns for part in parts)
     named = {name for file in files for _, name in file} | ({"a"} if size == 3 else set())
     assert {*([] if kinds is None else kinds["name"].to_pylist())} == (named if wanted is None else named & wanted)
