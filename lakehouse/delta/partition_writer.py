@@ -1,6 +1,6 @@
 """Creates tables and replaces whole partitions through delta-rs, in one commit with metadata about its reason.
 
-Appends and upserts of rows are in ``table_io``.
+Appends and upserts of rows are in ``row_writer``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.delta import compaction
+from lakehouse.delta import leases
 from lakehouse.delta.table_io import open_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ def _compact(path: str, options: Mapping[str, str] | None) -> None:
     small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
     if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return
-    with compaction.claimed(path, options) as is_ours, suppress(CommitFailedError):  # another writer updated rows of these files
+    # A conflict: another writer updated rows of these files.
+    with leases.held(path, leases.COMPACTION, options) as is_ours, suppress(CommitFailedError):
         if is_ours and (newest := open_snapshot(path, options)) is not None:
             newest.optimize.compact(target_size=_SMALL_FILE_BYTES, writer_properties=COMPRESSED)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse import object_store
+from lakehouse.delta import leases
 from lakehouse.settings import Settings
 from lakehouse.spark import commit_lease
 
@@ -44,13 +47,17 @@ def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
     assert max(most) == 1
 
 
+def ends_after(seconds: float) -> leases.Work:
+    return replace(commit_lease.WORK, expires=timedelta(seconds=seconds))
+
+
 def taken_and_left(table: str) -> None:
     """As a driver does that is killed while it commits."""
-    assert commit_lease._take(f"{table}/{commit_lease._FOLDER}", {})
+    assert leases.take(table, commit_lease.WORK) is not None
 
 
 def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_lease, "_ENDS", 0.6)
+    monkeypatch.setattr(commit_lease, "WORK", ends_after(0.6))
     taken_and_left(table)
     start = time.monotonic()
     with commit_lease.held(Settings(), table):
@@ -58,19 +65,18 @@ def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.Monke
 
 
 def test_a_lease_is_renewed_while_its_driver_commits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_lease, "_ENDS", 1.0)
+    monkeypatch.setattr(commit_lease, "WORK", ends_after(1.0))
     monkeypatch.setattr(commit_lease, "_RENEWED", 0.1)
-    address = f"{table}/{commit_lease._FOLDER}"
     with commit_lease.held(Settings(), table):
         time.sleep(1.5)
-        assert not commit_lease._take(address, {})
-    assert commit_lease._take(address, {})
+        assert leases.take(table, commit_lease.WORK) is None
+    assert leases.take(table, commit_lease.WORK) is not None
 
 
 def test_a_commit_that_fails_gives_the_lease_back(table: str) -> None:
     with pytest.raises(OSError, match="disk full"), commit_lease.held(Settings(), table):
         raise OSError("disk full")
-    assert commit_lease._take(f"{table}/{commit_lease._FOLDER}", {})
+    assert leases.take(table, commit_lease.WORK) is not None
 
 
 def test_no_other_file_system_needs_a_lease(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
-from lakehouse.delta import compaction, table_io
+from lakehouse.delta import leases, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
@@ -171,7 +171,7 @@ class _Work:
             )
         if not crowds or self._dry_run:
             return crowds
-        with compaction.claimed(self._path, self._options) as is_ours:
+        with leases.held(self._path, leases.COMPACTION, self._options) as is_ours:
             if not is_ours:
                 self._kept.append("another process is compacting it")
                 return {}

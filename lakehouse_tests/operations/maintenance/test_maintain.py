@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, compaction, row_writer, table_io
+from lakehouse.delta import commit_log, leases, row_writer, table_io
 from lakehouse.delta.storage import Storage
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
@@ -151,7 +151,7 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
 def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Settings) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
-    with compaction.claimed(locations.silver(no_retention, "events")):
+    with leases.held(locations.silver(no_retention, "events"), leases.COMPACTION):
         done = maintain_table(no_retention, "silver/events")
     assert (done.kept[0], done.partitions_compacted) == ("another process is compacting it", 0)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1

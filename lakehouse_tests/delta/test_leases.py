@@ -1,4 +1,4 @@
-"""Compaction changes no row, however many processes compact, append and update at the same time."""
+"""One process at a time holds a lease; with one, compaction changes no row, however many processes work at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import commit_log, compaction, row_writer, table_io
+from lakehouse.delta import commit_log, leases, row_writer, table_io
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def numbers(path: str) -> list[int]:
 
 def compacted_alone(path: str, **more: datetime) -> bool:
     """Compact the table if no other process does; whether it was done."""
-    with compaction.claimed(path, **more) as is_ours:
+    with leases.held(path, leases.COMPACTION, **more) as is_ours:
         if is_ours:
             DeltaTable(path).optimize.compact()
     return is_ours
@@ -66,23 +66,23 @@ def test_appends_that_compact_at_once_lose_and_repeat_no_row(tmp_path: Path, mon
 
 def test_a_process_leaves_a_table_alone_that_another_one_compacts(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    claimed_at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    assert compaction.claim(path, now=claimed_at) is not None
+    taken_at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    assert leases.take(path, leases.COMPACTION, now=taken_at) is not None
     for later, is_free in ((timedelta(0), False), (timedelta(hours=23), False), (timedelta(hours=25), True)):
-        assert (compaction.claim(path, now=claimed_at + later) is not None) is is_free
-    assert not compacted_alone(path, now=claimed_at + timedelta(hours=26)), "the second claim holds for a day as well"
+        assert (leases.take(path, leases.COMPACTION, now=taken_at + later) is not None) is is_free
+    assert not compacted_alone(path, now=taken_at + timedelta(hours=26)), "the second lease holds for a day as well"
     assert len(DeltaTable(path).file_uris()) == 4
-    assert compacted_alone(path, now=claimed_at + timedelta(hours=50))
+    assert compacted_alone(path, now=taken_at + timedelta(hours=50))
     assert len(DeltaTable(path).file_uris()) == 1
 
 
 def fail_while_compacting(path: str) -> None:
-    with compaction.claimed(path) as is_ours:
+    with leases.held(path, leases.COMPACTION) as is_ours:
         assert is_ours
         raise OSError("disk full")
 
 
-def test_a_compaction_that_fails_ends_its_claim(tmp_path: Path) -> None:
+def test_a_compaction_that_fails_ends_its_lease(tmp_path: Path) -> None:
     path = filled(tmp_path)
     with pytest.raises(OSError, match="disk full"):
         fail_while_compacting(path)
@@ -90,7 +90,7 @@ def test_a_compaction_that_fails_ends_its_claim(tmp_path: Path) -> None:
     assert numbers(path) == [0, 1, 2, 3]
 
 
-def test_vacuum_does_not_take_claims_for_unused_files(tmp_path: Path) -> None:
+def test_vacuum_does_not_take_leases_for_unused_files(tmp_path: Path) -> None:
     path = filled(tmp_path)
     assert compacted_alone(path)
     unused = DeltaTable(path).vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
@@ -98,18 +98,41 @@ def test_vacuum_does_not_take_claims_for_unused_files(tmp_path: Path) -> None:
     assert [name for name in unused if "_compaction" in name] == []
 
 
-def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_claim_cannot_be_recorded(
+def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_lease_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, record = filled(tmp_path), compaction._record
+    path, commit = filled(tmp_path), leases.commit_without_rows
     monkeypatch.setattr(row_writer, "_COMPACT_ABOVE_FILES", 3)
 
-    def conflict_at_the_end(claims: DeltaTable, event: str, number: int) -> None:
-        if event == compaction._ENDED:
-            raise CommitFailedError("another process ended its claim at this moment")
-        record(claims, event, number)
+    def conflict_at_the_end(table: DeltaTable, *, why: dict[str, str], transaction: tuple[str, int]) -> None:
+        if transaction[0] == leases._ENDED:
+            raise CommitFailedError("another process ended its lease at this moment")
+        commit(table, why=why, transaction=transaction)
 
-    monkeypatch.setattr(compaction, "_record", conflict_at_the_end)
+    monkeypatch.setattr(leases, "commit_without_rows", conflict_at_the_end)
     row_writer.append(path, pa.table({"number": pa.array([4], pa.int64())}))
     assert numbers(path) == [0, 1, 2, 3, 4]
     assert compacted_alone(filled(tmp_path / "other", files=2)), "as maintenance does it"
+
+
+def test_a_lease_that_is_renewed_lasts_and_ends_by_its_last_number(tmp_path: Path) -> None:
+    path, work = str(tmp_path / "table"), leases.Work("_work", timedelta(hours=1))
+    first = leases.take(path, work, now=datetime(2024, 1, 1, tzinfo=timezone.utc))
+    assert first is not None
+    second = leases.renew(path, work, first)
+    assert leases.renew(path, work, first) is None, "it has another number now"
+    assert leases.take(path, work) is None
+    leases.end(path, work, first)
+    assert leases.take(path, work) is None
+    leases.end(path, work, second)
+    assert leases.take(path, work) is not None
+
+
+def test_who_has_lost_an_expired_lease_does_not_end_the_one_of_another(tmp_path: Path) -> None:
+    path, work = str(tmp_path / "table"), leases.Work("_work", timedelta(0))
+    lost, now = leases.take(path, work), leases.take(path, work)
+    assert leases.renew(path, work, lost) is None
+    leases.end(path, work, lost)
+    assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is None
+    leases.end(path, work, now)
+    assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is not None
