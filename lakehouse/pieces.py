@@ -55,9 +55,9 @@ def listened_to_by(listener: Listener, every: float = 5) -> Iterator[None]:
         _LISTENERS.reset(before)
 
 
-def listeners() -> tuple[Listener, ...]:
-    """Who wants to know how far work is; for threads, which do not inherit it."""
-    return _LISTENERS.get()
+def is_listened_to() -> bool:
+    """Whether anybody wants to know how far work is."""
+    return bool(_LISTENERS.get())
 
 
 def report(work: str, done: int, total: int | None = None) -> None:

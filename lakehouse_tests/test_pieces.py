@@ -65,7 +65,7 @@ def test_all_listeners_are_told_how_much_is_done() -> None:
         "inner rows judged: 1,500 of 1,500",
     ]
     assert pieces.sentence("rows", 1_000, None) == "rows: 1,000"
-    assert not pieces.listeners()
+    assert not pieces.is_listened_to()
 
 
 def test_short_work_is_not_reported() -> None:

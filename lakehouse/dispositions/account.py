@@ -118,16 +118,15 @@ def table(
     *,
     arrival_days: Collection[date] | None = None,
     keys: Collection[str] | pa.Array | None = None,
-    ingestion_ids: Collection[str] | None = None,
     unrecorded: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days, keys, ingestions.
+    """Rows of Bronze with their dispositions, by arrival day, file and line: all, or of some arrival days and keys.
 
     :param unrecorded: the files of ingestions that the ledger does not know yet, by id.
     :returns: columns :data:`SCHEMA`.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
-    given = {"arrival_date": arrival_days, "record_key": keys, "ingestion_id": ingestion_ids}
+    given = {"arrival_date": arrival_days, "record_key": keys}
     where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
     in_bronze = table_io.read(locations.bronze(settings, contract.dataset), _COLUMNS, where, settings.storage_options)
     if in_bronze is None:

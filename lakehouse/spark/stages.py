@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse import pieces
@@ -23,12 +25,12 @@ _SECONDS = 1
 @contextmanager
 def watched(spark: SparkSession, work: str) -> Iterator[None]:
     """Within the context, the listeners are told every second how far the stages of the session's jobs are."""
-    listeners = pieces.listeners()
-    if not listeners or not hasattr(spark, "_jsc"):
+    if not pieces.is_listened_to() or not hasattr(spark, "_jsc"):
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(spark.sparkContext.statusTracker(), work, ended, listeners), daemon=True)
+    watch = partial(_watch, spark.sparkContext.statusTracker(), f"{work}, tasks of Spark", ended)
+    thread = threading.Thread(target=copy_context().run, args=(watch,), daemon=True)  # the listeners belong to the context
     thread.start()
     try:
         yield
@@ -37,10 +39,9 @@ def watched(spark: SparkSession, work: str) -> Iterator[None]:
         thread.join()
 
 
-def _watch(tracker: StatusTracker, work: str, ended: threading.Event, listeners: tuple[pieces.Listener, ...]) -> None:
+def _watch(tracker: StatusTracker, work: str, ended: threading.Event) -> None:
     while not ended.wait(_SECONDS):
         stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
         if stages:
             done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-            for listener in listeners:
-                listener(f"{work}, tasks of Spark", done, total)
+            pieces.report(work, done, total)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-
+#: Compiling fully takes seconds that a first load of so many bytes gains back (the figures are in ``docs/scale.md``).
 _LARGE = 2**26
 
 
