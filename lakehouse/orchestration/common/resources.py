@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: Compiling fully takes seconds that a first load of so many bytes gains back (the figures are in ``docs/scale.md``).
+#: Bytes. Full compilation takes seconds that a first load of so much gains back: a million rows, 100 MB, take 73 s instead of 109.
 _LARGE = 2**26
 
 
