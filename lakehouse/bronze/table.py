@@ -1,7 +1,7 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-This module appends deliveries in one commit by one job of Spark. A file is read in ``delivery_reader``; the steps before and
-after the append are in ``ingest``.
+This module appends deliveries in one commit: large ones by one job of Spark, small ones through delta-rs. A file is read in
+``delivery_reader``; the steps before and after the append are in ``ingest``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.ledger.row_ids import Delivery
 from lakehouse.spark import commits as spark_commits
-from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class _Piece(NamedTuple):
 def append(
     session: Callable[[], SparkSession], settings: Settings, contract: SourceContract, deliveries: Deliveries, run_id: str
 ) -> None:
-    """Append deliveries in one commit by one job, except those whose rows are in the table already.
+    """Append deliveries in one commit, except those whose rows are in the table already.
 
     A run that was stopped behind its commit is therefore repeated without harm. Of two writers at once one is refused, and
     looks again at what is missing.
@@ -62,19 +61,22 @@ def append(
     :raises FileProblem: when a file as a whole cannot be read.
     """
     source, path = contract.dataset, locations.bronze(settings, contract.dataset)
-    table = table_io.open_table(path, settings.storage_options)
-    version = -1 if table is None else table.version()
+    table = spark_commits.table_of(settings, path, bronze_columns(contract), "arrival_date", change_feed=False)
+    version = table.version()
     missing = _missing(table, deliveries)
     if not missing:
         return
     named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
-    with sized_for(session(), settings, many=is_large(missing)):
-        frame = _frame(session(), settings, contract, missing)
-        if frame is not None:
+    if is_large(missing):
+        with sized_for(session(), settings, many=True):
+            frame = _frame(session(), settings, contract, missing)
             spark_commits.append_alone(frame, settings, path, "arrival_date", f"bronze:{source}", version, why)
-        elif table is None:
-            spark_commits.create(session(), settings, path, ddl(bronze_columns(contract)), "arrival_date", change_feed=False)
+        return
+    batches = [batch for delivery, file in missing for batch in delivery_rows(settings, contract, delivery, file.path)]
+    rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
+    if len(rows):
+        spark_commits.append_rows_alone(rows, settings, path, f"bronze:{source}", version, why)
 
 
 def is_large(deliveries: Deliveries) -> bool:
@@ -82,10 +84,8 @@ def is_large(deliveries: Deliveries) -> bool:
     return sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES
 
 
-def _missing(table: DeltaTable | None, deliveries: Deliveries) -> Deliveries:
+def _missing(table: DeltaTable, deliveries: Deliveries) -> Deliveries:
     """The deliveries of which the table has no row."""
-    if table is None:
-        return deliveries
     where = {
         "arrival_date": {delivery.arrival_date for delivery, _ in deliveries},
         "ingestion_id": {delivery.ingestion_id for delivery, _ in deliveries},
@@ -94,12 +94,8 @@ def _missing(table: DeltaTable | None, deliveries: Deliveries) -> Deliveries:
     return [(delivery, file) for delivery, file in deliveries if delivery.ingestion_id not in present]
 
 
-def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, deliveries: Deliveries) -> DataFrame | None:
-    """The rows of deliveries, None if they have none; large files are parsed by tasks of Spark."""
-    if not is_large(deliveries):
-        batches = [batch for delivery, file in deliveries for batch in delivery_rows(settings, contract, delivery, file.path)]
-        rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
-        return dataframes.local(spark, rows).coalesce(1) if len(rows) else None
+def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, deliveries: Deliveries) -> DataFrame:
+    """The rows of deliveries, parsed by tasks of Spark."""
     tasks = _tasks(settings, contract, deliveries)
 
     def parse(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

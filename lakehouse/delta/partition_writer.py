@@ -22,13 +22,22 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, after all readers of the change feed
 }
-#: Statistics of all columns: due periods are found by them, however many measures come first.
-_STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
+#: Further properties: statistics of all columns instead of the first 32, and a change data feed.
+ALL_STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
+CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str, str] | None = None) -> DeltaTable:
+def create(
+    path: str,
+    schema: pa.Schema,
+    partition_by: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    properties: Mapping[str, str] | None = None,
+) -> DeltaTable:
     """Create an empty table unless it exists.
 
+    :param properties: besides :data:`PROPERTIES`.
     :returns: the table, at its newest version.
     """
     return DeltaTable.create(
@@ -36,7 +45,7 @@ def create(path: str, schema: pa.Schema, partition_by: str, options: Mapping[str
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
         partition_by=[partition_by],
-        configuration=PROPERTIES | _STATISTICS,
+        configuration={**PROPERTIES, **(properties or {})},
         storage_options=dict(options or {}),
     )
 
@@ -58,7 +67,7 @@ def replace(
     """
     (column,) = table.metadata().partition_columns
     predicate = f"{column} IN ({', '.join(repr(day.isoformat()) for day in sorted(partitions))})"
-    properties = _properties(why, transaction)
+    properties = commit_properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
     existing = {item.name for item in table.schema().fields}
@@ -70,10 +79,11 @@ def replace(
 def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
     """Commit metadata and the version of a transaction without changing any row; see :func:`replace`."""
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
-    write_deltalake(table, nothing, mode="append", commit_properties=_properties(why, transaction))
+    write_deltalake(table, nothing, mode="append", commit_properties=commit_properties(why, transaction))
 
 
-def _properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None) -> CommitProperties:
+def commit_properties(why: Mapping[str, Any] | None, transaction: tuple[str, int] | None = None) -> CommitProperties:
+    """The cause of a commit, and the Delta transaction that it records; see :func:`replace`."""
     metadata = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
     transactions = None if transaction is None else [Transaction(*transaction)]
     return CommitProperties(custom_metadata=metadata, app_transactions=transactions)

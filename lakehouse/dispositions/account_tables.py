@@ -241,11 +241,8 @@ def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.T
         return schema.empty_table()
     place = positions(content, rows)
     content, rows = content.filter(pc.is_valid(place)), rows.take(place.drop_null())
-    columns = dict(zip(content.column_names, content.columns))
-    for name, keys in redactions.keys_by_field(settings, source).items():
-        is_redacted = pc.is_in(rows["record_key"], value_set=pa.array(sorted(keys), pa.string()))
-        for redacted in (name, "raw_payload"):
-            columns[redacted] = pc.if_else(is_redacted, pa.scalar(None, columns[redacted].type), columns[redacted])
+    shown = redactions.applied(content, redactions.keys_by_field(settings, source))
+    columns = dict(zip(shown.column_names, shown.columns))
     decided = decisions.in_force(settings, source)
     columns |= _reviews(rows, decided.take(positions(rows, decided)), existing.take(positions(rows, existing)))
     since = content["arrival_ts"].cast(pa.timestamp("us", "UTC"))

@@ -154,15 +154,24 @@ def with_decisions(claims: pa.Table, decided: pa.Table) -> pa.Table:
     return claims.append_column("about_file", decided["about_file"].take(place))
 
 
+def are_admitted(claims: pa.Table) -> pa.ChunkedArray:
+    """Whether the rows of claims may contend: by the newest decision, else by the contract; never NULL.
+
+    :param claims: with ``standing`` and ``steward``, see :func:`with_decisions`.
+    """
+    by_steward = pc.is_in(claims["steward"], value_set=_ADMITTING)
+    by_contract = pc.and_(pc.is_null(claims["steward"]), pc.equal(claims["standing"], AdmissionStatus.ADMITTED.value))
+    return pc.or_(by_steward, pc.fill_null(by_contract, False))
+
+
 def shares(claims: pa.Table) -> dict[date, list[Share]]:
     """The shares of the arrivals in each event day, from all claims about these days.
 
     :param claims: ``event_date``, the columns of ``ORDER``, ``standing``, ``steward``, ``about_file``.
     """
     claims = claims.filter(pc.is_valid(claims["event_date"]))
+    admitted = numpy_of(are_admitted(claims))
     admits = pc.is_in(claims["steward"], value_set=_ADMITTING)
-    by_contract = pc.and_(pc.is_null(claims["steward"]), pc.equal(claims["standing"], AdmissionStatus.ADMITTED.value))
-    admitted = numpy_of(pc.or_(admits, pc.fill_null(by_contract, False)))
     # Rows that a steward barred count as well: rejecting rows of a file must not bring an older file back.
     counted = admitted | numpy_of(pc.is_valid(claims["steward"]))
     place = groups(claims["event_date"], claims["ingestion_id"])

@@ -1,13 +1,13 @@
-"""What became of the rows that make a set of claims (rule R4): Arrow in, Arrow out.
+"""Which claim wins its key (rule R2), and what became of the rows that make the claims (rule R4): Arrow in, Arrow out.
 
 Right for any set of claims that is complete for the keys it holds, so that a large set may be partitioned by key. Claims are read
-from ``ledger.key_log``; Spark chooses the same winners in ``silver.merge``, without the dispositions of the others.
+from ``ledger.key_log``; Spark chooses the same winners in ``silver.merge``.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from lakehouse.dispositions.row_groups import Column, Numbers
     from lakehouse.dispositions.verdicts import RowVerdict
 
+#: The columns of the key log by which claims are compared, and what a winner does.
+RANKED = ("record_key", "kind", "event_date", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "arrival_date")
 #: Of the key log, with ``steward``: the verdict in force about the row, NULL without one.
-CLAIM_COLUMNS = (
-    *("record_key", "kind", "event_date", "source_sequence", "arrival_ts", "ingestion_id", "line_number", "arrival_date"),
-    *("standing", "reason", "detail", "steward"),
-)
+CLAIM_COLUMNS = (*RANKED, "standing", "reason", "detail", "steward")
+#: The kinds of claims that put a row into silver if they win.
+LIVING_KINDS = ("insert", "correct")
 #: ``outranked_by`` is the row that outranks the row; ``admission`` to ``detail`` are the contract's judgement of it.
 SCHEMA = pa.schema(
     [
@@ -48,7 +49,7 @@ SCHEMA = pa.schema(
     ]
 )
 _NONE = -1
-_KINDS = ("insert", "correct", "delete", "retire")
+_KINDS = (*LIVING_KINDS, "delete", "retire")
 _INSERT, _CORRECT, _DELETE, _RETIRE = range(len(_KINDS))
 
 
@@ -87,6 +88,58 @@ def dispositions(
     return _as_table(claims, known, verdict_of, outranked_by, is_held)
 
 
+def winners(claims: pa.Table, *, by_sequence: bool) -> pa.Table:
+    """The claim that wins each key (R2), with ``retired``: whether any claim retires the key.
+
+    :param claims: every admitted claim about some keys: columns :data:`RANKED`, others are kept.
+    """
+    ranking = _ranking(claims, groups(claims["record_key"]), by_sequence=by_sequence)
+    retired = np.logical_or.reduceat(ranking.kind == _RETIRE, ranking.starts) if len(claims) else np.empty(0, bool)
+    won = claims.take(pa.array(ranking.order[ranking.winner]))
+    return won.append_column("retired", pa.array(retired))
+
+
+class _Ranking(NamedTuple):
+    """Claims by contest, and in each by the total order.
+
+    ``order`` are their positions; ``contest``, ``kind`` and ``arrived`` are those of the claims in this order. ``starts`` are the
+    places of the first claim of each contest, ``winner`` those of its winner.
+    """
+
+    order: Numbers
+    contest: Numbers
+    kind: Numbers
+    arrived: Numbers
+    starts: Numbers
+    winner: Numbers
+
+
+def _ranking(claims: pa.Table, contest: Numbers, *, by_sequence: bool) -> _Ranking:
+    """Rank claims and choose the winner of each contest (R2).
+
+    Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does
+    not win.
+    """
+    ingestions = pa.array(sorted(pc.unique(claims["ingestion_id"]).to_pylist()), pa.string())
+    order = np.lexsort(  # within each contest, by the total order
+        (
+            numpy_of(claims["line_number"]),
+            numpy_of(pc.index_in(claims["ingestion_id"], value_set=ingestions)),
+            numpy_of(claims["arrival_ts"]),
+            numpy_of(claims["source_sequence"]),
+            contest,
+        )
+    )
+    contest, kind, arrived = contest[order], _kinds(claims)[order], numpy_of(claims["arrival_ts"])[order]
+    starts = np.flatnonzero(np.diff(contest, prepend=_NONE))
+    winner = np.append(starts[1:], len(order)) - 1 if len(order) else starts
+    if not by_sequence and len(order):
+        newest_change = np.maximum.reduceat(np.where(kind != _INSERT, np.arange(len(order)), _NONE), starts)
+        is_retired = (newest_change != _NONE) & (kind[newest_change] == _RETIRE)
+        winner = np.where(is_retired, newest_change, winner)
+    return _Ranking(order, contest, kind, arrived, starts, winner)
+
+
 def _of_cases(known: list[RowVerdict], rule: Callable[..., RowVerdict | None], *columns: Column) -> Numbers:
     """The number of each row's verdict by a rule on some columns; -1 where it gives none.
 
@@ -121,29 +174,9 @@ def _contend(
 def _ranked(
     claims: pa.Table, contest: Numbers, policy: ReprocessPolicy, contents: Callable[[pa.Table], pa.Array]
 ) -> tuple[Numbers, Numbers]:
-    """The same for claims each of which has a rival in its contest (R2); the second result are positions among ``claims``.
-
-    Without a source sequence, an insert that arrives after the retirement of its key is the original arriving late, and does
-    not win.
-    """
-    ingestions = pa.array(sorted(pc.unique(claims["ingestion_id"]).to_pylist()), pa.string())
-    order = np.lexsort(  # within each contest, by the total order
-        (
-            numpy_of(claims["line_number"]),
-            numpy_of(pc.index_in(claims["ingestion_id"], value_set=ingestions)),
-            numpy_of(claims["arrival_ts"]),
-            numpy_of(claims["source_sequence"]),
-            contest,
-        )
-    )
-    contest, kind, arrived = contest[order], _kinds(claims)[order], numpy_of(claims["arrival_ts"])[order]
+    """The same for claims each of which has a rival in its contest; the second result are positions among ``claims``."""
+    order, contest, kind, arrived, starts, winner = _ranking(claims, contest, by_sequence=policy.by_sequence)
     place = np.arange(len(order))
-    starts = np.flatnonzero(np.diff(contest, prepend=_NONE))
-    winner = np.append(starts[1:], len(order)) - 1
-    if not policy.by_sequence:
-        newest_change = np.maximum.reduceat(np.where(kind != _INSERT, place, _NONE), starts)
-        is_retired = (newest_change != _NONE) & (kind[newest_change] == _RETIRE)
-        winner = np.where(is_retired, newest_change, winner)
     winner = np.repeat(winner, np.diff(np.append(starts, len(order))))
     newest_equal = _newest_equal(contest, contents(claims).take(pa.array(order)), kind != _RETIRE)
     wins, says_the_same, winner_lives = place == winner, newest_equal > place, _lives(kind[winner])

@@ -10,11 +10,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations
 from lakehouse.ledger.input_ids import InputKind
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
@@ -61,6 +65,19 @@ def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:
         for name in entry.fields:
             found[name].add(entry.record_key)
     return dict(found)
+
+
+def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.Table:
+    """The rows with the redacted fields of their keys set to NULL, and with them the record as it was read.
+
+    :param rows: with ``record_key``; fields that they do not have are left out.
+    """
+    for name, keys in keys_by_field.items():
+        is_redacted = pc.is_in(rows["record_key"], value_set=pa.array(sorted(keys), pa.string()))
+        for redacted in {name, "raw_payload"} & set(rows.column_names):
+            values = pc.if_else(is_redacted, pa.scalar(None, rows[redacted].type), rows[redacted])
+            rows = rows.set_column(rows.column_names.index(redacted), redacted, values)
+    return rows
 
 
 def touched(settings: Settings, source: str) -> dict[str, set[date]]:

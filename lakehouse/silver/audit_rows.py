@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.contracts.series import Series
 from lakehouse.delta.change_feed import NO_CONTENT
+from lakehouse.json_texts import json_text, json_texts
 from lakehouse.silver import audit_log, first_load
-from lakehouse.silver.json_texts import json_text, json_texts
 from lakehouse.silver.row_changes import differ, row_changes, starts
 from lakehouse.silver.rulings import RULED_BY, lateness, rulings
 

@@ -1,8 +1,9 @@
 """Silver: per key the greatest row by the total order, on its own event day (rules R2, R3).
 
 This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on some days under the other
-policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, :func:`rebuild` computes days
-from Bronze; both result in the same rows. Which of the two is used for a day is decided in ``update``.
+policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions with many rows, ``local_merge``
+those with few, and :func:`rebuild` computes days from Bronze; all result in the same rows. Which of them is used is decided in
+``update``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, redactions
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
+from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -116,26 +118,24 @@ def merge(
 ) -> None:
     """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
 
+    Rows are appended if silver has no row to match on the days.
+
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
-    :param row_count: how many rows they have; more than ``local_rows`` are appended if silver has no row to match on the days.
+    :param row_count: how many rows they have.
     """
     target = locations.silver(settings, contract.dataset)
     while True:
         table = table_io.open_table(target, settings.storage_options)
-        before, many = -1 if table is None else table.version(), row_count > settings.local_rows
-        if many and table is not None and not table_io.rows_at_most(table, {"event_date": days}):
+        before = -1 if table is None else table.version()
+        if table is not None and not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
             # A file for each day, as MERGE writes them.
             rows = rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
             spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
         else:
-            if many:
-                claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
-            else:
-                keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
-                claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
+            claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
             source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
-            spark_commits.merge(spark, settings, source, target, _merge_clauses(contract, days, _gone(settings, contract)), why)
+            spark_commits.merge(spark, settings, source, target, clauses(settings, contract, days), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
@@ -221,11 +221,7 @@ def _merge_source(
     claims_of_keys: DataFrame,
     arrival_days: Collection[date],
 ) -> DataFrame:
-    """One row per key of some claims and day on which silver may hold it.
-
-    A row has the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain it. Silver
-    holds a key on two days while only one of the days of a move has been updated.
-    """
+    """One row per key of some claims and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(_on(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
     counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
     won = winners(counting, by_sequence=bool(contract.order.sequence)).join(places, "record_key")
@@ -240,33 +236,25 @@ def _merge_source(
     return rest.join(rows, same_row, "left").drop(rows.record_key)
 
 
-def _merge_clauses(contract: SourceContract, days: Collection[date], gone: Collection[str]) -> str:
-    """The ON and WHEN clauses of the MERGE.
+def clauses(settings: Settings, contract: SourceContract, days: Collection[date]) -> MergeClauses:
+    """The clauses of the MERGE, for Spark and for delta-rs.
 
-    Only a newer row replaces the present one, except for keys with a retirement, whose winner may be older.
-
-    :param gone: columns of the table that the contract no longer has; they are emptied, so that no older value stays in them.
+    Only a newer row replaces the present one, except for keys with a retirement, whose winner may be older. Columns of the table
+    that the contract no longer has are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
-    sets = [f"t.`{name}` = s.`{name}`" for name in columns] + [f"t.`{name}` = NULL" for name in gone]
-    ours = f"struct({', '.join(f's._{name}' for name in ORDER)})"
-    theirs = f"struct({', '.join(f't.{name}' for name in ORDER)})"
-    newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
-    # The SQL contains only dates and names of the contract, and no value of a row.
-    return f"""
-        ON t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key
-        WHEN MATCHED AND {newer} AND NOT s._lives THEN DELETE
-        WHEN MATCHED AND {newer} AND s._present THEN UPDATE SET {", ".join(sets)}
-        WHEN NOT MATCHED AND s._lives AND s._present THEN
-            INSERT ({", ".join(f"`{name}`" for name in columns)}) VALUES ({", ".join(f"s.`{name}`" for name in columns)})
-    """  # noqa: S608
-
-
-def _gone(settings: Settings, contract: SourceContract) -> list[str]:
-    """The columns of silver that the contract no longer has."""
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
-    known = {name for name, _ in silver_columns(contract)}
-    return [] if table is None else [item.name for item in table.schema().fields if item.name not in known]
+    present = [] if table is None else [item.name for item in table.schema().fields]
+    ours, theirs = (f"struct({', '.join(f'{prefix}{name}' for name in ORDER)})" for prefix in ("s._", "t."))
+    newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
+    return MergeClauses(
+        on=f"t.event_date IN ({spark_commits.day_literals(days)}) AND t.event_date = s._day AND t.record_key = s.record_key",
+        delete=f"{newer} AND NOT s._lives",
+        update=f"{newer} AND s._present",
+        insert="s._lives AND s._present",
+        columns=columns,
+        emptied=[name for name in present if name not in columns],
+    )
 
 
 def _bronze_rows(

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse.json_texts import distinct_values
 from lakehouse.lateness.measurement import are_late, lags, microseconds
-from lakehouse.silver.json_texts import distinct_values
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:

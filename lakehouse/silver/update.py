@@ -15,11 +15,11 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, provenance, table_io
-from lakehouse.delta.columns import bronze_columns, ddl, silver_columns
+from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.input_ids import is_manual_input
-from lakehouse.silver import audit
+from lakehouse.silver import audit, local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
@@ -66,17 +66,17 @@ def update(
     may_merge = policy_of(contract).merges_pending
     merged = frozenset(day for day, ids in waiting.items() if may_merge and not any(map(is_manual_input, ids)))
     rebuilt = frozenset(days) - merged
-    _ensure_table(session(), settings, contract)
+    _ensure_table(session, settings, contract)
     before = table_io.version(target, settings.storage_options)
     if before > 0 and not applied_inputs.has_any(settings, source):
         _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
-        _merge(settings, contract, session(), merged, ids, run_id)
+        _merge(settings, contract, session, merged, ids, run_id)
         _follow(settings, contract, metrics, merged, ids, "merge", run_id)
     if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
-        _rebuild(settings, contract, session(), rebuilt, ids, run_id)
+        _rebuild(settings, contract, session, rebuilt, ids, run_id)
         _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
     table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
@@ -84,36 +84,47 @@ def update(
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
 
 
-def _ensure_table(spark: SparkSession, settings: Settings, contract: SourceContract) -> None:
+def _ensure_table(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:
     """Create silver's table if it does not exist; add columns that are new in the contract to silver and Bronze.
 
     :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
-    target = locations.silver(settings, contract.dataset)
-    spark_commits.add_missing_columns(
-        lambda: spark, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract)
-    )
-    spark_commits.add_missing_columns(lambda: spark, settings, target, silver_columns(contract))
-    if table_io.version(target, settings.storage_options) < 0:
-        spark_commits.create(spark, settings, target, ddl(silver_columns(contract)), "event_date", change_feed=True)
+    bronze, silver = (layer(settings, contract.dataset) for layer in (locations.bronze, locations.silver))
+    spark_commits.add_missing_columns(session, settings, bronze, bronze_columns(contract))
+    spark_commits.add_missing_columns(session, settings, silver, silver_columns(contract))
+    spark_commits.table_of(settings, silver, silver_columns(contract), "event_date", change_feed=True)
 
 
 @spark_commits.recomputed_on_conflict
 def _merge(
-    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    days: frozenset[date],
+    ids: set[str],
+    run_id: str,
 ) -> None:
+    """Merge ingestions into days: few rows in this process, many by Spark."""
     source = contract.dataset
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     row_count = sum(known[one].rows for one in ids)
-    with sized_for(spark, settings, many=row_count > settings.local_rows):
-        silver_merge.merge(spark, settings, contract, days, ids, arrivals, why, row_count=row_count)
+    if row_count <= settings.local_rows:
+        local_merge.merge(settings, contract, days, ids, arrivals, why)
+        return
+    with sized_for(session(), settings, many=True):
+        silver_merge.merge(session(), settings, contract, days, ids, arrivals, why, row_count=row_count)
 
 
 @spark_commits.recomputed_on_conflict
 def _rebuild(
-    settings: Settings, contract: SourceContract, spark: SparkSession, days: frozenset[date], ids: set[str], run_id: str
+    settings: Settings,
+    contract: SourceContract,
+    session: Callable[[], SparkSession],
+    days: frozenset[date],
+    ids: set[str],
+    run_id: str,
 ) -> None:
     _check_key_log(settings, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
@@ -121,8 +132,8 @@ def _rebuild(
     asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
-    with sized_for(spark, settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
-        silver_merge.rebuild(spark, settings, contract, days, why)
+    with sized_for(session(), settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
+        silver_merge.rebuild(session(), settings, contract, days, why)
 
 
 def _follow(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.dispositions import contests
 from lakehouse.dispositions.reprocess_policy import MergePolicy
 from lakehouse.ledger.row_states import Disposition
-from lakehouse_tests.support.disposed_claims import dispose
+from lakehouse_tests.support.disposed_claims import claims_table, dispose
 from lakehouse_tests.support.reference_model import Record, live_rows
 from lakehouse_tests.support.row_by_row import Claim, Outcome, winner
 
@@ -73,14 +75,25 @@ def test_where_the_source_numbers_its_changes_the_number_decides() -> None:
     }
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["insert", "correct", "delete", "retire"]), st.integers(0, 3), st.integers(0, 2)),
-        min_size=1,
-        max_size=7,
-    ),
-    st.booleans(),
-)
+DRAWN = st.tuples(st.sampled_from(["insert", "correct", "delete", "retire"]), st.integers(0, 3), st.integers(0, 2))
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(DRAWN, min_size=1, max_size=5)), st.booleans())
+def test_one_claim_wins_each_key(drawn: dict[str, list[tuple[str, int, int]]], by_sequence: bool) -> None:
+    lines = count()
+    claims = {
+        key: [claim(next(lines), kind, hour, number if by_sequence else 0) for kind, hour, number in of_key]
+        for key, of_key in drawn.items()
+    }
+    won = contests.winners(claims_table(claims), by_sequence=by_sequence).to_pylist()
+    assert {row["record_key"]: (row["ingestion_id"], row["line_number"], row["retired"]) for row in won} == {
+        key: (*winner(of_key, by_sequence=by_sequence).row, any(one.kind == "retire" for one in of_key))
+        for key, of_key in claims.items()
+    }
+    assert len(won) == len(claims)
+
+
+@given(st.lists(DRAWN, min_size=1, max_size=7), st.booleans())
 def test_every_row_has_one_disposition_and_what_lives_is_what_the_rule_says(
     drawn: list[tuple[str, int, int]], by_sequence: bool
 ) -> None:

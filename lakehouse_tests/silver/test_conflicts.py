@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.delta import commit_log
+from lakehouse.silver import local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark.commits import CONFLICTS
 from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_every_kind_of_conflict_is_known() -> None:
-    assert {one.__name__ for one in CONFLICTS} == {*delta.exceptions.__all__, "AppendedMeanwhileError"}
+    assert {one.__name__ for one in CONFLICTS} == {*delta.exceptions.__all__, "AppendedMeanwhileError", "CommitFailedError"}
 
 
 def line(key: str, amount: int, arrived: int) -> str:
@@ -35,7 +36,11 @@ def line(key: str, amount: int, arrived: int) -> str:
 
 
 @pytest.mark.spark
-def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("local_rows", [0, 20_000], ids=["by Spark", "by delta-rs"])
+def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
+    settings, spark, local_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.local_rows = local_rows
     lake = Lake(settings, contract(), spark)
     for arrived in (1, 2, 3):
         lake.deliver(date(2024, 2, arrived), csv_file([line(f"k{arrived}", arrived, arrived)]))
@@ -43,7 +48,7 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, mon
         if arrived < 3:
             lake.update()
     path, done = locations.silver(settings, "events"), Path(settings.root, "compacted")
-    source_of_merge = silver_merge._merge_source
+    source_of_merge, rows_of_merge = silver_merge._merge_source, local_merge._merge_rows
 
     def compacting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In a task of the MERGE, so that its transaction has begun."""
@@ -56,7 +61,15 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(settings, spark, mon
         source = source_of_merge(*arguments, **more)
         return source.mapInArrow(compacting, source.schema)
 
+    def disturbed_here(*arguments: object) -> pa.Table:
+        """After the table was opened."""
+        with suppress(FileExistsError):
+            done.touch(exist_ok=False)
+            DeltaTable(path).optimize.compact()
+        return rows_of_merge(*arguments)
+
     monkeypatch.setattr(silver_merge, "_merge_source", disturbed)
+    monkeypatch.setattr(local_merge, "_merge_rows", disturbed_here)
     lake.update()
     assert done.exists()
     told = [commit["operation"] for commit in commit_log.history(DeltaTable(path), -1)]

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from lakehouse.calendar.event_day import lateness
 from lakehouse.delta import change_feed
+from lakehouse.json_texts import json_text
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import audit_log, first_load
 from lakehouse.silver.audit_log import Ruling
-from lakehouse.silver.json_texts import json_text
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:

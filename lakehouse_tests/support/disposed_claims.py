@@ -21,16 +21,8 @@ if TYPE_CHECKING:
     from lakehouse_tests.support.row_by_row import Claim
 
 
-def dispose(
-    policy: ReprocessPolicy,
-    claims_by_key: Mapping[str, Sequence[Claim]],
-    content: Mapping[RowId, Any],
-    chosen: Mapping[date, Choice] | None = None,
-) -> dict[RowId, Outcome]:
-    """What became of the rows of admitted claims.
-
-    :param content: the content of rows, which is compared as text.
-    """
+def claims_table(claims_by_key: Mapping[str, Sequence[Claim]]) -> pa.Table:
+    """Claims of admitted rows as a key log has them, with the steward's verdict, which there is none of."""
     rows = [
         {
             "record_key": key,
@@ -45,7 +37,20 @@ def dispose(
         for key, claims in claims_by_key.items()
         for claim in claims
     ]
-    table = pa.Table.from_pylist(rows, schema=key_log.SCHEMA).append_column("steward", pa.nulls(len(rows), pa.string()))
+    return pa.Table.from_pylist(rows, schema=key_log.SCHEMA).append_column("steward", pa.nulls(len(rows), pa.string()))
+
+
+def dispose(
+    policy: ReprocessPolicy,
+    claims_by_key: Mapping[str, Sequence[Claim]],
+    content: Mapping[RowId, Any],
+    chosen: Mapping[date, Choice] | None = None,
+) -> dict[RowId, Outcome]:
+    """What became of the rows of admitted claims.
+
+    :param content: the content of rows, which is compared as text.
+    """
+    table = claims_table(claims_by_key)
     texts = sorted({str(one) for one in content.values()})
     numbers = {row_id: texts.index(str(one)) for row_id, one in content.items()}
 

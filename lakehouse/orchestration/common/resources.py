@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: Bytes. Full compilation takes seconds that a first load of so much gains back: a million rows, 100 MB, take 73 s instead of 109.
+#: Bytes of files. Full compilation takes seconds that a first load of so many gains back: of 100 MB it makes 73 s out of 109.
 _LARGE = 2**26
 
 

@@ -1,0 +1,107 @@
+"""The merge of pending ingestions with few rows, in this process: Arrow chooses the rows, delta-rs merges them.
+
+It results in the same rows as the merge by Spark (``merge``), by the same rules: how a claim wins its key is in
+``dispositions.contests``, which row replaces another one in ``merge.clauses``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.delta.columns import ORDER, arrow_schema, silver_columns
+from lakehouse.dispositions import claims, contests
+from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.dispositions.row_groups import positions
+from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.silver import admitted_claims
+from lakehouse.silver import merge as silver_merge
+from lakehouse.spark import commits as spark_commits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import date
+
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.settings import Settings
+
+
+def merge(
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+    why: Mapping[str, Any],
+) -> None:
+    """Merge pending ingestions into some event days, in one commit that also moves rows between these days.
+
+    :param arrival_days: the partitions of Bronze with the rows of the ingestions.
+    :raises CommitFailedError: when another writer has changed one of the days meanwhile.
+    """
+    path, options = locations.silver(settings, contract.dataset), settings.storage_options
+    while True:
+        table = spark_commits.table_of(settings, path, silver_columns(contract), "event_date", change_feed=True)
+        before = table.version()
+        rows = _merge_rows(settings, contract, days, ingestion_ids, arrival_days)
+        if len(rows):
+            clauses = silver_merge.clauses(settings, contract, days)
+            spark_commits.merge_rows(table, settings, path, rows, clauses, why)
+        if table_io.version(path, options) <= before + 1:
+            return
+        # Another writer has committed since the key log was read: its rows may outrank a row written here.
+
+
+def _merge_rows(
+    settings: Settings,
+    contract: SourceContract,
+    days: Collection[date],
+    ingestion_ids: Collection[str],
+    arrival_days: Collection[date],
+) -> pa.Table:
+    """One row per key of the ingestions and day on which silver may hold it, with the columns that ``merge.clauses`` names.
+
+    A row has the order of the winning claim, whether it puts the key on that day, and the Bronze row if the arrival days contain
+    it. Silver holds a key on two days while only one of the days of a move has been updated.
+    """
+    source = contract.dataset
+    keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
+    log = key_log.about(settings, source, [*contests.RANKED, "standing"], keys)
+    recorded = pa.array(sorted(admitted_claims.recorded(settings, source)), pa.string())
+    claimed = key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=recorded))
+    on_days = pc.is_in(claimed["event_date"], value_set=pa.array(sorted(days), pa.date32()))
+    places = claimed.filter(on_days).group_by(["record_key", "event_date"]).aggregate([])
+    counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
+    admitted = counting.filter(claims.are_admitted(counting))
+    won = contests.winners(admitted, by_sequence=policy_of(contract).by_sequence)
+    winner = pc.index_in(places["record_key"], value_set=won["record_key"].combine_chunks())
+    places, won = places.filter(pc.is_valid(winner)), won.take(winner.drop_null())
+    rows = _bronze_rows(settings, contract, arrival_days, won)
+    place = positions(won, rows)
+    of_its_key = pc.equal(rows["record_key"].take(place), won["record_key"])  # a retirement is made by the row of another key
+    is_on_the_day = pc.fill_null(pc.equal(won["event_date"], places["event_date"]), False)
+    merged = {name: rows[name].take(place) for name in rows.column_names} | {
+        "record_key": places["record_key"],
+        "_day": places["event_date"],
+        "_lives": pc.and_(pc.is_in(won["kind"], value_set=pa.array(contests.LIVING_KINDS)), is_on_the_day),
+        "_present": pc.fill_null(of_its_key, False),
+        "retired": won["retired"],
+    }
+    return pa.table(merged | {f"_{name}": won[name] for name in ORDER})
+
+
+def _bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
+    """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
+    schema = arrow_schema(silver_columns(contract))
+    where = {"arrival_date": arrival_days, "ingestion_id": pc.unique(won["ingestion_id"])}
+    path = locations.bronze(settings, contract.dataset)
+    bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
+    if bronze is None:
+        return schema.empty_table()
+    is_wanted = pc.and_(pc.is_null(bronze["malformed_reason"]), pc.is_valid(positions(bronze, won)))
+    rows = bronze.filter(is_wanted).select(schema.names)
+    return redactions.applied(rows, redactions.keys_by_field(settings, contract.dataset))
