@@ -1,10 +1,10 @@
-"""Lets one Spark driver at a time commit to a table in S3.
+"""Lets one process at a time commit to Bronze and silver in S3.
 
 Delta commits by creating a file that must not exist yet. In S3, Delta for Spark looks whether it exists and writes it then: of
 two drivers that do so at once, the second overwrites the commit of the first, whose rows are lost. (delta-rs creates it with
-S3's conditional write; on other file systems Spark's creation is atomic as well.) Each commit of Spark therefore holds a lease,
-which is renewed while its process lives, and ends by itself soon after that was killed. What a lease is, is in
-``delta.leases``.
+S3's conditional write; on other file systems Spark's creation is atomic as well.) Each commit that Spark makes or could overwrite
+therefore holds a lease, which is renewed while its process lives, and ends by itself soon after that was killed. What a lease
+is, is in ``delta.leases``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RENEWED, _WAITS = 30.0, 0.5
 
 @contextmanager
 def held(settings: Settings, path: str) -> Iterator[None]:
-    """Hold the lease of a table until the block ends; waits until no other driver does. Without effect outside of S3."""
+    """Hold the lease of a table until the block ends; waits until no other process does. Without effect outside of S3."""
     if not object_store.is_s3(path):
         yield
         return
@@ -53,7 +53,7 @@ class _Renewal(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Renew the lease again and again; another driver's is left alone."""
+        """Renew the lease again and again; that of another process is left alone."""
         while not self._ended.wait(_RENEWED):
             number = leases.renew(self._path, WORK, self._number, self._options)
             if number is None:
