@@ -11,13 +11,17 @@ import sys
 import tempfile
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import dagster as dg
 from volume_files import FIRST, HEAP, timed
 
 from lakehouse.contracts import load_catalog
+from lakehouse.orchestration.execution.in_process import local_instance
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 _SOURCE = """
 dataset: readings
@@ -43,10 +47,10 @@ measures:
 
 
 def instance_in(home: Path) -> dg.DagsterInstance:
-    """A Dagster instance with the project's configuration."""
+    """A Dagster instance with the project's configuration, as ``lakehouse replay`` opens it."""
     shutil.copy(Path(__file__).parents[1] / "dagster_home" / "dagster.yaml", home)
     os.environ["DAGSTER_HOME"] = str(home)
-    return dg.DagsterInstance.from_config(str(home))
+    return local_instance(home)
 
 
 def main() -> None:

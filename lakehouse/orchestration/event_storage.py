@@ -13,6 +13,7 @@ import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakehouse.orchestration.common.dagster_internals import (
@@ -42,6 +43,7 @@ class SqliteEvents(SqliteEventLogStorage):
         self._db_lock = threading.RLock()  # type: ignore[assignment]
         self._open = threading.local()
         self._tables: set[str] = set()
+        self._empty_file: bytes | None = None
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
 
     @contextmanager
@@ -68,6 +70,18 @@ class SqliteEvents(SqliteEventLogStorage):
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)  # tables are never dropped
         return table_name in self._tables
+
+    def _initdb(self, engine: Any, for_index_shard: bool = False) -> None:  # noqa: FBT001, FBT002 (Dagster's)
+        """Create the file of a run as a copy of the first one; Dagster reads its migrations and creates the tables for each."""
+        file = None if for_index_shard else Path(engine.url.database)
+        if file is None or file.exists():
+            super()._initdb(engine, for_index_shard)
+        elif self._empty_file is not None and _created(file, self._empty_file):
+            return
+        else:
+            super()._initdb(engine)
+            if not file.with_name(f"{file.name}-wal").exists():  # else another process has it open, and the file lacks the tables
+                self._empty_file = file.read_bytes()
 
     @property
     def _connections(self) -> dict[str, Any] | None:
@@ -98,6 +112,19 @@ class SqliteEvents(SqliteEventLogStorage):
         if shard not in connections:
             connections[shard] = self._open.stack.enter_context(super()._connect(shard))
         yield connections[shard]
+
+
+def _created(file: Path, content: bytes) -> bool:
+    """Create a file, all of it at once; False if another process has done so, or the file system has no links."""
+    whole = file.with_name(f"{file.name}.{os.getpid()}.new")
+    whole.write_bytes(content)
+    try:
+        os.link(whole, file)
+    except OSError:
+        return False
+    finally:
+        whole.unlink()
+    return True
 
 
 class SqliteStorage(DagsterSqliteStorage):

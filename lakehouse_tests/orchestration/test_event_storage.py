@@ -1,6 +1,7 @@
 """Events that are stored together are those that Dagster's own storage would hold, and either storage reads the other's."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -110,6 +111,49 @@ def test_either_storage_reads_what_the_other_has_written(tmp_path: Path, monkeyp
         assert materialize(instance, DAYS[3:6]).success
     with instance_of(tmp_path, monkeypatch, OURS) as instance:
         assert instance.get_materialized_partitions(KEY) == set(DAYS[:6])
+
+
+def description(file: Path) -> list[object]:
+    """What a database has in it besides events, and how others may use it."""
+    connection = sqlite3.connect(file)
+    try:
+        tables = sorted(connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
+        return [
+            tables,
+            connection.execute("SELECT * FROM alembic_version").fetchall(),
+            connection.execute("PRAGMA journal_mode").fetchone(),
+            oct(file.stat().st_mode),
+        ]
+    finally:
+        connection.close()
+
+
+def test_the_file_of_a_later_run_is_like_that_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, copied, create = [], [], event_storage._created
+
+    def counted(file: Path, content: bytes) -> bool:
+        copied.append(file)
+        return create(file, content)
+
+    monkeypatch.setattr(event_storage, "_created", counted)
+    for name, storage in (("theirs", None), ("ours", OURS)):
+        with instance_of(tmp_path / name, monkeypatch, storage) as instance:
+            for _ in range(3):
+                run_id = materialize(instance, DAYS[:2]).run_id
+                files.append(Path(instance.event_log_storage.path_for_shard(run_id)))
+                assert len(instance.event_log_storage.get_logs_for_run(run_id)) > 2
+    assert copied == files[-2:]
+    descriptions = [description(file) for file in files]
+    assert all(one == descriptions[0] for one in descriptions)
+    assert {file.suffix for file in files[-1].parent.iterdir()} <= {".db", ".db-wal", ".db-shm"}
+
+
+def test_a_file_that_another_process_has_just_created_stays(tmp_path: Path) -> None:
+    file = tmp_path / "run.db"
+    file.write_bytes(b"theirs")
+    assert not event_storage._created(file, b"ours")
+    assert file.read_bytes() == b"theirs"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

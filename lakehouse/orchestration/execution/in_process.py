@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from datetime import date
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ class InProcess:
 
     def __init__(self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance) -> None:
         self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
+        self._job_of_asset = cache(self._of_asset)
         self._instance = instance
         self._one_at_a_time = Lock()
 
@@ -54,10 +56,8 @@ class InProcess:
         :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
         """
-        # The asset evaluates its checks itself: a check step would be skipped because there is no output.
-        job = self._job.get_subset(asset_selection={key}, asset_check_selection=set())
         with self._one_at_a_time:
-            result = job.execute_in_process(
+            result = self._job_of_asset(key).execute_in_process(
                 instance=self._instance,
                 tags={**tags_for(days), TABLE_TAG: key.to_user_string(), **(tags or {})},
                 run_config=_QUIET,
@@ -76,6 +76,10 @@ class InProcess:
             for event in result.all_events
             if event.is_step_materialization and event.asset_key == key and _says_restated(event)
         ]
+
+    def _of_asset(self, key: dg.AssetKey) -> dg.JobDefinition:
+        # The asset evaluates its checks itself: a check step would be skipped because there is no output.
+        return self._job.get_subset(asset_selection={key}, asset_check_selection=set())
 
 
 def local_instance(home: Path | None = None) -> dg.DagsterInstance:
