@@ -29,6 +29,19 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
+#: delta-rs needs about a kilobyte of memory for each row that it compares: 1.9 GB for 1,500,000.
+_HELD_ROWS = 2**18
+
+
+def is_possible(settings: Settings, contract: SourceContract, days: Collection[date], row_count: int) -> bool:
+    """Whether few enough rows are concerned: those to merge, and those that silver holds on the days, which delta-rs reads.
+
+    :param row_count: how many rows the pending ingestions have.
+    """
+    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    held = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
+    return row_count <= settings.local_rows and held <= _HELD_ROWS
+
 
 def merge(
     settings: Settings,

@@ -1,9 +1,9 @@
 """Silver: per key the greatest row by the total order, on its own event day (rules R2, R3).
 
 This is the reprocess policy ``merge``; :func:`state` computes the rows that silver should hold on some days under the other
-policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions with many rows, ``local_merge``
-those with few, and :func:`rebuild` computes days from Bronze; all result in the same rows. Which of them is used is decided in
-``update``.
+policies as well (``dispositions.reprocess_policy``). :func:`merge` applies pending ingestions, ``local_merge`` does so where few
+rows are concerned, and :func:`rebuild` computes days from Bronze; all result in the same rows. Which of them is used is decided
+in ``update``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, silver_columns
 from lakehouse.dispositions import claims, judgement_history
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.ledger import decisions, redactions
+from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
@@ -133,7 +133,11 @@ def merge(
             rows = rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
             spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
         else:
-            claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
+            if row_count > settings.local_rows:
+                claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
+            else:
+                keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
+                claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
             source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
             spark_commits.merge(spark, settings, source, target, clauses(settings, contract, days), why)
         if table_io.version(target, settings.storage_options) <= before + 1:

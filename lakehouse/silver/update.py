@@ -104,13 +104,13 @@ def _merge(
     ids: set[str],
     run_id: str,
 ) -> None:
-    """Merge ingestions into days: few rows in this process, many by Spark."""
+    """Merge ingestions into days: in this process where few rows are concerned, else by Spark."""
     source = contract.dataset
     known = ingestions.ingested(ingestions.all_of(settings, source))
     arrivals = {known[one].arrival_date for one in ids} | key_log.retired_arrival_days(settings, source, ids)
     why = {"run_id": run_id, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     row_count = sum(known[one].rows for one in ids)
-    if row_count <= settings.local_rows:
+    if local_merge.is_possible(settings, contract, days, row_count):
         local_merge.merge(settings, contract, days, ids, arrivals, why)
         return
     with sized_for(session(), settings, many=True):

@@ -13,6 +13,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.silver import local_merge
 from lakehouse_tests.support.lake import Lake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -29,10 +30,11 @@ def line(key: str, day: date, amount: int, arrival: date) -> str:
     return f"{key},{amount},{day}T12:00:00Z,{arrival}T06:00:00Z,correct,,0"
 
 
-@pytest.fixture(params=[20_000, 0], ids=["few rows", "many rows"])
-def lake(request, settings, spark) -> Lake:
+@pytest.fixture(params=[(20_000, 2**18), (20_000, 0), (0, 0)], ids=["few rows", "few rows to large days", "many rows"])
+def lake(request, settings, spark, monkeypatch) -> Lake:
     """Thirty event days of one key each, which came on three arrival days, and the metric on top."""
-    settings.local_rows = request.param
+    settings.local_rows, held_rows = request.param
+    monkeypatch.setattr(local_merge, "_HELD_ROWS", held_rows)
     lake = Lake(settings, contract(), spark)
     for number, arrival in enumerate(ARRIVALS):
         lake.deliver(arrival, csv_file(line(f"k{day.day}", day, 1, arrival) for day in EVENT_DAYS[number::3]))
