@@ -110,7 +110,8 @@ def _merge_rows(
 def _bronze_rows(settings: Settings, contract: SourceContract, arrival_days: Collection[date], won: pa.Table) -> pa.Table:
     """Silver's columns of the rows that make some claims, as far as the arrival days contain them; redacted fields are NULL."""
     schema = arrow_schema(silver_columns(contract))
-    where = {"arrival_date": arrival_days, "ingestion_id": pc.unique(won["ingestion_id"])}
+    # By key too: the winner of a key may have come in a large file of the same arrival day.
+    where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
     path = locations.bronze(settings, contract.dataset)
     bronze = table_io.read(path, [*schema.names, "malformed_reason"], where, settings.storage_options)
     if bronze is None:
