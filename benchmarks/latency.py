@@ -36,6 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         own = {"LAKEHOUSE_SPARK_REMOTE": options.remote} if options.remote else {}
         deployment = Deployment(Path(folder), LAKEHOUSE_SENSOR_SECONDS="15", LAKEHOUSE_SETTLE_SECONDS="5", **own)
+        os.environ["DAGSTER_HOME"] = str(deployment.home)  # its dagster.yaml names it
         landing = deployment.root / "landing" / "sales"
         landing.mkdir(parents=True)
         (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
