@@ -49,7 +49,7 @@ class DayReport:
 class Ingest:
     """Brings arrival days of one source into Bronze.
 
-    :param session: gives the Spark session; it is called only when there is something to write.
+    :param session: gives the Spark session; it is called only for large files, rules in SQL and new columns.
     :param expect: is told how many bytes of files will be ingested, before that.
     """
 

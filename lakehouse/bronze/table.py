@@ -71,7 +71,7 @@ def append(
     if is_large(missing):
         with sized_for(session(), settings, many=True):
             frame = _frame(session(), settings, contract, missing)
-            spark_commits.append_alone(frame, settings, path, "arrival_date", f"bronze:{source}", version, why)
+            spark_commits.append_alone(frame, settings, path, f"bronze:{source}", version, why)
         return
     batches = [batch for delivery, file in missing for batch in delivery_rows(settings, contract, delivery, file.path)]
     rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))

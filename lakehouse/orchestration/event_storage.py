@@ -76,9 +76,7 @@ class SqliteEvents(SqliteEventLogStorage):
         file = None if for_index_shard else Path(engine.url.database)
         if file is None or file.exists():
             super()._initdb(engine, for_index_shard)
-        elif self._empty_file is not None and _created(file, self._empty_file):
-            return
-        else:
+        elif self._empty_file is None or not _created(file, self._empty_file):
             super()._initdb(engine)
             if not file.with_name(f"{file.name}-wal").exists():  # else another process has it open, and the file lacks the tables
                 self._empty_file = file.read_bytes()

@@ -62,8 +62,7 @@ def merge(
         before = table.version()
         rows = _merge_rows(settings, contract, days, ingestion_ids, arrival_days)
         if len(rows):
-            clauses = silver_merge.clauses(settings, contract, days)
-            spark_commits.merge_rows(table, settings, path, rows, clauses, why)
+            spark_commits.merge_rows(table, settings, path, rows, silver_merge.clauses(table, contract, days), why)
         if table_io.version(path, options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
+    from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
@@ -125,13 +126,13 @@ def merge(
     """
     target = locations.silver(settings, contract.dataset)
     while True:
-        table = table_io.open_table(target, settings.storage_options)
-        before = -1 if table is None else table.version()
-        if table is not None and not table_io.rows_at_most(table, {"event_date": days}):
+        table = spark_commits.table_of(settings, target, silver_columns(contract), "event_date", change_feed=True)
+        before = table.version()
+        if not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
             # A file for each day, as MERGE writes them.
             rows = rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
-            spark_commits.append_alone(rows, settings, target, "event_date", f"silver:{contract.dataset}", before, why)
+            spark_commits.append_alone(rows, settings, target, f"silver:{contract.dataset}", before, why)
         else:
             if row_count > settings.local_rows:
                 claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
@@ -139,7 +140,7 @@ def merge(
                 keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
                 claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
             source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
-            spark_commits.merge(spark, settings, source, target, clauses(settings, contract, days), why)
+            spark_commits.merge(spark, settings, source, target, clauses(table, contract, days), why)
         if table_io.version(target, settings.storage_options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
@@ -240,15 +241,13 @@ def _merge_source(
     return rest.join(rows, same_row, "left").drop(rows.record_key)
 
 
-def clauses(settings: Settings, contract: SourceContract, days: Collection[date]) -> MergeClauses:
-    """The clauses of the MERGE, for Spark and for delta-rs.
+def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date]) -> MergeClauses:
+    """The clauses of the MERGE into silver's table, for Spark and for delta-rs.
 
     Only a newer row replaces the present one, except for keys with a retirement, whose winner may be older. Columns of the table
     that the contract no longer has are emptied, so that no older value stays in them.
     """
     columns = [name for name, _ in silver_columns(contract)]
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
-    present = [] if table is None else [item.name for item in table.schema().fields]
     ours, theirs = (f"struct({', '.join(f'{prefix}{name}' for name in ORDER)})" for prefix in ("s._", "t."))
     newer = f"({ours} > {theirs} OR (s.retired AND {ours} <> {theirs}))"
     return MergeClauses(
@@ -257,7 +256,7 @@ def clauses(settings: Settings, contract: SourceContract, days: Collection[date]
         update=f"{newer} AND s._present",
         insert="s._lives AND s._present",
         columns=columns,
-        emptied=[name for name in present if name not in columns],
+        emptied=[item.name for item in table.schema().fields if item.name not in columns],
     )
 
 

@@ -20,7 +20,6 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.delta import commit_log, partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, ddl
-from lakehouse.delta.partition_writer import PROPERTIES
 from lakehouse.delta.row_writer import COMPRESSED
 from lakehouse.errors import LakehouseError
 from lakehouse.spark import commit_lease, stages
@@ -123,22 +122,20 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
             spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
 
 
-def append_alone(
-    frame: DataFrame, settings: Settings, path: str, partition_by: str, app_id: str, since: int, metadata: Mapping[str, Any]
-) -> None:
+def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
     """Append rows in one commit, unless another writer has appended under the same ``app_id`` since a version of the table.
 
     Of two such appends at once Delta fails one, and Spark drops one that begins later without an error; the commit is
     therefore looked up by an id of its own.
 
-    :param since: the version of the table, -1 if it did not exist, that the rows are based on.
+    :param since: the version of the table that the rows are based on.
     :raises AppendedMeanwhileError: when another writer has appended; other :data:`CONFLICTS` are possible as well.
     """
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
-    options = {**PROPERTIES, "txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
+    options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
     with commit_lease.held(settings, path), stages.watched(frame.sparkSession, f"append to {path}"):
-        frame.write.format("delta").mode("append").partitionBy(partition_by).options(**options).save(path)
+        frame.write.format("delta").mode("append").options(**options).save(path)
     table = table_io.open_table(path, settings.storage_options)
     commits = [] if table is None else commit_log.history(table, since)
     if not any(commit_log.commit_metadata(commit).get(_COMMIT_ID) == commit_id for commit in commits):
@@ -149,7 +146,7 @@ def append_alone(
 def append_rows_alone(
     rows: pa.Table, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]
 ) -> None:
-    """The same as :func:`append_alone` for rows in memory and a table that exists, through delta-rs.
+    """The same as :func:`append_alone` for rows in memory, through delta-rs.
 
     :raises CommitFailedError: when another writer has appended at the same moment.
     """

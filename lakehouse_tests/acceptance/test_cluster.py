@@ -120,7 +120,7 @@ for number in range(10):
     frame = spark.range(number, number + 1).selectExpr("id as number", f"'{writer}' as writer").coalesce(1)
     path = settings.table("bronze", "appended")
     version = table_io.version(path, settings.storage_options)
-    commits.append_alone(frame, settings, path, "writer", f"{writer}:{number}", version, {})
+    commits.append_alone(frame, settings, path, f"{writer}:{number}", version, {})
 """
 
 
