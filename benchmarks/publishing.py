@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=1000)
     parser.add_argument("--apart", action="store_true")
     arguments = parser.parse_args()
-    spark = session(tuned=True)
+    spark = session("ours")
     seconds: dict[int, list[list[float]]] = {arguments.few: [], arguments.many: []}
     written: dict[int, list[tuple[int, ...]]] = {days: [] for days in seconds}
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,10 +1,10 @@
 """The replay against a hand-written job: median seconds per arrival day from the eleventh on, as a ratio, in one run.
 
-    python benchmarks/replay.py DATA [--days 30]
+    python benchmarks/replay.py DATA [--days 30] [--session small]
 
 DATA is the folder of the earthquake history (with ``batches``). Each side has a process and a session of its own: the
-hand-written job as one writes it, the same with the session of the project, and the replay, which pays for everything it
-does (Dagster's events, checks, records), of which the hand-written job has none.
+hand-written job (``handwritten.py``) in its three sessions, and the replay, which pays for everything it does (Dagster's
+events, checks, records), of which the hand-written job has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from handwritten import FIRST, session
+from handwritten import FIRST, SESSIONS, session
 from measure import Meter
 from volume_lakehouse import instance_in
 
@@ -42,23 +42,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--session", choices=SESSIONS, action="append", help="of the hand-written job (default: all)")
     arguments = parser.parse_args()
     batches = arguments.data / "batches"
     with tempfile.TemporaryDirectory() as scratch:
-        by_hand = _by_hand(batches, Path(scratch, "by_hand"), arguments.days)
-        tuned = _by_hand(batches, Path(scratch, "tuned"), arguments.days, "--tuned")
-        replayed = _replayed(batches, Path(scratch, "lake"), arguments.days)
-    figures = {"by hand": _summary(by_hand), "by hand, our session": _summary(tuned), "replay": _summary(replayed)}
-    ours = figures["replay"]["seconds"]
-    figures["ratio"] = {name: round(ours / figures[name]["seconds"], 2) for name in ("by hand", "by hand, our session")}
+        kinds = arguments.session or SESSIONS
+        figures = {f"by hand, {kind}": _by_hand(batches, Path(scratch, kind), arguments.days, kind) for kind in kinds}
+        figures = {name: _summary(days) for name, days in figures.items()}
+        replayed = _summary(_replayed(batches, Path(scratch, "lake"), arguments.days))
+    ratios = {}
+    for name, one in figures.items():
+        ratios[name] = {what: round(replayed[what] / one[what], 2) for what in ("seconds", "first day seconds")}
+    figures |= {"replay": replayed, "ratio": ratios}
     print(json.dumps(figures, indent=1))
     sys.stdout.flush()
     os._exit(0)
 
 
-def _by_hand(batches: Path, root: Path, days: int, *more: str) -> list[Day]:
+def _by_hand(batches: Path, root: Path, days: int, kind: str) -> list[Day]:
     script = Path(__file__).with_name("handwritten.py")
-    command = [sys.executable, str(script), str(batches), str(root), str(days), *more]
+    command = [sys.executable, str(script), str(batches), str(root), str(days), "--session", kind]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -66,7 +69,7 @@ def _by_hand(batches: Path, root: Path, days: int, *more: str) -> list[Day]:
 def _replayed(batches: Path, root: Path, days: int) -> list[Day]:
     os.environ["LAKEHOUSE_ROOT"] = str(root)
     settings = Settings(landing=str(batches))
-    spark = session(tuned=True)
+    spark = session("ours")
     meter = Meter(spark, root)
     done: list[Day] = []
     with tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:

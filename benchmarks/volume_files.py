@@ -27,13 +27,14 @@ def generate(folder: Path, rows: int, files: int, days: int, late: int, late_day
     rng = np.random.default_rng(7)
     per_file = rows // files
     for number in range(files):
-        _write(folder / f"{load}" / f"readings_{number:03}.csv", rng, number * per_file, per_file, np.arange(days), load)
+        write_readings(folder / f"{load}" / f"readings_{number:03}.csv", rng, number * per_file, per_file, np.arange(days), load)
     scattered = np.sort(rng.choice(days, size=late_days, replace=False))
-    _write(folder / f"{after}" / "late.csv", rng, rows, late, scattered, after)
+    write_readings(folder / f"{after}" / "late.csv", rng, rows, late, scattered, after)
     return [load, after]
 
 
-def _write(path: Path, rng: Any, first: int, rows: int, event_days: Any, arrival: date) -> None:
+def write_readings(path: Path, rng: Any, first: int, rows: int, event_days: Any, arrival: date) -> None:
+    """Write a file of new readings, numbered from ``first``, on random ``event_days`` (counted from ``FIRST``)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     start = np.datetime64(FIRST, "s")
     measured = start + rng.choice(event_days, size=rows) * np.timedelta64(86_400, "s") + rng.integers(0, 86_400, size=rows)

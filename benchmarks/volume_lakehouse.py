@@ -53,17 +53,22 @@ def instance_in(home: Path) -> dg.DagsterInstance:
     return local_instance(home)
 
 
-def main() -> None:
-    """Process the days, print the figures."""
-    landing, root = sys.argv[1], Path(sys.argv[2])
-    days = [date.fromisoformat(day) for day in sys.argv[3].split(",")]
+def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstance) -> Replay:
+    """A replay of readings that arrive from ``start`` on, into a new lake."""
     contracts = root / "contracts"
     contracts.mkdir(parents=True)
-    (contracts / "readings.yaml").write_text(_SOURCE.format(start=days[0], first=FIRST))
+    (contracts / "readings.yaml").write_text(_SOURCE.format(start=start, first=FIRST))
     (contracts / "consumption.yaml").write_text(_METRIC)
-    settings = Settings(root=str(root), landing=landing, contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
+    settings = Settings(root=str(root), landing=str(landing), contracts=contracts, bundled_contracts=False, spark_memory=HEAP)
+    return Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)
+
+
+def main() -> None:
+    """Process the days, print the figures."""
+    landing, root = Path(sys.argv[1]), Path(sys.argv[2])
+    days = [date.fromisoformat(day) for day in sys.argv[3].split(",")]
     with tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
-        replay = Replay(settings, load_catalog(contracts, bundled=False), "readings", instance)
+        replay = replay_of(root, landing, days[0], instance)
         print(timed(lambda day: list(replay.days([day])), days), flush=True)
     os._exit(0)
 
