@@ -11,7 +11,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -58,10 +57,10 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
     known = [name for name in columns if name in schema.names]
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
     texts = texts.cast(pa.string())
-    within = _Within(texts)
+    within = table_io.Within(texts)
     system = system_of(table)
     parts = [read.empty_table().select(known)]
-    for path in _files(table, column, within):
+    for path in sorted(table_io.files_with(table, {column: texts})["path"].to_pylist()):
         file = pq.ParquetFile(system.open_input_file(unquote(path)))
         leaf = _leaf(file, column)
         for group in range(file.num_row_groups):
@@ -139,27 +138,6 @@ def _lie(texts: pa.ChunkedArray, low: str | None, high: str | None) -> pa.Chunke
     not_below = pa.scalar(True) if low is None else pc.greater_equal(texts, low)
     not_above = pa.scalar(True) if high is None else pc.less(texts, high)
     return pc.fill_null(pc.and_(not_below, not_above), low is None)
-
-
-class _Within:
-    """Whether one of some texts lies between two others, in the order of code points, which statistics have."""
-
-    def __init__(self, texts: pa.Array) -> None:
-        self._sorted = np.sort(np.array([text.encode() for text in texts.to_pylist()], object))
-
-    def __call__(self, least: str, greatest: str) -> bool:
-        place = int(np.searchsorted(self._sorted, least.encode()))
-        return place < len(self._sorted) and self._sorted[place] <= greatest.encode()
-
-
-def _files(table: DeltaTable, column: str, within: _Within) -> list[str]:
-    """The paths of the files whose statistics do not exclude all texts."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    paths = actions["path"].to_pylist()
-    if f"min.{column}" not in actions.column_names:
-        return sorted(paths)
-    bounds = zip(paths, actions[f"min.{column}"].to_pylist(), actions[f"max.{column}"].to_pylist())
-    return sorted(path for path, least, greatest in bounds if least is None or greatest is None or within(least, greatest))
 
 
 def _leaf(file: pq.ParquetFile, name: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -136,6 +137,61 @@ def test_pieces_together_are_the_table(
     assert all(part.column_names == columns for part in parts)
     named = {name for file in files for _, name in file} | ({"a"} if size == 3 else set())
     assert {*([] if kinds is None else kinds["name"].to_pylist())} == (named if wanted is None else named & wanted)
+
+
+TYPED = pa.schema([("part", pa.string()), ("day", pa.date32()), ("text", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+PARTS = st.sampled_from(["a", "b c", "x=1/2", "ü%20", None])
+DAYS = st.none() | st.dates(date(2024, 2, 27), date(2024, 3, 2))
+TEXTS = st.none() | st.sampled_from(
+    ["", "a", "zz", "\U0001f600", "\uffff", "k" * 40, "k" * 40 + "a", "k" * 31 + "\U0001f600" * 9]
+)
+NOON = datetime(2024, 3, 1, 12, tzinfo=timezone.utc)
+TIMES = st.none() | st.integers(0, 2_000_000).map(lambda microseconds: NOON + timedelta(microseconds=microseconds))
+
+
+@given(
+    files=st.lists(st.lists(st.tuples(PARTS, DAYS, TEXTS, TIMES), min_size=1, max_size=4), min_size=1, max_size=4),
+    asked=st.fixed_dictionaries(
+        {}, optional={"part": st.sets(PARTS), "day": st.sets(DAYS), "text": st.sets(TEXTS), "at": st.sets(TIMES)}
+    ),
+    own_time=st.booleans(),
+)
+@examples(max_examples=80, deadline=None)
+def test_files_that_are_left_out_hold_no_wanted_row(
+    files: list[list[tuple[Any, ...]]], asked: dict[str, set[Any]], own_time: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = str(tmp_path_factory.mktemp("lake") / "table")
+    for file in files:
+        content = pa.Table.from_pylist([dict(zip(TYPED.names, row)) for row in file], schema=TYPED)
+        write_deltalake(path, content, mode="append", partition_by=["part"])
+    if own_time:
+        asked = {**asked, "at": {file[0][3] for file in files}}
+    found = table_io.read(path, None, {column: list(values) for column, values in asked.items()})
+    rows = [dict(zip(TYPED.names, row)) for file in files for row in file]
+    wanted = [row for row in rows if all(row[column] in values for column, values in asked.items())]
+    assert found is not None
+    assert sorted(map(repr, found.select(TYPED.names).to_pylist())) == sorted(
+        map(repr, pa.Table.from_pylist(wanted, schema=TYPED).to_pylist())
+    )
+
+
+def test_files_are_chosen_by_partitions_days_and_texts(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    for number in range(1, 5):
+        content = pa.table({"part": [f"p{number % 2}"], "day": [date(2024, 3, number)], "text": [f"t{number}"]})
+        write_deltalake(path, content, mode="append", partition_by=["part"])
+    table = table_io.open_table(path)
+    assert table is not None
+    assert [
+        table_io.rows_at_most(table, where)
+        for where in (
+            {},
+            {"part": ["p1"]},
+            {"day": [date(2024, 3, 2), date(2024, 3, 9)]},
+            {"text": pa.array(["t1", "t3", "t30"])},
+            {"part": ["p0"], "text": ["t1"]},
+        )
+    ] == [4, 2, 1, 2, 0]
 
 
 def test_a_table_that_does_not_exist_has_no_pieces(tmp_path: Path) -> None:
