@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
-#: Fewer bytes are parsed in this process, which saves the start of a Python worker.
-_PARSED_HERE_BYTES = 2**20
+#: Files of fewer bytes are parsed in this process, unless they turn out to have many rows, or this many bytes of them.
+_PARSED_HERE_BYTES = 2**23
+_HELD_BYTES = 2**27
 #: A task parses as many files as reach this size, so that small files do not become as many tasks and files of the table.
 _TASK_BYTES = 2**24
 #: A larger file is cut into parts of about this size, each for a task.
@@ -68,20 +69,28 @@ def append(
         return
     named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
-    if is_large(missing):
+    rows = _few_rows(settings, contract, missing)
+    if rows is None:
         with sized_for(session(), settings, many=True):
             frame = _frame(session(), settings, contract, missing)
             spark_commits.append_alone(frame, settings, path, f"bronze:{source}", version, why)
-        return
-    batches = [batch for delivery, file in missing for batch in delivery_rows(settings, contract, delivery, file.path)]
-    rows = pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
-    if len(rows):
+    elif len(rows):
         spark_commits.append_rows_alone(rows, settings, path, f"bronze:{source}", version, why)
 
 
-def is_large(deliveries: Deliveries) -> bool:
-    """Whether files are large enough to be parsed in tasks of Spark."""
-    return sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES
+def _few_rows(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
+    """The rows of deliveries; None if they are many. The size of a compressed file does not tell how many it has."""
+    if sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES:
+        return None
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    for delivery, file in deliveries:
+        for batch in delivery_rows(settings, contract, delivery, file.path):
+            batches.append(batch)
+            rows, size = rows + len(batch), size + batch.nbytes
+            if rows > settings.local_rows or size > _HELD_BYTES:
+                return None
+    return pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
 
 
 def _missing(table: DeltaTable, deliveries: Deliveries) -> Deliveries:

@@ -38,6 +38,18 @@ def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
     assert rows == {("a", True), ("b", True), (None, False)}
 
 
+def test_a_small_file_of_many_rows_is_parsed_by_a_task(settings: Settings, spark: SparkSession) -> None:
+    settings.local_rows = 2
+    lake = Lake(settings, contract(), spark)
+    for day, count in ((FIRST, 2), (SECOND, 3)):
+        lake.deliver(day, csv_file([f"{day}{n},1,2024-01-01T12:00:00Z,{day}T06:00:00Z,insert,,0" for n in range(count)]))
+        assert [entry.rows for entry in lake.ingest(day).ingested] == [count]
+    table = table_io.open_table(locations.bronze(settings, "events"), settings.storage_options)
+    assert table is not None
+    appends = [commit for commit in table.history() if commit["operation"] == "WRITE"]
+    assert ["Spark" in commit.get("engineInfo", "") for commit in appends] == [True, False], "the newest first"
+
+
 def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
     settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
