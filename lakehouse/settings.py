@@ -45,11 +45,14 @@ class Settings(BaseSettings):
     bundled_contracts: bool = Field(True, description="Whether the package's example contracts are loaded too.")
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
-    sensor_seconds: int = Field(15, description="Seconds between two ticks of a sensor.")
+    sensor_seconds: int = Field(5, description="Seconds between two ticks of a sensor.")
     reconcile_seconds: float = Field(
         600, description="Seconds that an announced day may wait for silver before it is announced again."
     )
-    settle_seconds: float = Field(5, description="Seconds that a landing file must be unchanged before it is ingested.")
+    settle_seconds: float = Field(
+        4,
+        description="Seconds that a landing file must be unchanged before it is ingested; two ticks, if less than one.",
+    )
 
     close_cron: str = Field("20 0,12 * * *", description="When numbers that are due become preliminary and final (UTC).")
     freshness_cron: str = Field("10 * * * *", description="When sources are checked for silence and overdue reviews (UTC).")

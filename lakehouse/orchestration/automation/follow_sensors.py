@@ -116,8 +116,7 @@ def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSe
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        # Not more often: bronze announces a large file's days one after another, and each tick requests a run for those so far.
-        minimum_interval_seconds=max(15, settings.sensor_seconds),
+        minimum_interval_seconds=settings.sensor_seconds,
     )
 
 
