@@ -19,6 +19,7 @@ from statistics import median
 import dagster as dg
 
 from lakehouse.delta import table_io
+from lakehouse.settings import Settings
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.sales_files import FIRST_SALES, SALES_HEADER
 
@@ -35,7 +36,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         own = {"LAKEHOUSE_SPARK_REMOTE": options.remote} if options.remote else {}
-        deployment = Deployment(Path(folder), LAKEHOUSE_SENSOR_SECONDS="15", LAKEHOUSE_SETTLE_SECONDS="5", **own)
+        for name in ("sensor_seconds", "settle_seconds"):  # tests have shorter ones
+            own[f"LAKEHOUSE_{name.upper()}"] = f"{Settings.model_fields[name].default}"
+        deployment = Deployment(Path(folder), PYTHONDONTWRITEBYTECODE="", **own)
         os.environ["DAGSTER_HOME"] = str(deployment.home)  # its dagster.yaml names it
         landing = deployment.root / "landing" / "sales"
         landing.mkdir(parents=True)

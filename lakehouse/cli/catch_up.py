@@ -44,12 +44,12 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
         out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
 
 
-def say_waiting(source: str, days: Sequence[date], sensor_seconds: int) -> None:
+def say_waiting(source: str, days: Sequence[date]) -> None:
     """Name the sensor that updates Silver if the command does not."""
     if days:
         out.print(
             f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "
-            f"stewards_{source} starts it within {sensor_seconds} s.",
+            f"stewards_{source} starts it at its next tick.",
             soft_wrap=True,
         )
 

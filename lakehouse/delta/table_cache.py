@@ -1,4 +1,4 @@
-"""Delta tables that are kept open between reads, with the rows that were read from them.
+"""Delta tables that are kept open between reads, with what was read from them.
 
 Opening a table reads its log; a table that is open already reads only the commits since. A caller with many reads to make owns
 a :class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read goes through a cache if and only
@@ -10,21 +10,22 @@ Reading is in ``table_io``; no other module accesses a cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sized
 
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
 
 _KEEP_ROWS = 20_000
 
+Answer = TypeVar("Answer", bound="Sized")
+
 
 class TableCache:
-    """Open tables by address, and the rows of their newest versions by question.
+    """Open tables by address, and answers about their newest versions, such as rows, by question.
 
     Each table is brought to its newest version whenever it is requested, so a cache never hides a commit. It must not be
     shared between threads, and no table in it may be deleted meanwhile.
@@ -36,7 +37,7 @@ class TableCache:
     def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
         self._open_table = open_table
         self._tables: dict[str, DeltaTable] = {}
-        self._rows: dict[Hashable, tuple[int, pa.Table]] = {}
+        self._answers: dict[Hashable, tuple[int, Any]] = {}
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist.
@@ -52,19 +53,22 @@ class TableCache:
             self._tables[path] = table
         return table
 
-    def rows(self, table: DeltaTable, question: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """The answer to a question about a table, computed by ``read`` unless it is cached for the table's version."""
-        version, rows = self._rows.get(question, (-1, None))
-        if rows is None or version != table.version():
-            rows = read()
-            if len(rows) <= _KEEP_ROWS:
-                self._rows[question] = (table.version(), rows)
-        return rows
+    def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer]) -> Answer:
+        """The answer to a question about a table, computed unless it is cached for the table's version.
+
+        Answers are shared: nobody may change one. Large ones are not kept.
+        """
+        version, answer = self._answers.get(question, (-1, None))
+        if answer is None or version != table.version():
+            answer = compute()
+            if len(answer) <= _KEEP_ROWS:
+                self._answers[question] = (table.version(), answer)
+        return cast("Answer", answer)
 
     def clear(self) -> None:
-        """Close all tables and forget all rows, to free memory between two parts of a long task."""
+        """Close all tables and forget all answers, to free memory between two parts of a long task."""
         self._tables.clear()
-        self._rows.clear()
+        self._answers.clear()
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
         """Open tables stay in their process: a copy in another one, such as a task of Spark, begins empty."""

@@ -20,10 +20,10 @@ from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from lakehouse.delta.delta_rs_internals import file_system
-from lakehouse.delta.table_cache import cache_of
+from lakehouse.delta.table_cache import Answer, cache_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
 #: The values wanted of some columns; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
@@ -67,13 +67,26 @@ def read(
 ) -> pa.Table | None:
     """The rows whose columns hold one of the values given for them in ``where``; None if the table does not exist."""
     table = open_table(path, options)
-    if table is None:
-        return None
+    return (
+        None
+        if table is None
+        else answer(table, question(path, columns, where), partial(read_version, table, columns, where), options)
+    )
+
+
+def question(path: str, columns: Sequence[str] | None, where: Where | None, *more: Hashable) -> Hashable:
+    """What identifies an answer to be made of these columns of the rows that meet ``where``."""
+    asked = ((column, frozenset(values)) for column, values in (where or {}).items())
+    return (path, tuple(columns or ()), *asked, *more)
+
+
+def answer(table: DeltaTable, asked: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None) -> Answer:
+    """What is computed from an open table; taken from the cache of the options if it was computed for the table's version.
+
+    :param asked: as :func:`question` gives it.
+    """
     cache = cache_of(options)
-    if cache is None:
-        return read_version(table, columns, where)
-    question = (path, tuple(columns or ()), *((column, frozenset(values)) for column, values in (where or {}).items()))
-    return cache.rows(table, question, partial(read_version, table, columns, where))
+    return compute() if cache is None else cache.answer(table, asked, compute)
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:

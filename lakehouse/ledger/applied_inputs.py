@@ -100,10 +100,14 @@ def has_any(settings: Settings, source: str) -> bool:
 
 def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[date]]]:
     """Per input id the event days for which silver contains the input, commit by commit."""
-    commits = log(settings).select(["days", "ingestion_ids"], {"source": [source]})
-    applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-    for commit in commits.to_pylist():
-        days = frozenset(commit["days"])  # shared: a run about many files is about many days
-        for input_id in commit["ingestion_ids"]:
-            applied[input_id].append(days)
-    return dict(applied)
+    of_source = {"source": [source]}
+
+    def read() -> dict[str, list[frozenset[date]]]:
+        applied: dict[str, list[frozenset[date]]] = defaultdict(list)
+        for commit in log(settings).select(["days", "ingestion_ids"], of_source).to_pylist():
+            days = frozenset(commit["days"])  # shared: a run about many files is about many days
+            for input_id in commit["ingestion_ids"]:
+                applied[input_id].append(days)
+        return dict(applied)
+
+    return log(settings).derived("applied days", read, of_source)

@@ -37,6 +37,7 @@ from lakehouse.delta import row_writer, table_io
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from lakehouse.delta.table_cache import Answer
     from lakehouse.settings import Settings
 
 Row = TypeVar("Row")
@@ -114,7 +115,17 @@ class LogTable(Generic[Row]):
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
         """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""
-        return self.entries(self.select(None, where))
+        return list(self.derived("entries", lambda: self.entries(self.select(None, where)), where))
+
+    def derived(self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None) -> Answer:
+        """What is computed from the rows that meet ``where``; a table cache keeps it until the table changes.
+
+        :param name: tells it from other things that are computed from the same rows.
+        """
+        table = table_io.open_table(self.path, self._options)
+        if table is None:
+            return compute()
+        return table_io.answer(table, table_io.question(self.path, None, where, name), compute, self._options)
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
         """The same as an Arrow table of some columns (default: all); empty if the table does not exist."""

@@ -23,3 +23,25 @@ def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> No
     assert cache_of(copy) is not None
     assert table_io.open_table(path, copy) is not table_io.open_table(path, options)
     assert table_io.version(path, copy) == 0
+
+
+def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
+    path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
+    asked = 0
+
+    def total() -> list[int]:
+        nonlocal asked
+        asked += 1
+        rows = table_io.read(path, ["number"], None, options)
+        assert rows is not None
+        return [sum(rows["number"].to_pylist())]
+
+    answers = []
+    for number in (1, 2):
+        row_writer.append(path, pa.table({"number": [number]}), options=options)
+        for _ in range(3):
+            table = table_io.open_table(path, options)
+            assert table is not None
+            answers.append(table_io.answer(table, table_io.question(path, None, None, "total"), total, options))
+    assert (answers, asked) == ([[1]] * 3 + [[3]] * 3, 2)
+    assert table_io.answer(table, "total", total, {}) == [3], "without a cache it is computed"

@@ -38,7 +38,7 @@ class Deployment:
         self.environment = os.environ | {
             "DAGSTER_HOME": str(self.home),
             "LAKEHOUSE_ROOT": str(self.root),
-            "LAKEHOUSE_SENSOR_SECONDS": "5",
+            "LAKEHOUSE_SENSOR_SECONDS": "4",
             "LAKEHOUSE_SETTLE_SECONDS": "1",
             # What starts at an hour of the day would start runs that no test expects.
             "LAKEHOUSE_CLOSE_CRON": _NEVER,

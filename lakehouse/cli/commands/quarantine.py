@@ -155,7 +155,7 @@ def _decide(
         out.print("No waiting row matches; nothing was decided.")
     # Also decisions of an earlier command that was stopped before silver or gold was updated.
     if not restate:
-        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)), settings.sensor_seconds)
+        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)))
     elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)
 

@@ -33,6 +33,6 @@ def redact(
         soft_wrap=True,
     )
     if not restate:
-        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)), settings.sensor_seconds)
+        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)))
     elif is_behind(settings, catalog, source):
         restate_days(settings, catalog, source)

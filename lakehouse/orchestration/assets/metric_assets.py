@@ -7,6 +7,7 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract
 from lakehouse.contracts.series import Series
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
@@ -55,15 +56,16 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         metadata={"dagster/uri": locations.gold(settings, Series(metric))},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        daily = served_version.daily(settings, catalog, metric)
-        follows = find_pending(settings, daily)  # a close or a backfill may also be the first run after a change of silver
+        daily = served_version.daily(lake, catalog, metric)
+        follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change of silver
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
-        contract_history.remember(settings, daily.metric, contract)
-        done = restatement_days.restate(settings, daily, spark.session, days, _run(context), follows)
-        outcomes = [*done.outcomes, *restatement_checks.check_published(settings, daily, days)]
+        contract_history.remember(lake, daily.metric, contract)
+        done = restatement_days.restate(lake, daily, spark.session, days, _run(context), follows)
+        outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
         yield from run_events.report(context, key, {day: _metadata(done, day) for day in days}, outcomes)
 
     return gold_of_metric
@@ -88,15 +90,16 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         metadata={"dagster/uri": locations.gold(settings, rollup)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
-        daily = served_version.daily(settings, catalog, metric)
+        daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
         wanted = {series.period(day).start for day in days_of_run(context)}
-        follows = find_pending(settings, series) if FOLLOWS_TAG in context.run.tags else None
+        follows = find_pending(lake, series) if FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts
-        contract_history.remember(settings, series.metric, contract)
-        done = rollups.restate(settings, contract, daily, series, spark.session, wanted, _run(context), follows)
+        contract_history.remember(lake, series.metric, contract)
+        done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
         yield from run_events.report(context, key, {start: _metadata(done, start) for start in wanted}, done.outcomes)
 
     return rollup_of_metric

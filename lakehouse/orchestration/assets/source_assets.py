@@ -12,6 +12,7 @@ from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.common import backfill_tags, run_events
 from lakehouse.orchestration.common.partitions import arrival_days, days_of_run, event_days
@@ -73,10 +74,11 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
+        lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         with run_events.progress(context):
-            reports = Ingest(settings, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
+            reports = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect).days(days, config.files)
         for report in reports.values():
             for entry in report.held:
                 context.log.error("held: %s", entry.message)
@@ -84,9 +86,9 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
                 context.log.warning("left for now: %s", left)
         if not backfill_tags.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
             # Also days of files that an earlier, killed run ingested but did not announce.
-            run_events.materialized(context, arrivals_key, _touched(settings, source, set(days)))
+            run_events.materialized(context, arrivals_key, _touched(lake, source, set(days)))
         metadata = {day: _bronze_metadata(report) for day, report in reports.items()}
-        yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(settings, contract, days))
+        yield from run_events.report(context, key, metadata, bronze_checks.check_bronze(lake, contract, days))
 
     return bronze_of_source
 
@@ -110,13 +112,14 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         metadata={"dagster/uri": locations.silver(settings, source)},
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+        lake = with_table_cache(settings)
         backfill_tags.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         if not spark.long_lived:  # a session that is kept is prepared for anything
-            spark.expect(_waiting_bytes(settings, source, days))
+            spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
-            result = update(settings, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
-            outcomes = silver_checks.check_silver(settings, contract, days)
+            result = update(lake, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
+            outcomes = silver_checks.check_silver(lake, contract, days)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 
