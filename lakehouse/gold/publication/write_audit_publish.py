@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.delta import provenance, table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table
@@ -150,12 +150,13 @@ def publish(
     before_these = trailing(settings, series, starts)
     outcomes: list[CheckResult] = []
     failed: dict[date, list[CheckResult]] = {}
-    for draft, revision in proposed:
+    for checked, (draft, revision) in enumerate(proposed, 1):
         rows = (draft.rows, read_back[draft.start])
         findings = judge(before, draft.start, revision, *rows, before_these, (expected or {}).get(draft.start))
         outcomes += findings
         if blocking := publication_checks.blocking(findings):
             failed[draft.start] = blocking
+        pieces.report(f"numbers of {series.name} checked", checked, len(proposed))
     passed = [draft for draft in drafts if draft.start not in failed]
     done: list[Revision] = []
     lineage: Mapping[str, Any] = {}

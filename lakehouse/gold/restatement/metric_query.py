@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.spark import commits as spark_commits
-from lakehouse.spark import dataframes
+from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, day
 
     The rows are collected in this process, because a day of gold is small.
     """
-    with sized_for(spark, settings, many=_rows_at_most(settings, metric, days) > settings.local_rows):
+    many = _rows_at_most(settings, metric, days) > settings.local_rows
+    with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
     return by_day(found, metric)
 
@@ -64,7 +65,8 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
     """The numbers of whole periods by first day; ``rows`` are all Silver rows of them."""
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
-    return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
+    with stages.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
+        return by_day(compute(starts, metric, [one.start for one in periods]).toArrow(), metric)
 
 
 def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:

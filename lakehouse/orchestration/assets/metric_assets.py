@@ -64,8 +64,9 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         if FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
         contract_history.remember(lake, daily.metric, contract)
-        done = restatement_days.restate(lake, daily, spark.session, days, _run(context), follows)
-        outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
+        with run_events.progress(context):
+            done = restatement_days.restate(lake, daily, spark.session, days, _run(context), follows)
+            outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
         yield from run_events.report(context, key, {day: _metadata(done, day) for day in days}, outcomes)
 
     return gold_of_metric
@@ -99,7 +100,8 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         if follows is not None:
             wanted |= follows.starts
         contract_history.remember(lake, series.metric, contract)
-        done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
+        with run_events.progress(context):
+            done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
         yield from run_events.report(context, key, {start: _metadata(done, start) for start in wanted}, done.outcomes)
 
     return rollup_of_metric

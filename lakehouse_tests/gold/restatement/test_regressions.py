@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse import locations
+from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
@@ -49,6 +49,17 @@ def test_a_number_that_was_refused_may_come_again_once_another_one_was_published
     numbers.set(1, 100)
     numbers.publish()
     assert numbers.held() == [(1, 3, 100)], "it says something again, beside another number"
+
+
+def test_publishing_tells_how_many_numbers_are_checked(settings) -> None:
+    numbers = ScriptedNumbers(settings, metric())
+    numbers.at(1)
+    numbers.set(1, 10)
+    numbers.set(2, 20)
+    told: list[tuple[str, int, int | None]] = []
+    with pieces.listened_to_by(lambda *report: told.append(report), every=0):
+        numbers.publish()
+    assert told == [(f"numbers of {numbers.series.name} checked", done, 2) for done in (1, 2)]
 
 
 def test_a_decision_leaves_a_newer_candidate_alone(settings) -> None:
