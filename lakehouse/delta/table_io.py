@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from functools import partial, reduce
 from itertools import accumulate
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -32,6 +32,7 @@ _PIECE_ROWS = 2**18
 _BATCH_ROWS = 2**16
 #: More values lie in every file.
 _FEW_VALUES = 10_000
+_SINGLE_VALUES = 32
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
@@ -270,11 +271,18 @@ def _equal(columns: list[str], values: list[Any]) -> ds.Expression | None:
 
 
 def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
-    # With its type: Arrow cannot guess one from no values.
-    typed = {column: _typed(values, schema.field(column).type) for column, values in (where or {}).items()}
-    parts = [ds.field(column).isin(values) for column, values in typed.items()]
+    parts = [_holds(column, _typed(values, schema.field(column).type)) for column, values in (where or {}).items()]
     return reduce(and_, parts) if parts else None
 
 
+def _holds(column: str, values: pa.Array) -> ds.Expression:
+    """Whether a column holds one of some values; Arrow compares the statistics of row groups with single values only."""
+    few = 1 if pa.types.is_string(values.type) else _SINGLE_VALUES
+    if values.null_count or not 0 < len(values) <= few:
+        return ds.field(column).isin(values)
+    return reduce(or_, (ds.field(column) == value for value in values))
+
+
 def _typed(values: Collection[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values with the type of their column: Arrow cannot guess one from no values."""
     return values.cast(kind) if isinstance(values, pa.Array) else pa.array(list(values), kind)

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 #: At most about so many rows are merged by one commit.
 _MERGED_ROWS = 2**20
+#: Rows are appended in pieces that are sorted by event day, and a row group has few: those of a day are read with few others.
 _LAYOUT = WriterProperties(
     compression="ZSTD",
     compression_level=1,
-    max_row_group_size=2**17,
+    max_row_group_size=2**14,
     column_properties={"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")},
 )
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")
@@ -188,7 +189,8 @@ def _write(
                 yield rows.filter(is_new).select(_DISPOSITIONS.names)
 
         app_ids = [f"dispositions:{ingestion_id}" for ingestion_id in new]
-        row_writer.append_new(path, table, new_rows(), app_ids, options, _LAYOUT)
+        sorted_rows = pieces.mapped(_by_event_day, new_rows())
+        row_writer.append_new(path, table, sorted_rows, app_ids, options, _LAYOUT)
         return others, reviewed
 
     others, reviewed = append()
@@ -197,6 +199,10 @@ def _write(
     for rows in _together(reviewed):
         entries = _quarantine_entries(settings, contract, rows, existing)
         row_writer.upsert(locations.quarantine(settings, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
+
+
+def _by_event_day(rows: pa.Table) -> pa.Table:
+    return rows.sort_by("event_date")
 
 
 def _new_ingestions(table: DeltaTable, delivered: Where) -> list[str]:

@@ -64,11 +64,17 @@ def silver_check_names(contract: SourceContract) -> dict[str, str]:
     return _ALWAYS | (nulls if contract.quality.nulls else {})
 
 
-def check_silver(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
-    """Every check on each event day."""
+def check_silver(
+    settings: Settings, contract: SourceContract, days: Collection[date], changed: pa.Array | None = None
+) -> list[CheckResult]:
+    """Every check on each event day.
+
+    :param changed: the keys that may have changed since the last check of the days: only these are looked for on other days. By
+        default all keys of the days are.
+    """
     table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
     outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
-    outcomes += _check_rows(settings, contract, table, days)
+    outcomes += _check_rows(settings, contract, table, days, changed)
     outcomes += check_source_rules(settings, contract, days)
     outcomes += check_equals_bronze(settings, contract, days)
     return source_checks.with_severities(contract, outcomes)
@@ -131,7 +137,7 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
 
 
 def _check_rows(
-    settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]
+    settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date], changed: pa.Array | None
 ) -> list[CheckResult]:
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
@@ -145,7 +151,7 @@ def _check_rows(
     rows_of_days = [] if table is None else table_io.pieces_of_version(table, columns, where)
     for of_piece in pieces.mapped(counted, rows_of_days):
         missing, held = missing + of_piece[0], held + of_piece[1]
-    twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days)
+    twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days, changed)
     outcomes = []
     for day in sorted(days):
         numbers = {"rows": held[day], "keys_twice": twice[day]}
@@ -185,16 +191,31 @@ def keys_twice(rows: pa.Table, everywhere: pa.Table | None) -> Counter[date]:
     return source_checks.row_counts(places.join(repeated, by, join_type="left semi"), "event_date")
 
 
-def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> Counter[date]:
-    """How many rows of each day have a key that must not have a second row, and has: :func:`keys_twice`.
-
-    The keys are compared as hashes first, so that only those of equal hashes are read as texts.
-    """
-    policy, names = policy_of(contract), ["event_date", "record_key"]
+def _keys_twice(
+    settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date], changed: pa.Array | None
+) -> Counter[date]:
+    """How many rows of each day have a key that must not have a second row, and has: :func:`keys_twice`."""
+    policy, source = policy_of(contract), contract.dataset
     if not policy.keys_contend:
         return Counter()
-    compared = names if policy.contends_per_day else ["record_key"]
-    reach = set(days) | (set() if policy.contends_per_day else _others(settings, contract, table, days))
+    others = table_io.rows_by_partition(table).keys() - set(days)
+    if policy.contends_per_day or not others:
+        return _twice_within(table, days, days, each_day=policy.contends_per_day)
+    if changed is None:
+        return _twice_within(table, days, set(days) | (_places(settings, source, table, days) & others), each_day=False)
+    reach = set(days) | (key_log.days_of(settings, source, changed) & others if len(changed) else set())
+    rows = table_io.read_version(table, ["event_date", "record_key"], {"event_date": reach, "record_key": changed})
+    across = keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
+    return across | _twice_within(table, days, days, each_day=False)
+
+
+def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[date], *, each_day: bool) -> Counter[date]:
+    """The same, with the keys compared on ``reach`` as a whole or on each day of it.
+
+    They are compared as hashes first, so that only those of equal hashes are read as texts.
+    """
+    names = ["event_date", "record_key"]
+    compared = names if each_day else ["record_key"]
 
     def rows_in_reach() -> Iterator[pa.Table]:
         return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
@@ -207,21 +228,17 @@ def _keys_twice(settings: Settings, contract: SourceContract, table: DeltaTable,
     if not len(again):
         return Counter()
     rows = pa.concat_tables(piece.filter(pa.array(np.isin(hashes(piece), again))) for piece in rows_in_reach())
-    of_days = rows.filter(pc.is_in(rows["event_date"], pa.array(sorted(days), pa.date32())))
-    return keys_twice(of_days, None if policy.contends_per_day else rows)
+    return keys_twice(table_io.meeting(rows, {"event_date": days}), None if each_day else rows)
 
 
-def _others(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> set[date]:
-    """Other days on which silver may hold a key that it holds on ``days``: where the key log records one of the keys."""
-    others = table_io.rows_by_partition(table).keys() - set(days)
-    if not others:
-        return set()
+def _places(settings: Settings, source: str, table: DeltaTable, days: Collection[date]) -> set[date]:
+    """The days on which silver may hold a key that it holds on ``days``: where the key log records one of the keys."""
     where = {"event_date": list(days)}
     if table_io.rows_at_most(table, where) > _MANY_KEYS:
-        claims = key_log.about_keys_with(settings, contract.dataset, ["event_date"], where)
-        return {day for piece in claims for day in pc.unique(piece["event_date"]).to_pylist()} & others
+        claims = key_log.about_keys_with(settings, source, ["event_date"], where)
+        return {day for piece in claims for day in pc.unique(piece["event_date"]).to_pylist()}
     keys = pc.unique(table_io.read_version(table, ["record_key"], where)["record_key"])
-    return key_log.days_of(settings, contract.dataset, keys) & others if len(keys) else set()
+    return key_log.days_of(settings, source, keys) if len(keys) else set()
 
 
 def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:

@@ -36,14 +36,21 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+_FEW_KEYS = 10_000
+
+
 @dataclass(frozen=True)
 class SilverUpdate:
-    """What a run did to silver: the days merged, the days rebuilt, and the key changes on each day whose content changed."""
+    """What a run did to silver: the days merged, the days rebuilt, and the key changes on each day whose content changed.
+
+    ``keys`` are the keys of the merged ingestions; None if they are many, or days were rebuilt: then any key may be in doubt.
+    """
 
     merged: frozenset[date]
     rebuilt: frozenset[date]
     changes: dict[date, Counter[str]]
     version: int
+    keys: pa.Array | None
 
 
 def update(
@@ -81,7 +88,8 @@ def update(
     table = table_io.open_table(target, settings.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else change_feed.describe(table, before + 1, after)
-    return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after)
+    keys = None if rebuilt else _few_keys(settings, source, set().union(*(waiting[day] for day in merged)))
+    return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after, keys)
 
 
 def _ensure_table(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:
@@ -159,6 +167,14 @@ def _follow(
         silver_version=table_io.version(locations.silver(settings, contract.dataset), settings.storage_options),
         now=settings.clock(),
     )
+
+
+def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
+    """The keys of ingestions; None if they are many."""
+    known = ingestions.ingested(ingestions.all_of(settings, source))
+    if sum(known[one].rows for one in ids) > _FEW_KEYS:
+        return None
+    return key_log.keys_and_days(settings, source, ids, {known[one].arrival_date for one in ids})[0]
 
 
 @retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)

@@ -6,6 +6,7 @@ import shutil
 from datetime import date
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakehouse import locations
@@ -17,6 +18,8 @@ from lakehouse_tests.support.lake import Lake
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import SparkSession
 
     from lakehouse.quality.check_result import CheckResult
@@ -53,12 +56,14 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     copy.write.format("delta").mode("append").save(path)
     spark.sql(f"DELETE FROM delta.`{settings.table('bronze', 'sales')}` WHERE record_key = 's13'")
 
-    unique = {
-        outcome.day.day: outcome.passed
-        for outcome in silver_checks.check_silver(settings, contract, days)
-        if outcome.check == "unique_key"
-    }
-    assert unique == {1: True, 2: True, 3: False, 4: False}
+    def unique(days: Collection[date], changed: pa.Array | None = None) -> dict[int, bool]:
+        outcomes = silver_checks.check_silver(settings, contract, days, changed)
+        return {outcome.day.day: outcome.passed for outcome in outcomes if outcome.check == "unique_key"}
+
+    assert unique(days) == {1: True, 2: True, 3: False, 4: False}
+    third = [day for day in days if day.day == 3]
+    assert unique(third, pa.array(["s41", "s13"])) == {3: False}
+    assert unique(third, pa.array(["s13"])) == {3: True}, "a key that did not change is looked for on its day only"
     in_bronze = bronze_checks.check_bronze(settings, contract, arrival)
     accounted = [outcome for outcome in in_bronze if outcome.check == "rows_accounted"]
     assert [outcome.passed for outcome in accounted] == [False]

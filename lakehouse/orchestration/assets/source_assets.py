@@ -119,7 +119,7 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
             result = update(lake, contract, spark.session, days, context.run.run_id, catalog.metrics_of(source))
-            outcomes = silver_checks.check_silver(lake, contract, days)
+            outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
 
