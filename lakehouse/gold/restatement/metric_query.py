@@ -5,6 +5,7 @@ Which of the numbers are published is decided in ``days`` and ``rollups``.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
+
+#: A star that stands for rows, and one that stands for columns; any other multiplies.
+_ALL_ROWS = re.compile(r"count\s*\(\s*\*\s*\)")
+_ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*")
 
 
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
@@ -85,8 +90,19 @@ def _rows_at_most(settings: Settings, metric: MetricContract, days: Collection[d
 
 
 def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame:
-    """The Silver rows that the numbers of ``days`` are computed from; files of other days are not read."""
+    """The Silver rows that the numbers of ``days`` are computed from, with the columns that the metric reads.
+
+    Files of other days are not read.
+    """
     target = locations.silver(settings, metric.source)
     table = table_io.open_table(target, settings.storage_options)
-    columns = [] if table is None else [field.name for field in table.schema().fields]
+    columns = [] if table is None else columns_read(metric, [field.name for field in table.schema().fields])
     return dataframes.scan(spark, settings, target, columns, {"event_date": source_days(metric, days)})
+
+
+def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
+    """The columns of Silver that a metric may read: those whose names its expressions contain; all if one of them reads ``*``."""
+    text = " ".join(measure.sql for measure in metric.measures).lower()
+    if _ALL_COLUMNS.search(_ALL_ROWS.sub("", text)):
+        return list(columns)
+    return [name for name in columns if name in {"event_date", *metric.grain} or name.lower() in text]
