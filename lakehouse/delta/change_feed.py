@@ -27,6 +27,8 @@ _GONE = re.compile("not found|no such file", re.IGNORECASE)
 AFTER = ("insert", "update_postimage")
 #: A part of the feed has so many rows and at most those of one event day more; the last part may have fewer.
 _PART_ROWS = 2**18
+#: Operations, as Spark and delta-rs name them, that change no row.
+_WITHOUT_CHANGES = {"CREATE TABLE", "ADD COLUMNS", "ADD COLUMN", "SET TBLPROPERTIES", "OPTIMIZE"}
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _PLACE = ["record_key", "event_date"]
 _SIDES = pa.schema([("record_key", pa.string()), ("event_date", pa.date32()), ("removed", pa.bool_()), ("added", pa.bool_())])
@@ -80,6 +82,8 @@ def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[st
 
 def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     """How many rows a commit added that can have removed none, by its operation; None for another commit."""
+    if commit.get("operation") in _WITHOUT_CHANGES:
+        return 0
     metrics = commit.get("operationMetrics", {})
     rows = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
     mode = commit.get("operationParameters", {}).get("mode")

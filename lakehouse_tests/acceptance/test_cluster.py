@@ -56,7 +56,8 @@ def csv(arrived: date, numbers: range, plus: int = 0) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
-#: More than is parsed in the driver, so that tasks of the cluster parse it; then corrections and new rows.
+#: More than LOCAL_ROWS, so that tasks of the cluster parse, merge and read them; then corrections and new rows.
+LOCAL_ROWS = "1000"
 FILES = {
     f"{LOADED}/a.csv": csv(LOADED, range(15_000)),
     f"{LOADED}/b.csv": csv(LOADED, range(15_000, 30_000)),
@@ -96,7 +97,7 @@ def test_a_replay_on_a_cluster_and_an_object_store_gives_the_same_tables(tmp_pat
         for name, content in FILES.items():
             store.put(f"landing/{name}", content)
         remote = {"LAKEHOUSE_ROOT": "s3://lake/tables", "LAKEHOUSE_LANDING": "s3://lake/landing"}
-        remote["LAKEHOUSE_STORAGE_OPTIONS"] = json.dumps(store.options)
+        remote |= {"LAKEHOUSE_STORAGE_OPTIONS": json.dumps(store.options), "LAKEHOUSE_LOCAL_ROWS": LOCAL_ROWS}
         done = lakehouse_command(tmp_path, "replay", "readings", **ours, **remote, LAKEHOUSE_SPARK_MASTER=master)
         assert done.returncode == 0, done.stderr
         assert tables("s3://lake/tables", store.options) == tables(f"{tmp_path}/lake", {})
