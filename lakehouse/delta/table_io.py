@@ -68,26 +68,24 @@ def read(
 ) -> pa.Table | None:
     """The rows whose columns hold one of the values given for them in ``where``; None if the table does not exist."""
     table = open_table(path, options)
-    return (
-        None
-        if table is None
-        else answer(table, question(path, columns, where), partial(read_version, table, columns, where), options)
-    )
+    if table is None:
+        return None
+    return answer(table, question(path, columns, where), partial(read_version, table, columns, where), options)
 
 
 def question(path: str, columns: Sequence[str] | None, where: Where | None, *more: Hashable) -> Hashable:
     """What identifies an answer to be made of these columns of the rows that meet ``where``."""
-    asked = ((column, frozenset(values)) for column, values in (where or {}).items())
-    return (path, tuple(columns or ()), *asked, *more)
+    values_by_column = ((column, frozenset(values)) for column, values in (where or {}).items())
+    return (path, tuple(columns or ()), *values_by_column, *more)
 
 
-def answer(table: DeltaTable, asked: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None) -> Answer:
+def answer(table: DeltaTable, query: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None) -> Answer:
     """What is computed from an open table; taken from the cache of the options if it was computed for the table's version.
 
-    :param asked: as :func:`question` gives it.
+    :param query: as :func:`question` gives it.
     """
     cache = cache_of(options)
-    return compute() if cache is None else cache.answer(table, asked, compute)
+    return compute() if cache is None else cache.answer(table, query, compute)
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:

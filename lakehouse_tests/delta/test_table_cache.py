@@ -27,11 +27,11 @@ def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> No
 
 def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
-    asked = 0
+    computed = 0
 
     def total() -> list[int]:
-        nonlocal asked
-        asked += 1
+        nonlocal computed
+        computed += 1
         rows = table_io.read(path, ["number"], None, options)
         assert rows is not None
         return [sum(rows["number"].to_pylist())]
@@ -43,5 +43,5 @@ def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
             table = table_io.open_table(path, options)
             assert table is not None
             answers.append(table_io.answer(table, table_io.question(path, None, None, "total"), total, options))
-    assert (answers, asked) == ([[1]] * 3 + [[3]] * 3, 2)
+    assert (answers, computed) == ([[1]] * 3 + [[3]] * 3, 2)
     assert table_io.answer(table, "total", total, {}) == [3], "without a cache it is computed"

@@ -151,24 +151,24 @@ TIMES = st.none() | st.integers(0, 2_000_000).map(lambda microseconds: NOON + ti
 
 @given(
     files=st.lists(st.lists(st.tuples(PARTS, DAYS, TEXTS, TIMES), min_size=1, max_size=4), min_size=1, max_size=4),
-    asked=st.fixed_dictionaries(
+    where=st.fixed_dictionaries(
         {}, optional={"part": st.sets(PARTS), "day": st.sets(DAYS), "text": st.sets(TEXTS), "at": st.sets(TIMES)}
     ),
     own_time=st.booleans(),
 )
 @examples(max_examples=80, deadline=None)
 def test_files_that_are_left_out_hold_no_wanted_row(
-    files: list[list[tuple[Any, ...]]], asked: dict[str, set[Any]], own_time: bool, tmp_path_factory: pytest.TempPathFactory
+    files: list[list[tuple[Any, ...]]], where: dict[str, set[Any]], own_time: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = str(tmp_path_factory.mktemp("lake") / "table")
     for file in files:
         content = pa.Table.from_pylist([dict(zip(TYPED.names, row)) for row in file], schema=TYPED)
         write_deltalake(path, content, mode="append", partition_by=["part"])
     if own_time:
-        asked = {**asked, "at": {file[0][3] for file in files}}
-    found = table_io.read(path, None, {column: list(values) for column, values in asked.items()})
+        where = {**where, "at": {file[0][3] for file in files}}
+    found = table_io.read(path, None, {column: list(values) for column, values in where.items()})
     rows = [dict(zip(TYPED.names, row)) for file in files for row in file]
-    wanted = [row for row in rows if all(row[column] in values for column, values in asked.items())]
+    wanted = [row for row in rows if all(row[column] in values for column, values in where.items())]
     assert found is not None
     assert sorted(map(repr, found.select(TYPED.names).to_pylist())) == sorted(
         map(repr, pa.Table.from_pylist(wanted, schema=TYPED).to_pylist())

@@ -76,7 +76,7 @@ def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landi
     assert landing.skip_message() == "no new file"
     landing.put(NAME)
     assert landing.skip_message() == f"not stable yet: {NAME}"
-    landing.wait(4)
+    landing.wait(landing.lake.settle_seconds - 1)
     assert landing.skip_message() == f"not stable yet: {NAME}"
     landing.wait(1)
     (request,) = landing.run_requests()
