@@ -36,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         own = {"LAKEHOUSE_SPARK_REMOTE": options.remote} if options.remote else {}
-        for name in ("sensor_seconds", "settle_seconds"):  # tests have shorter ones
+        for name in ("sensor_seconds", "settle_seconds"):  # tests have their own
             own[f"LAKEHOUSE_{name.upper()}"] = f"{Settings.model_fields[name].default}"
         deployment = Deployment(Path(folder), PYTHONDONTWRITEBYTECODE="", **own)
         os.environ["DAGSTER_HOME"] = str(deployment.home)  # its dagster.yaml names it

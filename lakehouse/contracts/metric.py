@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date  # noqa: TC003 (pydantic reads it)
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -12,7 +14,13 @@ from lakehouse.contracts.checks import GoldChecks, problems
 from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 _EXACT = ("int", "bigint", "decimal")
+#: A star that stands for rows, and one that stands for columns; any other multiplies.
+_COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
 
 
 class Measure(Strict):
@@ -33,6 +41,13 @@ class Measure(Strict):
     def is_exact(self) -> bool:
         """Whether its values are added without rounding."""
         return self.type.startswith(_EXACT)
+
+    def columns_read(self, columns: Collection[str]) -> set[str]:
+        """Those of some silver columns that the expression may read; all of them if it reads ``*``."""
+        if _ALL_COLUMNS.search(_COUNT_OF_ROWS.sub("1", self.sql)):
+            return set(columns)
+        words = set(re.findall(r"\w+", self.sql.lower()))
+        return {name for name in columns if name.lower() in words}
 
 
 class MetricContract(Documented):

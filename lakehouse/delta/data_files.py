@@ -1,8 +1,7 @@
 """Reads single data files of a table, as its log lists them.
 
-Arrow's dataset creates an object for the statistics of every file before it reads one: in a table of a thousand small files that
-takes five times as long as reading the files, and 150 MB. It also compares the statistics of row groups with a single value
-only, and reads all of them when several are wanted.
+Arrow's dataset, by which ``table_io`` reads, compares the statistics of row groups with single values only: it reads all of them
+when many texts are wanted, or a range of texts.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ Where = Mapping[str, "Collection[Any] | pa.Array"]
 #: So many rows make a piece of a table that is read in pieces, and at most so many a batch of it.
 _PIECE_ROWS = 2**18
 _BATCH_ROWS = 2**16
-#: More values lie in every file.
+#: Of more values one lies in every file.
 _FEW_VALUES = 10_000
+#: So many values are compared one by one, for which Arrow looks at the statistics of row groups.
 _SINGLE_VALUES = 32
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
 _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
@@ -90,7 +91,11 @@ def answer(table: DeltaTable, query: Hashable, compute: Callable[[], Answer], op
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """The same as :func:`read` for an open table."""
-    rows, left = _dataset(table, where or {})
+    return _read(table, files_with(table, where or {}), columns, where or {})
+
+
+def _read(table: DeltaTable, files: pa.Table, columns: Sequence[str] | None, where: Where) -> pa.Table:
+    rows, left = _dataset(table, files, where)
     wanted = rows.schema.names if columns is None else list(columns)
     known = [name for name in wanted if name in rows.schema.names]
     condition = _condition(left, rows.schema)
@@ -113,10 +118,11 @@ def pieces(
 
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
     """The same for an open table, at least one piece; a piece has no order and no meaning of its own."""
-    if rows_at_most(table, where or {}) <= _PIECE_ROWS:
-        yield read_version(table, columns, where)
+    files = files_with(table, where or {})
+    if _rows_of(files) <= _PIECE_ROWS:
+        yield _read(table, files, columns, where or {})
         return
-    rows, left = _dataset(table, where or {})
+    rows, left = _dataset(table, files, where or {})
     known = [name for name in columns if name in rows.schema.names]
     schema = pa.schema([rows.schema.field(name) for name in known])
     held: list[pa.RecordBatch] = []
@@ -231,7 +237,11 @@ def _in_order(value: str | date) -> Any:
 
 def rows_at_most(table: DeltaTable, where: Where) -> int:
     """How many rows the files hold that may hold a wanted one, from the log alone."""
-    return pc.sum(files_with(table, where)["num_records"]).as_py() or 0
+    return _rows_of(files_with(table, where))
+
+
+def _rows_of(files: pa.Table) -> int:
+    return pc.sum(files["num_records"]).as_py() or 0
 
 
 def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
@@ -242,15 +252,15 @@ def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
     return dict(zip(*(values.to_pylist() for values in counted.columns)))
 
 
-def _dataset(table: DeltaTable, where: Where) -> tuple[ds.Dataset, Where]:
-    """The files that may hold wanted rows, and the part of ``where`` that their rows do not all meet.
+def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Dataset, Where]:
+    """The files that may hold wanted rows (see :func:`files_with`), and the part of ``where`` that their rows do not all meet.
 
     delta-rs's own dataset holds an expression for the statistics of every file: 1 s in a table of 750 days, and as much again to
     read it.
     """
     if table.protocol().min_reader_version > 1:  # delta-rs knows what it can read, or says what it cannot
         return table.to_pyarrow_dataset(filesystem=local_files(table), parquet_read_options=_SPARKS_TIMES), where
-    files, schema = files_with(table, where), pa.schema(table.schema().to_arrow())
+    schema = pa.schema(table.schema().to_arrow())
     partitions = [column for column in table.metadata().partition_columns if f"partition.{column}" in files.column_names]
     values = [files[f"partition.{column}"].to_pylist() for column in partitions]
     system = local_files(table) or file_system(table)

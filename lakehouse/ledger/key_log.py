@@ -61,7 +61,8 @@ LAYOUT = WriterProperties(
         "line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED"),
     },
 )
-_FEW_KEYS = 10_000
+#: Up to so many keys are looked up by row groups.
+FEW_KEYS = 10_000
 #: Claims about more keys are read so many at a time.
 _RANGE_ROWS = 2**18
 
@@ -120,7 +121,7 @@ def about(settings: Settings, source: str, columns: Sequence[str], keys: Collect
 
 
 def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Table:
-    if len(keys) > _FEW_KEYS:  # they are in every row group
+    if len(keys) > FEW_KEYS:  # they are in every row group
         return table_io.read_version(table, columns, {"record_key": keys})
     return data_files.with_texts(table, columns, "record_key", keys)
 

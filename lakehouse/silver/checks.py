@@ -274,7 +274,7 @@ def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
 def _applied_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
     """The rows that are applied to the days by the disposition tables, in pieces."""
     path, columns = locations.dispositions(settings, contract.dataset), [*_ROW.names, "disposition", "change_op"]
-    # Filtered here: a condition on text may have delta-rs read the files of all days (see ``delta.table_io``).
+    # Text is compared here: what delta-rs has merged is read a second time for a condition on text (see ``delta.table_io``).
     for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
         applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
         yield rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)

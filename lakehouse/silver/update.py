@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-_FEW_KEYS = 10_000
-
-
 @dataclass(frozen=True)
 class SilverUpdate:
     """What a run did to silver: the days merged, the days rebuilt, and the key changes on each day whose content changed.
@@ -172,7 +169,7 @@ def _follow(
 def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
     """The keys of ingestions; None if they are many."""
     known = ingestions.ingested(ingestions.all_of(settings, source))
-    if sum(known[one].rows for one in ids) > _FEW_KEYS:
+    if sum(known[one].rows for one in ids) > key_log.FEW_KEYS:
         return None
     return key_log.keys_and_days(settings, source, ids, {known[one].arrival_date for one in ids})[0]
 

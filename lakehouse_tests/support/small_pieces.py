@@ -24,7 +24,7 @@ def pieces_of(rows: int) -> Iterator[None]:
         patched.setattr(table_io, "_BATCH_ROWS", 1)
         patched.setattr(change_feed, "_PART_ROWS", rows)
         patched.setattr(key_log, "_RANGE_ROWS", rows)
-        patched.setattr(key_log, "_FEW_KEYS", 0)
+        patched.setattr(key_log, "FEW_KEYS", 0)
         patched.setattr(account_tables, "_MERGED_ROWS", rows)
         patched.setattr(checks, "_MANY_KEYS", 0)
         yield

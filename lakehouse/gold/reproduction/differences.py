@@ -6,19 +6,16 @@ Only Arrow tables and the metric's contract are used; reproducing a number belon
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     import pyarrow as pa
 
     from lakehouse.contracts.metric import MetricContract
 
-_COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
-_ALL_COLUMNS = re.compile(r"[(,]\s*(?:distinct\s+)?\*", re.IGNORECASE)
 #: Doubles within this tolerance are equal: the last digits of a sum depend on the order of the rows.
 _AS_GOOD_AS_EQUAL = 1e-12
 #: How many differing cells a report of a reproduction lists.
@@ -51,11 +48,11 @@ class Compared:
 def comparable(metric: MetricContract, hidden: Collection[str], *, summed: bool = False) -> Compared:
     """What can be compared of a metric's rows if some fields of Silver were redacted since.
 
-    A measure that mentions such a field cannot be compared; if a column of the grain is redacted, only sums are compared.
+    A measure that may read such a field cannot be compared; if a column of the grain is redacted, only sums are compared.
     """
     grain = [name for name in metric.grain if name not in hidden]
     summed = summed or len(grain) < len(metric.grain)
-    fit = [one.name for one in metric.measures if not _mentions(one.sql, hidden) and (one.additive or not summed)]
+    fit = [one.name for one in metric.measures if not one.columns_read(hidden) and (one.additive or not summed)]
     return Compared(grain, [*fit, "row_count"], summed)
 
 
@@ -90,11 +87,3 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return repr(one) == repr(other) or math.isclose(one, other, rel_tol=_AS_GOOD_AS_EQUAL)
     return bool(one == other)
-
-
-def _mentions(sql: str, fields: Collection[str]) -> bool:
-    """Whether an expression may depend on one of some columns."""
-    if not fields:
-        return False
-    words: Sequence[str] = re.findall(r"\w+", sql.lower())
-    return any(name.lower() in words for name in fields) or bool(_ALL_COLUMNS.search(_COUNT_OF_ROWS.sub("1", sql)))

@@ -5,7 +5,6 @@ Which of the numbers are published is decided in ``days`` and ``rollups``.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.settings import Settings
-
-#: A star that stands for rows, and one that stands for columns; any other multiplies.
-_ALL_ROWS = re.compile(r"count\s*\(\s*\*\s*\)")
-_ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*")
 
 
 def compute(rows: DataFrame, metric: MetricContract, days: Collection[date], grain: list[str] | None = None) -> DataFrame:
@@ -101,8 +96,6 @@ def silver_rows(spark: SparkSession, settings: Settings, metric: MetricContract,
 
 
 def columns_read(metric: MetricContract, columns: Collection[str]) -> list[str]:
-    """The columns of Silver that a metric may read: those whose names its expressions contain; all if one of them reads ``*``."""
-    text = " ".join(measure.sql for measure in metric.measures).lower()
-    if _ALL_COLUMNS.search(_ALL_ROWS.sub("", text)):
-        return list(columns)
-    return [name for name in columns if name in {"event_date", *metric.grain} or name.lower() in text]
+    """The columns of Silver that the numbers of a metric may depend on, in their order."""
+    read = {"event_date", *metric.grain}.union(*(measure.columns_read(columns) for measure in metric.measures))
+    return [name for name in columns if name in read]
