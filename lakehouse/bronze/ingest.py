@@ -8,7 +8,7 @@ is repeated. Which files are pending is decided in ``pending_files``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations, pieces
@@ -77,12 +77,13 @@ class Ingest:
         :param only: the files that may be ingested, each with its state in landing; by default all of the days.
         """
         entries = ingestions.all_of(self._settings, self._source)
-        listing = bronze_landing.listing(self._settings, self._contract)
+        listing = bronze_landing.listing_of_days(self._settings, self._contract, days)
+        unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
         reports = {day: DayReport() for day in sorted(days)}
         known = {ingestion_id: entry.source_file for ingestion_id, entry in ingestions.ingested(entries).items()}
         new: list[tuple[LandingFile, Fingerprint]] = []
         for day, report in reports.items():
-            ready = self._ready(day, only, listing, entries, report)
+            ready = self._ready(day, only, unseen, entries, report)
             for file, fingerprint, problem in self._readable(day, ready, report):
                 if problem is None and fingerprint.ingestion_id in known:
                     message = f"the same content came as {known[fingerprint.ingestion_id]}"
@@ -100,10 +101,13 @@ class Ingest:
         return reports
 
     def _ready(
-        self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: list[Ingestion], report: DayReport
+        self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport
     ) -> Readiness:
-        """The day's files that may be ingested; the report records why others may not."""
-        unseen = [file for file in pending_files.unseen_files(listing.files, entries) if file.arrival_date == day]
+        """The day's files that may be ingested; the report records why others may not.
+
+        :param listing: with the files that were not ingested before.
+        """
+        unseen = [file for file in listing.files if file.arrival_date == day]
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
         report.waiting.extend(f"{file.name} is left until it is stable" for file in unseen if file not in files)
         markers = listing.completion_markers.get(day, [])

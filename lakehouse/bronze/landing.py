@@ -22,13 +22,16 @@ from lakehouse.bronze.file_formats import FileProblem, check_readable, read_reco
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.ledger.ingestions import FileIdentity
     from lakehouse.settings import Settings
 
 _CHUNK = 1 << 20
+#: So many folders are listed one by one: an object store lists a thousand files by a request.
+_FEW_DAYS = 16
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,18 @@ def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[La
     return listed.files, listed.complaints
 
 
+def listing_of_days(settings: Settings, contract: SourceContract, days: Collection[date]) -> Listing:
+    """The source's files of at least these arrival days, by listing no other folders if each day has its own."""
+    system, root = _file_system(settings, contract)
+    folders = _folders(contract, days) if len(days) <= _FEW_DAYS else None
+    if folders is None:
+        return listing(settings, contract)
+    return listing(settings, contract, [info for folder in folders for info in _list(system, f"{root}/{folder}")])
+
+
 def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
     """Everything below the landing folder, as it is now."""
-    system, root = _file_system(settings, contract)
-    return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)))
+    return _list(*_file_system(settings, contract))
 
 
 def state_of(infos: Iterable[fs.FileInfo]) -> str:
@@ -201,6 +212,25 @@ def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileS
         system, path = fs.FileSystem.from_uri(root)
         return system, path
     return fs.LocalFileSystem(), root
+
+
+def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
+    try:
+        return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
+    except NotADirectoryError:  # a file has the name of an arrival day
+        return []
+
+
+def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | None:
+    """The folders below landing that hold the files of these days and nothing else; None if the contract implies none."""
+    complete = contract.source.complete_when
+    folders = set()
+    for pattern in (contract.source.landing, *([complete.pattern] if complete else [])):
+        before, after = pattern.split("{arrival_date}")
+        if _WILDCARD.search(before) or not after.startswith("/"):
+            return None
+        folders |= {f"{before}{day}" for day in days}
+    return sorted(folders)
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

@@ -113,7 +113,7 @@ def waiting_files(settings: Settings, contract: SourceContract, day: date) -> li
     """Why files of an arrival day are not ingested yet, if the contract defines when a day is complete."""
     if contract.source.complete_when is None:
         return []
-    entries, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing(settings, contract)
+    entries, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing_of_days(settings, contract, [day])
     files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
     return check_readiness(settings, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
 

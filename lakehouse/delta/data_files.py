@@ -7,7 +7,7 @@ when many texts are wanted, or a range of texts.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -34,9 +34,12 @@ def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
     return {value: frozenset(paths) for value, paths in by_value.items()}
 
 
-def system_of(table: DeltaTable) -> fs.FileSystem:
-    """The file system of a table's files."""
-    return table_io.local_files(table) or file_system(table)
+def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
+    """How many rows there are of each value of the column that the table is partitioned by, from the log alone."""
+    (column,) = table.metadata().partition_columns
+    files = pa.table(table.get_add_actions(flatten=True))
+    counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
+    return dict(zip(*(values.to_pylist() for values in counted.columns)))
 
 
 def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:
@@ -57,7 +60,7 @@ def with_texts(table: DeltaTable, columns: Sequence[str], column: str, texts: pa
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
     texts = texts.cast(pa.string())
     within = table_io.Within(texts)
-    system = system_of(table)
+    system = file_system(table)
     parts = [read.empty_table().select(known)]
     for path in sorted(table_io.files_with(table, {column: texts})["path"].to_pylist()):
         file = pq.ParquetFile(system.open_input_file(unquote(path)))
@@ -81,7 +84,7 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
-    system, names = system_of(table), sorted(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+    system, names = file_system(table), sorted(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
     files = [pq.ParquetFile(system.open_input_file(unquote(name))) for name in names]
     groups = [list(_row_groups(file, column)) for file in files]
     cuts = _cuts(chain.from_iterable(groups), at_most)

@@ -6,6 +6,7 @@ delta-rs is pinned to a minor version, and an upgrade is checked against this li
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
@@ -21,5 +22,11 @@ def newest_version(table: DeltaTable) -> int:
 
 
 def file_system(table: DeltaTable) -> fs.FileSystem:
-    """The file system of a table's folder, with the table's credentials, as delta-rs's own dataset builds it."""
+    """The file system of a table's folder, with the table's credentials, as delta-rs's own dataset builds it.
+
+    For local tables it is Arrow's own: reading through delta-rs's can end the process with an abort at exit.
+    """
+    uri = table.table_uri
+    if "://" not in uri or uri.startswith("file://"):
+        return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
     return fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001

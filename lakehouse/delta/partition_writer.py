@@ -12,12 +12,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
-#: The properties of every table with data, whether Spark or delta-rs creates it.
+#: The properties of every table.
 PROPERTIES = {
-    "delta.checkpointInterval": "100",
+    "delta.checkpointInterval": "20",  # to open a table, the commits since its last checkpoint are read, half a millisecond each
     "delta.checkpointPolicy": "classic",
     "delta.enableDeletionVectors": "false",
     "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, after all readers of the change feed
@@ -30,7 +30,7 @@ CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 def create(
     path: str,
     schema: pa.Schema,
-    partition_by: str,
+    partition_by: Sequence[str] | None = None,
     options: Mapping[str, str] | None = None,
     *,
     properties: Mapping[str, str] | None = None,
@@ -44,7 +44,7 @@ def create(
         path,
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
-        partition_by=[partition_by],
+        partition_by=list(partition_by or []),
         configuration={**PROPERTIES, **(properties or {})},
         storage_options=dict(options or {}),
     )

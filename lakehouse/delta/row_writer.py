@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.delta import leases
+from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.table_io import open_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def open_or_create(
     table = open_table(path, options)
     if table is not None:
         return table
-    partitions = {"partition_by": list(partition_by)} if partition_by else {}
-    write_deltalake(path, schema.empty_table(), storage_options=dict(options or {}), mode="ignore", **partitions)
-    return DeltaTable(path, storage_options=dict(options or {}))
+    return partition_writer.create(path, schema, partition_by, options)
 
 
 @retried_on_conflict
@@ -70,17 +68,14 @@ def append(
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    arguments: dict[str, Any] = {"storage_options": dict(options or {}), "mode": "append", "writer_properties": COMPRESSED}
-    if partition_by:
-        arguments["partition_by"] = list(partition_by)
-    table: DeltaTable | None = None
+    table = open_or_create(path, rows.schema, options, partition_by)
+    why: CommitProperties | None = None
     if app_id is not None:
-        table = open_or_create(path, rows.schema, options, partition_by)
         committed = table.transaction_version(app_id)
         if committed is not None and (committed >= app_version or (since is not None and committed > since)):
             return False
-        arguments["commit_properties"] = CommitProperties(app_transactions=[Transaction(app_id, app_version)])
-    write_deltalake(path if table is None else table, rows, **arguments)  # the same id committed since then is a conflict
+        why = CommitProperties(app_transactions=[Transaction(app_id, app_version)])  # committed since then, it is a conflict
+    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED)
     _compact(path, options)
     return True
 
@@ -174,10 +169,7 @@ def upsert(
     """
     if not len(rows):
         return False
-    table = open_table(path, options)
-    if table is None:
-        write_deltalake(path, rows.slice(0, 0), storage_options=dict(options or {}), partition_by=partition_by, mode="ignore")
-        table = DeltaTable(path, storage_options=dict(options or {}))
+    table = open_or_create(path, rows.schema, options, [partition_by] if partition_by else None)
     same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
     if partition_by:
         partitions = ", ".join(f"'{value}'" for value in sorted(map(str, pc.unique(rows[partition_by]).to_pylist())))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _KEEP_ROWS = 20_000
 
 Answer = TypeVar("Answer", bound="Sized")
+Entry = TypeVar("Entry")
 
 
 class TableCache:
@@ -38,6 +39,7 @@ class TableCache:
         self._open_table = open_table
         self._tables: dict[str, DeltaTable] = {}
         self._answers: dict[Hashable, tuple[int, Any]] = {}
+        self._entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist.
@@ -65,9 +67,21 @@ class TableCache:
                 self._answers[question] = (table.version(), answer)
         return cast("Answer", answer)
 
-    def clear(self) -> None:
-        """Close all tables and forget all answers, to free memory between two parts of a long task."""
-        self._tables.clear()
+    def grown(self, question: Hashable, files: frozenset[str], parse: Callable[[frozenset[str]], list[Entry]]) -> list[Entry]:
+        """The entries of data files, which never change: parsed only from those that the last answer did not cover.
+
+        :param parse: gives the entries of some of the files.
+        """
+        covered, entries = self._entries.get(question, (frozenset(), []))
+        if not covered <= files:  # some were compacted
+            covered, entries = frozenset(), []
+        if covered != files:
+            entries = entries + parse(files - covered)
+            self._entries[question] = (files, entries)
+        return entries
+
+    def forget_answers(self) -> None:
+        """Keep the open tables and the entries of logs only, to free memory between two parts of a long task."""
         self._answers.clear()
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
-from pyarrow import fs
 
 from lakehouse.delta.delta_rs_internals import file_system
-from lakehouse.delta.table_cache import Answer, cache_of
+from lakehouse.delta.table_cache import Answer, Entry, cache_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -107,6 +106,23 @@ def _read(table: DeltaTable, files: pa.Table, columns: Sequence[str] | None, whe
     return found if known == wanted else with_columns(found, wanted)
 
 
+def parsed(
+    table: DeltaTable, where: Where, parse: Callable[[pa.Table], list[Entry]], options: Mapping[str, str] | None
+) -> list[Entry]:
+    """What is parsed from the rows of whole partitions; with a cache, from those files that it has not seen yet.
+
+    :param parse: what it makes of a row must not depend on other rows.
+    """
+    cache, files = cache_of(options), files_with(table, where)
+    if cache is None or table.protocol().min_reader_version > 1:  # see ``_dataset``
+        return parse(read_version(table, None, where))
+
+    def parse_new(paths: frozenset[str]) -> list[Entry]:
+        return parse(_read(table, files.filter(pc.is_in(files["path"], pa.array(sorted(paths)))), None, {}))
+
+    return cache.grown(question(table.table_uri, None, where), frozenset(files["path"].to_pylist()), parse_new)
+
+
 def pieces(
     path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
 ) -> Iterator[pa.Table]:
@@ -191,14 +207,6 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
     return {value: ordered.slice(*part) for value, part in zip(codes.dictionary.to_pylist(), zip(begins, counts))}
 
 
-def local_files(table: DeltaTable) -> fs.FileSystem | None:
-    """Arrow's own file system for local tables: reading through delta-rs's can end the process with an abort at exit."""
-    uri = table.table_uri
-    if "://" in uri and not uri.startswith("file://"):
-        return None
-    return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
-
-
 def files_with(table: DeltaTable, where: Where) -> pa.Table:
     """The files that may hold rows whose columns hold one of the values given for them, as delta-rs lists them from the log."""
     files = pa.table(table.get_add_actions(flatten=True))
@@ -244,14 +252,6 @@ def _rows_of(files: pa.Table) -> int:
     return pc.sum(files["num_records"]).as_py() or 0
 
 
-def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
-    """How many rows there are of each value of the column that the table is partitioned by, from the log alone."""
-    (column,) = table.metadata().partition_columns
-    files = pa.table(table.get_add_actions(flatten=True))
-    counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
-    return dict(zip(*(values.to_pylist() for values in counted.columns)))
-
-
 def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Dataset, Where]:
     """The files that may hold wanted rows (see :func:`files_with`), and the part of ``where`` that their rows do not all meet.
 
@@ -259,11 +259,11 @@ def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Datas
     read it.
     """
     if table.protocol().min_reader_version > 1:  # delta-rs knows what it can read, or says what it cannot
-        return table.to_pyarrow_dataset(filesystem=local_files(table), parquet_read_options=_SPARKS_TIMES), where
+        return table.to_pyarrow_dataset(filesystem=file_system(table), parquet_read_options=_SPARKS_TIMES), where
     schema = pa.schema(table.schema().to_arrow())
     partitions = [column for column in table.metadata().partition_columns if f"partition.{column}" in files.column_names]
     values = [files[f"partition.{column}"].to_pylist() for column in partitions]
-    system = local_files(table) or file_system(table)
+    system = file_system(table)
     form = ds.ParquetFileFormat(read_options=_SPARKS_TIMES)
     fragments = [
         form.make_fragment(unquote(path), system, _equal(partitions, own), file_size=size)

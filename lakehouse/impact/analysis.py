@@ -27,6 +27,8 @@ from lakehouse.impact.affected_periods import PublicationCause
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.impact.affected_periods import Affected, PublishedRevision
     from lakehouse.ledger.ingestions import Ingestion
@@ -122,7 +124,7 @@ def _of_content(
     contract: SourceContract,
     file: LandingFile,
     where: Settings,
-    entries: list[Ingestion],
+    entries: Collection[Ingestion],
 ) -> Impact:
     """The impact of a readable file; it is identified by its content and not by its name (R1).
 
@@ -148,7 +150,7 @@ def _of_content(
 
 
 def _of_ingestions(
-    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], log: list[Ingestion]
+    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], log: Collection[Ingestion]
 ) -> Impact:
     entries = [entry for one, entry in ingestions.ingested(log).items() if one in ids]
     rows: Counter[date] = sum((Counter(entry.rows_by_day) for entry in entries), Counter())

@@ -9,6 +9,7 @@ from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import date, datetime
 
     from lakehouse.settings import Settings
@@ -65,18 +66,22 @@ def _app_id(entry: Ingestion) -> str:
     return f"{entry.status}:{entry.source}:{entry.content_hash}:{entry.source_file}:{entry.modified}:{entry.message or ''}"
 
 
-def all_of(settings: Settings, source: str) -> list[Ingestion]:
+def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
     """Every recorded delivery of a source, by arrival day and file."""
-    entries = log(settings).read({"source": [source]})
-    return sorted(entries, key=lambda entry: (entry.arrival_date, entry.source_file, entry.recorded_at))
+    table, of_source = log(settings), {"source": [source]}
+
+    def in_order() -> list[Ingestion]:
+        return sorted(table.read(of_source), key=lambda entry: (entry.arrival_date, entry.source_file, entry.recorded_at))
+
+    return table.derived("in order", in_order, of_source)
 
 
-def ingested(entries: list[Ingestion]) -> dict[str, Ingestion]:
+def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     """The ingestions that are in Bronze, by id."""
     return {entry.ingestion_id: entry for entry in entries if entry.status == "ingested"}
 
 
-def still_held(entries: list[Ingestion]) -> list[Ingestion]:
+def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:
     """The files that were held and have not been ingested since."""
     done = {entry.content_hash for entry in entries if entry.status == "ingested"}
     newest = {entry.source_file: entry for entry in sorted(entries, key=lambda entry: entry.recorded_at)}

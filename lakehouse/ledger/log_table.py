@@ -24,9 +24,10 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from enum import Enum
 from functools import lru_cache, partial
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -115,7 +116,16 @@ class LogTable(Generic[Row]):
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
         """The entries whose columns hold one of the values that ``where`` gives for them, in no particular order."""
-        return list(self.derived("entries", lambda: self.entries(self.select(None, where)), where))
+        return list(self.derived("entries", lambda: self._parsed(where or {}), where))
+
+    def _parsed(self, where: table_io.Where) -> list[Row]:
+        table = table_io.open_table(self.path, self._options)
+        if table is None or not where.keys() <= {self._partition_by}:
+            return self.entries(self.select(None, where))
+        schema = self.schema
+        return table_io.parsed(
+            table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)), self._options
+        )
 
     def derived(self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None) -> Answer:
         """What is computed from the rows that meet ``where``; a table cache keeps it until the table changes.
@@ -137,16 +147,9 @@ class LogTable(Generic[Row]):
 
     def entries(self, rows: pa.Table) -> list[Row]:
         """The entries of rows with all columns."""
-        return [self._entry(row) for row in rows.to_pylist()]
-
-    def _entry(self, row: dict[str, Any]) -> Row:
-        """An entry from its stored values; NULL becomes the field's default, because its column may have been added later."""
-        values = {}
-        for column in self._columns:
-            value = row[column.name]
-            if column.field is not None and (value is not None or not column.has_default):
-                values[column.field] = value if value is None or column.decode is None else column.decode(value)
-        return self._row(**values)
+        columns = {column.field: column for column in self._columns if column.field is not None}
+        values = [column.values_in(rows[column.name].combine_chunks()) for column in columns.values()]
+        return [self._row(**dict(zip(columns, entry))) for entry in zip(*values)]
 
     def _stored(self, column: _Column, value: Any) -> Any:
         if isinstance(value, Enum):
@@ -164,7 +167,14 @@ class _Column:
     value_of: Callable[[Any], Any]
     decode: Callable[[Any], Any] | None = None
     is_json: bool = False
-    has_default: bool = False
+    default: Callable[[], Any] | None = None
+
+    def values_in(self, stored: pa.Array) -> list[Any]:
+        """The values of the field; NULL becomes the field's default, because its column may have been added later."""
+        values = _objects(stored, self.decode)
+        if self.default is None or not stored.null_count:
+            return values
+        return [self.default() if value is None else value for value in values]
 
 
 @lru_cache(maxsize=64)
@@ -192,8 +202,35 @@ def _column(item: Field[Any], hint: Any) -> _Column:
         value_of=attrgetter(item.name),
         decode=json.loads if is_json else origin if is_enum else None,
         is_json=is_json,
-        has_default=item.default is not MISSING or item.default_factory is not MISSING,
+        default=_default_of(item),
     )
+
+
+def _default_of(item: Field[Any]) -> Callable[[], Any] | None:
+    if item.default_factory is not MISSING:
+        return item.default_factory
+    return None if item.default is MISSING else lambda: item.default
+
+
+def _objects(values: pa.Array, decode: Callable[[Any], Any] | None = None) -> list[Any]:
+    """The values as Python objects. Equal ones are the same object: making a date takes longer than all else in a log of them.
+
+    :param decode: makes the value of a field from a stored one, which is not None.
+    """
+    if pa.types.is_list(values.type):
+        members = iter(_objects(values.flatten()))
+        return [None if length is None else list(islice(members, length)) for length in values.value_lengths().to_pylist()]
+    coded = values.dictionary_encode(null_encoding="encode")
+    distinct = _times(coded.dictionary) if pa.types.is_timestamp(values.type) else coded.dictionary.to_pylist()
+    if decode is not None:
+        distinct = [None if value is None else decode(value) for value in distinct]
+    return [distinct[code] for code in coded.indices.to_pylist()]
+
+
+def _times(values: pa.Array) -> list[datetime | None]:
+    """Times of UTC, by way of NumPy: Arrow looks up the time zone of each."""
+    plain = values.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
+    return [None if time is None else time.replace(tzinfo=timezone.utc) for time in plain]
 
 
 def _stored_type(kind: Any, origin: Any) -> pa.DataType | None:

@@ -86,10 +86,11 @@ def _parts(table: DeltaTable, contract: SourceContract, version: int) -> Iterato
 
 def _first_arrivals(settings: Settings, source: str) -> pa.Table:
     """The arrival day that first brought each event day, from the ledger: all rows in silver are of recorded ingestions."""
-    brought = [
-        {"event_date": day, "arrival_date": entry.arrival_date}
+    brought = {
+        (day, entry.arrival_date)
         for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
-        for day, rows in entry.rows_by_day.items()
+        for day, rows in zip(entry.touched_days, entry.touched_rows)
         if rows
-    ]
-    return first_load.first_arrivals(pa.Table.from_pylist(brought, schema=first_load.FIRST_ARRIVALS))
+    }
+    days, arrivals = ([pair[place] for pair in brought] for place in range(2))
+    return first_load.first_arrivals(pa.table([days, arrivals], schema=first_load.FIRST_ARRIVALS))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
-from lakehouse.delta import table_io
+from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -198,7 +198,7 @@ def _keys_twice(
     policy, source = policy_of(contract), contract.dataset
     if not policy.keys_contend:
         return Counter()
-    others = table_io.rows_by_partition(table).keys() - set(days)
+    others = data_files.rows_by_partition(table).keys() - set(days)
     if policy.contends_per_day or not others:
         return _twice_within(table, days, days, each_day=policy.contends_per_day)
     if changed is None:

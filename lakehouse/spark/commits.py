@@ -90,7 +90,7 @@ def table_of(settings: Settings, path: str, columns: Columns, partition_by: str,
     if table is not None:
         return table
     properties = partition_writer.CHANGE_FEED if change_feed else {}
-    return partition_writer.create(path, arrow_schema(columns), partition_by, settings.storage_options, properties=properties)
+    return partition_writer.create(path, arrow_schema(columns), [partition_by], settings.storage_options, properties=properties)
 
 
 class SchemaChangeError(LakehouseError):

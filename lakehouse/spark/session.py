@@ -37,7 +37,6 @@ _SESSION = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-    "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
 }
 #: Short jobs run faster without generated code to compile and without re-planning between stages: a day of late arrivals takes
 #: two thirds of the time. A day of many millions of rows needs Spark's own settings.

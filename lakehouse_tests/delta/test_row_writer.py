@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.delta import row_writer, table_io
+from lakehouse.delta.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,3 +108,11 @@ def test_of_two_appends_of_the_same_rows_one_is_refused(path: str) -> None:
     with pytest.raises(CommitFailedError):
         row_writer.append_new(path, second, [piece(1), piece(2)], ["the same"], None)
     assert numbers(path) == [1, 2]
+
+
+def test_a_table_has_a_checkpoint_before_its_log_is_long(path: str) -> None:
+    for number in range(45):
+        row_writer.append(path, piece(number))
+    checkpoints = sorted(entry.version for entry in Storage(path, {}).log if entry.is_checkpoint)
+    assert checkpoints == [19, 39]
+    assert numbers(path) == list(range(45))

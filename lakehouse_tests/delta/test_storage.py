@@ -67,7 +67,7 @@ def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Settings)
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})
-    table = partition_writer.create(path, rows.schema, "arrival_date")
+    table = partition_writer.create(path, rows.schema, ["arrival_date"])
     for number in range(10):
         name = f"arrival_date=2024-02-01/part-{number}.parquet"
         file = Path(path, name)

@@ -22,7 +22,7 @@ def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> No
     assert (copy, type(copy)) == ({"region": "north"}, CachedStorageOptions)
     assert cache_of(copy) is not None
     assert table_io.open_table(path, copy) is not table_io.open_table(path, options)
-    assert table_io.version(path, copy) == 0
+    assert table_io.version(path, copy) == 1
 
 
 def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.delta import commit_log, row_writer, table_io
+from lakehouse.delta import commit_log, data_files, row_writer, table_io
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.settings import Settings
 from lakehouse_tests.support.small_pieces import pieces_of
@@ -84,15 +84,15 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
     early = table_io.open_snapshot(path)
     assert early is not None
     times = {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)}
-    assert list(times) == [2, 1, 0]
+    assert list(times) == [3, 2, 1, 0]
     for number in range(3):
         row_writer.append(path, rows(number))
     assert {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)} == times
-    assert [commit["version"] for commit in commit_log.history(early, 1)] == [2]
-    assert commit_log.history(early, 2) == []
+    assert [commit["version"] for commit in commit_log.history(early, 2)] == [3]
+    assert commit_log.history(early, 3) == []
     newest = table_io.open_table(path)
     assert newest is not None
-    assert [commit["version"] for commit in commit_log.history(newest, 2)] == [5, 4, 3]
+    assert [commit["version"] for commit in commit_log.history(newest, 3)] == [6, 5, 4]
 
 
 def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_path: Path) -> None:
@@ -205,4 +205,4 @@ def test_rows_are_counted_by_partition_from_the_log(tmp_path: Path) -> None:
         row_writer.append(path, rows(*numbers), partition_by=["number"])
     table = table_io.open_table(path)
     assert table is not None
-    assert table_io.rows_by_partition(table) == {1: 1, 2: 3, 3: 1}
+    assert data_files.rows_by_partition(table) == {1: 1, 2: 3, 3: 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.reproduction import contract_archive
@@ -95,6 +96,32 @@ def test_an_entry_is_read_as_it_was_written(settings: Settings) -> None:
     assert log.read() == [ENTRY]
     assert log.read({"name": ["other"]}) == []
     assert DeltaTable(log.path).metadata().partition_columns == ["name"]
+
+
+def test_with_a_table_cache_only_new_files_are_parsed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, of_may = TableCache(), {"month": ["2024-05"]}
+    log = _log(with_table_cache(settings, cache), partition_by="month")
+    parsed: list[int] = []
+    entries = log.entries
+    monkeypatch.setattr(log, "entries", lambda rows: parsed.append(len(rows)) or entries(rows))
+
+    def read() -> list[str]:
+        cache.forget_answers()
+        return [entry.name for entry in log.read(of_may)]
+
+    def appended(*names: str, month: int = 5) -> None:
+        log.append([replace(ENTRY, name=name, at=NOON.replace(month=month)) for name in names])
+
+    assert (read(), parsed.pop()) == ([], 0)
+    appended("a", "b")
+    assert (read(), parsed) == (["a", "b"], [2])
+    appended("c")
+    appended("d", month=6)
+    assert (read(), parsed) == (["a", "b", "c"], [2, 1])
+    assert (read(), parsed) == (["a", "b", "c"], [2, 1])
+    DeltaTable(log.path).optimize.compact()
+    assert (sorted(read()), parsed) == (["a", "b", "c"], [2, 1, 3])
+    assert sorted(entry.name for entry in log.read()) == ["a", "b", "c", "d"]
 
 
 def test_some_columns_are_read_as_arrow(settings: Settings) -> None:

@@ -65,7 +65,7 @@ def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, in
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
     where, options = locations.candidates(settings, series), settings.storage_options
     table = table_io.open_table(where, options) or partition_writer.create(
-        where, rows.schema, series.by, options, properties=partition_writer.ALL_STATISTICS
+        where, rows.schema, [series.by], options, properties=partition_writer.ALL_STATISTICS
     )
     partition_writer.replace(table, rows, [draft.start for draft, _ in new])
 

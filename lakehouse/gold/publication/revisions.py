@@ -182,7 +182,7 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
     :raises CommitFailedError: if another writer has created it meanwhile, and may have published the same periods.
     """
     path, properties = locations.gold(settings, series), partition_writer.ALL_STATISTICS  # due periods are found by them
-    table = partition_writer.create(path, schema, series.by, settings.storage_options, properties=properties)
+    table = partition_writer.create(path, schema, [series.by], settings.storage_options, properties=properties)
     if table.version() > 0:
         msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta import change_feed, commit_log, data_files, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.ledger import restatements
@@ -145,7 +145,7 @@ def count_silver_rows(settings: Settings, metric: MetricContract, days: Collecti
     table = table_io.open_table(locations.silver(settings, metric.source), settings.storage_options)
     if table is None or not days:
         return {}
-    counts = Counter(table_io.rows_by_partition(table))
+    counts = Counter(data_files.rows_by_partition(table))
     return {day: sum(counts[day - timedelta(days=back)] for back in range(metric.window)) for day in days}
 
 

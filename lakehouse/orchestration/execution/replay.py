@@ -94,9 +94,9 @@ class Replay:
             yield self._recorded(day) if past else self._take(day)
 
     def _begin(self, day: date) -> None:
-        """Set the clock to the end of a day, and clear the cache: tables that earlier days read are not needed again."""
+        """Set the clock to the end of a day; what earlier days read is not needed again."""
         self._clock.set(replay_clock(day))
-        self._tables.clear()
+        self._tables.forget_answers()
 
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
@@ -138,9 +138,9 @@ class Replay:
             close_due(self._settings, self._catalog, self._source, self._layers)
 
     def _has_unseen_files(self, day: date) -> bool:
-        files, _ = bronze_landing.landing_files(self._settings, self._contract)
-        known = ingestions.all_of(self._settings, self._source)
-        return any(file.arrival_date == day for file in pending_files.unseen_files(files, known))
+        files = bronze_landing.listing_of_days(self._settings, self._contract, [day]).files
+        of_day = (file for file in files if file.arrival_date == day)
+        return bool(pending_files.unseen_files(of_day, ingestions.all_of(self._settings, self._source)))
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:

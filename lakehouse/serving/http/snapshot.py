@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from lakehouse.delta import data_files, table_io
+from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
@@ -130,7 +131,7 @@ def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Sna
     if table.version() == before.version:
         return before if table is before.table else replace(before, table=table, opened=opened)
     files_of = data_files.by_partition(table, by)
-    system = data_files.system_of(table)
+    system = file_system(table)
     periods = {
         start: before.periods[start]
         if before.files.get(start) == paths

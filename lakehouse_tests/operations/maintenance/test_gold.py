@@ -102,7 +102,7 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
-        partition_writer.create(path, rows.schema, "event_date", properties=partition_writer.ALL_STATISTICS)
+        partition_writer.create(path, rows.schema, ["event_date"], properties=partition_writer.ALL_STATISTICS)
         write_deltalake(path, rows, mode="append")
     before = published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1))
     assert before == [date(2024, 1, 1)]

@@ -1,0 +1,62 @@
+"""The files of some arrival days are those of the whole landing folder, found in the folders of these days."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.bronze import landing
+from lakehouse_tests.support.lake import contract
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+DAYS = [date(2024, 1, 5), date(2024, 1, 7)]
+FILES = [
+    f"{folder}{day}{name}" for day in ("2024-01-05", "2024-01-06") for folder in ("", "eu/") for name in ("/a.csv", "/x/b.csv")
+]
+FLAT = ["sales-2024-01-05.csv", "sales-2024-01-06.csv", "2024-01-05/_done", "marks/2024-01-05/_done", "2024-01-07"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "marker", "folders"),
+    [
+        ("{arrival_date}/*.csv", None, ["2024-01-05", "2024-01-07"]),
+        ("{arrival_date}/*.csv", "{arrival_date}/_done", ["2024-01-05", "2024-01-07"]),
+        ("eu/{arrival_date}/x/*.csv", "marks/{arrival_date}/_done", [f"{top}/{day}" for top in ("eu", "marks") for day in DAYS]),
+        ("*/{arrival_date}/*.csv", None, None),
+        ("{arrival_date}/*.csv", "done-{arrival_date}", None),
+        ("sales-{arrival_date}.csv", None, None),
+    ],
+)
+def test_only_folders_of_the_days_are_listed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, pattern: str, marker: str | None, folders: list[str] | None
+) -> None:
+    complete = {"complete_when": {"marker": marker}} if marker else {}
+    source = contract(source={"landing": pattern, "start_date": "2024-01-01"} | complete)
+    root = Path(settings.landing_of(source.dataset))
+    for name in (*FILES, *FLAT):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    whole = landing.listing(settings, source)
+    listed = []
+    of_folder = landing._list
+    monkeypatch.setattr(landing, "_list", lambda system, path: listed.append(path) or of_folder(system, path))
+    of_days = landing.listing_of_days(settings, source, DAYS)
+    assert [file for file in of_days.files if file.arrival_date in DAYS] == [
+        file for file in whole.files if file.arrival_date in DAYS
+    ]
+    assert of_days.completion_markers == whole.completion_markers
+    assert of_days.files
+    assert listed == [str(root) if folders is None else f"{root}/{folder}" for folder in folders or [""]]
+
+
+def test_many_days_are_listed_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = []
+    monkeypatch.setattr(landing, "_list", lambda _, path: listed.append(path) or [])
+    source = contract(source={"landing": "{arrival_date}/*.csv", "start_date": "2024-01-01"})
+    landing.listing_of_days(settings, source, [date(2024, 1, 1 + number) for number in range(20)])
+    assert listed == [settings.landing_of(source.dataset)]
