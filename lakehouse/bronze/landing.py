@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from fnmatch import translate
@@ -94,7 +95,11 @@ def listing_of_days(settings: Settings, contract: SourceContract, days: Collecti
     folders = _folders(contract, days) if len(days) <= _FEW_DAYS else None
     if folders is None:
         return listing(settings, contract)
-    return listing(settings, contract, [info for folder in folders for info in _list(system, f"{root}/{folder}")])
+    infos: list[fs.FileInfo] = []
+    for folder in folders:
+        with suppress(NotADirectoryError):  # a file has the name of an arrival day
+            infos += _list(system, f"{root}/{folder}")
+    return listing(settings, contract, infos)
 
 
 def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
@@ -215,10 +220,7 @@ def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileS
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
-    try:
-        return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
-    except NotADirectoryError:  # a file has the name of an arrival day
-        return []
+    return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
 
 
 def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | None:
