@@ -3,7 +3,8 @@
     python benchmarks/cluster.py [--rows 10000000] [--files 40] [--days 200]
 
 Master, workers and driver are processes on this machine, so that two workers need at least two cores, and the driver's own
-work takes from them.
+work takes from them. How many cores were busy on the average tells how much two workers can gain: no more than that number
+with one worker lacks to all cores. Needs Linux.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from volume_files import generate
@@ -22,6 +24,12 @@ from lakehouse_tests.support.spark_cluster import spark_cluster
 
 #: Of each worker's executor; the driver has the heap of ``volume.py``.
 _MEMORY = "4g"
+
+
+def _busy_seconds() -> float:
+    """The processor time of all processes and of the kernel since the machine started, idle time left out."""
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -41,8 +49,10 @@ def main() -> None:
                 own = {"LAKEHOUSE_SPARK_MASTER": master, "LAKEHOUSE_SPARK_CONF": json.dumps({"spark.executor.memory": _MEMORY})}
                 script = Path(__file__).with_name("volume_lakehouse.py")
                 command = [sys.executable, str(script), str(landing), str(folder / "lake"), ",".join(map(str, days))]
+                busy, start = _busy_seconds(), time.perf_counter()
                 done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=os.environ | own)
-            figures[f"{workers} workers"] = json.loads(done.stdout.splitlines()[-1])
+                busy = (_busy_seconds() - busy) / (time.perf_counter() - start)
+            figures[f"{workers} workers"] = json.loads(done.stdout.splitlines()[-1]) | {"cores busy": round(busy, 2)}
     one, two = figures.values()
     figures["ratio"] = {work: round(one[work] / two[work], 2) for work in ("first load", "late rows")}
     print(json.dumps(figures, indent=1))
