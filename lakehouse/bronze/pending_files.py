@@ -73,8 +73,9 @@ class Readiness:
 
 def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
     """The files that are not recorded in their present state; a file that was held counts as unseen."""
-    recorded = {entry.identity for entry in entries if entry.status != "held"}
-    return [file for file in files if file.identity not in recorded]
+    listed = {file.name: file for file in files}
+    recorded = {entry.identity for entry in entries if entry.source_file in listed and entry.status != "held"}
+    return [file for file in listed.values() if file.identity not in recorded]
 
 
 def scan_landing(

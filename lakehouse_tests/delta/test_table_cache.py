@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
 
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.table_cache import CachedStorageOptions, TableCache, cache_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
@@ -45,3 +44,21 @@ def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
             answers.append(table_io.answer(table, table_io.question(path, None, None, "total"), total, options))
     assert (answers, computed) == ([[1]] * 3 + [[3]] * 3, 2)
     assert table_io.answer(table, "total", total, {}) == [3], "without a cache it is computed"
+
+
+def test_the_log_of_an_open_local_table_is_listed_only_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
+    listed: list[int] = []
+    update = DeltaTable.update_incremental
+    monkeypatch.setattr(DeltaTable, "update_incremental", lambda table: listed.append(table.version()) or update(table))
+    for number in range(3):
+        row_writer.append(path, pa.table({"number": [number]}))
+    assert [table_io.version(path, options) for _ in range(3)] == [3, 3, 3]
+    assert listed == []
+    row_writer.append(path, pa.table({"number": [3]}))
+    assert [table_io.version(path, options) for _ in range(3)] == [4, 4, 4]
+    assert listed == [3]
+    DeltaTable(path).create_checkpoint()
+    Path(path, "_delta_log", f"{4:020}.json").unlink()  # cleaned: it is not known what came since
+    assert table_io.version(path, options) == 4
+    assert listed == [3, 4]
