@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable
 
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.table_cache import CachedStorageOptions, TableCache, cache_of
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
