@@ -224,15 +224,18 @@ def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
 
 
 def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | None:
-    """The folders below landing that hold the files of these days and nothing else; None if the contract implies none."""
+    """The folders below landing that hold the files of these days and nothing else; None if the contract implies none.
+
+    Those of markers come first: what was written before a marker that is listed is then listed too.
+    """
     complete = contract.source.complete_when
-    folders = set()
-    for pattern in (contract.source.landing, *([complete.pattern] if complete else [])):
+    folders: list[str] = []
+    for pattern in (*([complete.pattern] if complete else []), contract.source.landing):
         before, after = pattern.split("{arrival_date}")
         if _WILDCARD.search(before) or not after.startswith("/"):
             return None
-        folders |= {f"{before}{day}" for day in days}
-    return sorted(folders)
+        folders += [f"{before}{day}" for day in sorted(days)]
+    return list(dict.fromkeys(folders))
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
-#: The properties of every table.
+#: The properties of every table but leases, which are short.
 PROPERTIES = {
     "delta.checkpointInterval": "20",  # to open a table, the commits since its last checkpoint are read, half a millisecond each
     "delta.checkpointPolicy": "classic",

@@ -39,7 +39,7 @@ class TableCache:
     def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
         self._open_table = open_table
         self._tables: dict[str, DeltaTable] = {}
-        self._answers: dict[Hashable, tuple[int, Any]] = {}
+        self._answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self._entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
@@ -57,20 +57,24 @@ class TableCache:
             self._tables[path] = table
         return table
 
-    def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer]) -> Answer:
+    def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer], also: Hashable = None) -> Answer:
         """The answer to a question about a table, computed unless it is cached for the table's version.
 
         Answers are shared: nobody may change one. Large ones are not kept.
+
+        :param also: what else the answer depends on.
         """
-        version, answer = self._answers.get(question, (-1, None))
-        if answer is None or version != table.version():
+        known, answer = self._answers.get(question, (None, None))
+        if answer is None or known != (table.version(), also):
             answer = compute()
             if len(answer) <= _KEEP_ROWS:
-                self._answers[question] = (table.version(), answer)
+                self._answers[question] = ((table.version(), also), answer)
         return cast("Answer", answer)
 
     def grown(self, question: Hashable, files: frozenset[str], parse: Callable[[frozenset[str]], list[Entry]]) -> list[Entry]:
         """The entries of data files, which never change: parsed only from those that the last answer did not cover.
+
+        They are kept whatever their number, because a log has few rows; their order is not that of a fresh read.
 
         :param parse: gives the entries of some of the files.
         """

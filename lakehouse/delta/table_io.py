@@ -79,13 +79,16 @@ def question(path: str, columns: Sequence[str] | None, where: Where | None, *mor
     return (path, tuple(columns or ()), *values_by_column, *more)
 
 
-def answer(table: DeltaTable, query: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None) -> Answer:
+def answer(
+    table: DeltaTable, query: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None, also: Hashable = None
+) -> Answer:
     """What is computed from an open table; taken from the cache of the options if it was computed for the table's version.
 
     :param query: as :func:`question` gives it.
+    :param also: what else the answer depends on.
     """
     cache = cache_of(options)
-    return compute() if cache is None else cache.answer(table, query, compute)
+    return compute() if cache is None else cache.answer(table, query, compute, also)
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:

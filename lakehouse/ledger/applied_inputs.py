@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 
@@ -85,6 +86,7 @@ def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str
 
 def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the ingestions that wait for it."""
+    settings = with_table_cache(settings)
     applied_version = table_io.version(locations.applied_inputs(settings), settings.storage_options)
 
     def waiting() -> dict[date, list[Ingestion]]:
@@ -98,8 +100,7 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
                 by_day[day].append(entry)
         return dict(by_day)
 
-    # Answers are kept by the version of one table, hence the other's in the question.
-    return ingestions.log(settings).derived(f"waiting at {applied_version}", waiting, {"source": [source]})
+    return ingestions.log(settings).derived("waiting", waiting, {"source": [source]}, also=applied_version)
 
 
 def has_any(settings: Settings, source: str) -> bool:

@@ -84,5 +84,6 @@ def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
 def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:
     """The files that were held and have not been ingested since."""
     done = {entry.content_hash for entry in entries if entry.status == "ingested"}
-    newest = {entry.source_file: entry for entry in sorted(entries, key=lambda entry: entry.recorded_at)}
+    in_order = sorted(entries, key=lambda entry: (entry.recorded_at, entry.status != "held"))  # a replay's clock stands still
+    newest = {entry.source_file: entry for entry in in_order}
     return [entry for entry in newest.values() if entry.status == "held" and entry.content_hash not in done]

@@ -119,23 +119,27 @@ class LogTable(Generic[Row]):
         return list(self.derived("entries", lambda: self._parsed(where or {}), where))
 
     def _parsed(self, where: table_io.Where) -> list[Row]:
-        table = table_io.open_table(self.path, self._options)
-        if table is None or not where.keys() <= {self._partition_by}:
+        is_of_partitions = where.keys() <= {self._partition_by}
+        table = table_io.open_table(self.path, self._options) if is_of_partitions else None
+        if table is None:
             return self.entries(self.select(None, where))
         schema = self.schema
         return table_io.parsed(
             table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)), self._options
         )
 
-    def derived(self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None) -> Answer:
+    def derived(
+        self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None, also: Hashable = None
+    ) -> Answer:
         """What is computed from the rows that meet ``where``; a table cache keeps it until the table changes.
 
         :param name: tells it from other things that are computed from the same rows.
+        :param also: what else it depends on, such as the version of another table.
         """
         table = table_io.open_table(self.path, self._options)
         if table is None:
             return compute()
-        return table_io.answer(table, table_io.question(self.path, None, where, name), compute, self._options)
+        return table_io.answer(table, table_io.question(self.path, None, where, name), compute, self._options, also)
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
         """The same as an Arrow table of some columns (default: all); empty if the table does not exist."""

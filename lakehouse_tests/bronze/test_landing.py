@@ -1,4 +1,4 @@
-"""The files of some arrival days are those of the whole landing folder, found in the folders of these days."""
+"""The files of some arrival days are those of the whole landing folder, found in the folders of these days, markers first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAT = ["sales-2024-01-05.csv", "sales-2024-01-06.csv", "2024-01-05/_done", "mar
     [
         ("{arrival_date}/*.csv", None, ["2024-01-05", "2024-01-07"]),
         ("{arrival_date}/*.csv", "{arrival_date}/_done", ["2024-01-05", "2024-01-07"]),
-        ("eu/{arrival_date}/x/*.csv", "marks/{arrival_date}/_done", [f"{top}/{day}" for top in ("eu", "marks") for day in DAYS]),
+        ("eu/{arrival_date}/x/*.csv", "marks/{arrival_date}/_done", [f"{top}/{day}" for top in ("marks", "eu") for day in DAYS]),
         ("*/{arrival_date}/*.csv", None, None),
         ("{arrival_date}/*.csv", "done-{arrival_date}", None),
         ("sales-{arrival_date}.csv", None, None),

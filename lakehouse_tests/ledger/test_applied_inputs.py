@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import applied_inputs, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -43,7 +44,9 @@ def request_rebuild(settings: Settings, *days: date) -> str:
     )
 
 
-def test_a_day_waits_until_all_that_touches_it_is_applied_to_it(settings: Settings) -> None:
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_day_waits_until_all_that_touches_it_is_applied_to_it(settings: Settings, cached: bool) -> None:
+    settings = with_table_cache(settings) if cached else settings
     ingest(settings, "one", FIRST, SECOND)
     ingest(settings, "two", SECOND)
     assert applied_inputs.pending(settings, "events") == {FIRST: {"one"}, SECOND: {"one", "two"}}
