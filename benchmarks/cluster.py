@@ -3,8 +3,8 @@
     python benchmarks/cluster.py [--rows 10000000] [--files 40] [--days 200]
 
 Master, workers and driver are processes on this machine, so that two workers need at least two cores, and the driver's own
-work takes from them. How many cores were busy on the average tells how much two workers can gain: no more than that number
-with one worker lacks to all cores. Needs Linux.
+work takes from them. A second worker can use no more than the cores that are idle with one: the figures tell how many were
+busy on the average. Needs Linux.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads single data files of a table, as its log lists them.
+"""Lists the data files of a table, and their rows, by partition, from its log, and reads single ones.
 
 Arrow's dataset, by which ``table_io`` reads, compares the statistics of row groups with single values only: it reads all of them
 when many texts are wanted, or a range of texts.

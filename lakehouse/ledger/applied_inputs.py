@@ -114,9 +114,9 @@ def _applied_days(settings: Settings, source: str) -> dict[str, list[frozenset[d
 
     def read() -> dict[str, list[frozenset[date]]]:
         applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-        for commit in log(settings).select(["days", "ingestion_ids"], of_source).to_pylist():
-            days = frozenset(commit["days"])  # shared: a run about many files is about many days
-            for input_id in commit["ingestion_ids"]:
+        for commit in log(settings).read(of_source):
+            days = frozenset(commit.days)  # shared: a run about many files is about many days
+            for input_id in commit.ingestion_ids:
                 applied[input_id].append(days)
         return dict(applied)
 
