@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.delta.delta_rs_internals import file_system, listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
     """The paths of a table's files, by the value of the column that it is partitioned by."""
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = listed_files(table)
     by_value: dict[date, set[str]] = {}
     for value, path in zip(actions[f"partition.{column}"].to_pylist(), actions["path"].to_pylist()):
         by_value.setdefault(value, set()).add(path)
@@ -37,7 +37,7 @@ def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
 def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
     """How many rows there are of each value of the column that the table is partitioned by, from the log alone."""
     (column,) = table.metadata().partition_columns
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
     return dict(zip(*(values.to_pylist() for values in counted.columns)))
 
@@ -84,7 +84,7 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
-    system, names = file_system(table), sorted(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+    system, names = file_system(table), sorted(listed_files(table)["path"].to_pylist())
     files = [pq.ParquetFile(system.open_input_file(unquote(name))) for name in names]
     groups = [list(_row_groups(file, column)) for file in files]
     cuts = _cuts(chain.from_iterable(groups), at_most)

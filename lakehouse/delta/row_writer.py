@@ -19,6 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.delta import leases, partition_writer
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.delta.table_io import open_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _compact(path: str, options: Mapping[str, str] | None) -> None:
     table = open_table(path, options)
     if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
         return
-    files = pa.table(table.get_add_actions())
+    files = listed_files(table)
     small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
     if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return

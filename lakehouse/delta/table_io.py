@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.delta.delta_rs_internals import file_system, listed_files
 from lakehouse.delta.table_cache import Answer, Entry, cache_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def pieces(
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
     """The same for an open table, at least one piece; a piece has no order and no meaning of its own."""
     files = files_with(table, where or {})
-    if _rows_of(files) <= _PIECE_ROWS:
+    if rows_of(files) <= _PIECE_ROWS:
         yield _read(table, files, columns, where or {})
         return
     rows, left = _dataset(table, files, where or {})
@@ -212,7 +212,7 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
 
 def files_with(table: DeltaTable, where: Where) -> pa.Table:
     """The files that may hold rows whose columns hold one of the values given for them, as delta-rs lists them from the log."""
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     for column, values in where.items():
         if f"partition.{column}" in files.column_names:
             kept = files[f"partition.{column}"]
@@ -248,10 +248,11 @@ def _in_order(value: str | date) -> Any:
 
 def rows_at_most(table: DeltaTable, where: Where) -> int:
     """How many rows the files hold that may hold a wanted one, from the log alone."""
-    return _rows_of(files_with(table, where))
+    return rows_of(files_with(table, where))
 
 
-def _rows_of(files: pa.Table) -> int:
+def rows_of(files: pa.Table) -> int:
+    """How many rows some listed files hold."""
     return pc.sum(files["num_records"]).as_py() or 0
 
 

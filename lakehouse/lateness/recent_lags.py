@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.lateness import measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
@@ -91,7 +92,7 @@ def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
 
     A file without statistics is selected by its arrival day.
     """
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     nothing = pa.nulls(len(files), _TIME)
     first, last = (
         files[name].cast(_TIME) if name in files.column_names else nothing for name in ("min.arrival_ts", "max.arrival_ts")

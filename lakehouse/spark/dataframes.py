@@ -1,13 +1,16 @@
 """Rows of a Delta table as a DataFrame, read in whichever way is cheaper.
 
-Few rows are read by delta-rs and passed to Spark as local data, which saves Delta's own jobs: a snapshot and a file listing for
-each scan, which cost more than the rows. More rows are read by Spark's tasks.
+Delta's own scan has jobs for a snapshot and for the list of files, which cost more than some 100,000 rows. Up to this number the
+files are listed by delta-rs: few rows, or those of many files, are passed to Spark as local data; others are read by its tasks,
+as Parquet.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -16,11 +19,16 @@ from lakehouse.delta import table_io
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.table_io import Where
     from lakehouse.settings import Settings
+
+#: More rows cost more to pass to Spark than to read by its tasks, and to interpret than to compute by generated code.
+FEW_ROWS = 10_000
+#: More files are listed by a job of Spark.
+_FEW_FILES = 32
 
 
 def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -43,9 +51,21 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
     if table is None:
         msg = f"there is no table at {path}; materialize the layer below it first"
         raise FileNotFoundError(msg)
-    if table_io.rows_at_most(table, where) <= settings.local_rows:
+    files = table_io.files_with(table, where)
+    row_count = table_io.rows_of(files)
+    if row_count <= FEW_ROWS or (row_count <= settings.local_rows and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
-    frame = spark.read.format("delta").load(path)
+    if row_count <= settings.local_rows and table.protocol().min_reader_version == 1:  # else the files do not tell all
+        frame = _of_files(spark, path, table, files)
+    else:
+        frame = spark.read.format("delta").load(path)
     for column, values in where.items():
         frame = frame.where(F.col(column).isin(sorted(values)))
     return frame.select(*columns)
+
+
+def _of_files(spark: SparkSession, path: str, table: DeltaTable, files: pa.Table) -> DataFrame:
+    """The rows of some files of a table."""
+    schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
+    names = [f"{path}/{unquote(name)}" for name in files["path"].to_pylist()]
+    return spark.read.schema(schema).option("basePath", path).parquet(*names)

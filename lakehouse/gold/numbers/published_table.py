@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.published_columns import PUBLISHED, ColumnType
 from lakehouse.delta import table_io
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.gold.numbers.lifecycle import PublishedState, State
 from lakehouse.text import json_value
 
@@ -96,7 +97,7 @@ def partitions(settings: Settings, path: str, by: str) -> set[date]:
 
 def _files(settings: Settings, path: str) -> pa.Table | None:
     table = table_io.open_table(path, settings.storage_options)
-    files = None if table is None else pa.table(table.get_add_actions(flatten=True))
+    files = None if table is None else listed_files(table)
     return files if files is not None and len(files) else None
 
 

@@ -111,12 +111,14 @@ class SeriesSnapshot:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
-def read(settings: Settings, series: Series, starts: Sequence[date] | None = None) -> SeriesSnapshot:
-    """Open a series for publishing: if another run publishes one of the periods from now on, the commit fails.
+def read(settings: Settings, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:
+    """Open a series: if another run publishes one of the periods from now on, a commit through it fails.
 
     :param starts: the first days of the periods; by default all that the table has.
+    :param to_publish: False if nothing will be published through it; then a table that is open already is used.
     """
-    table = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
+    opened = table_io.open_snapshot if to_publish else table_io.open_table
+    table = opened(locations.gold(settings, series), settings.storage_options)
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))

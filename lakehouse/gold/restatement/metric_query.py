@@ -48,7 +48,7 @@ def numbers(spark: SparkSession, settings: Settings, metric: MetricContract, day
 
     The rows are collected in this process, because a day of gold is small.
     """
-    many = _rows_at_most(settings, metric, days) > settings.local_rows
+    many = _rows_at_most(settings, metric, days) > dataframes.FEW_ROWS
     with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         found = compute(silver_rows(spark, settings, metric, days), metric, days).toArrow()
     return by_day(found, metric)

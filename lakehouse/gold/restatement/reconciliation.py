@@ -69,7 +69,7 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 
     :param series: the days of a metric as readers see them.
     """
-    before = write_audit_publish.read(settings, series, sorted(days))
+    before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
     published = _published_rows(before)
     in_silver = count_silver_rows(settings, series.metric, days)
     differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]
@@ -95,7 +95,7 @@ def _check_candidates(
     settings: Settings, series: Series, numbers: Mapping[date, pa.Table], silver_rows: Mapping[date, int]
 ) -> list[CheckResult]:
     """Run the checks of candidates on numbers that were computed but are not published."""
-    before = write_audit_publish.read(settings, series, sorted(numbers))
+    before = write_audit_publish.read(settings, series, sorted(numbers), to_publish=False)
     trailing = write_audit_publish.trailing(settings, series, numbers)
     outcomes = []
     for start, rows in sorted(numbers.items()):

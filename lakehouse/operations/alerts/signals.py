@@ -18,6 +18,7 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, provenance, table_io
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
@@ -181,7 +182,7 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
 def _files(settings: Settings, series: Series) -> pa.Table | None:
     """The files of a table of numbers with their statistics."""
     table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
-    files = None if table is None else pa.table(table.get_add_actions(flatten=True))
+    files = None if table is None else listed_files(table)
     return files if files is not None and len(files) and "max.published_at" in files.column_names else None
 
 

@@ -18,6 +18,7 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.calendar.days import reach_ahead
 from lakehouse.delta import provenance, table_io
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
@@ -247,7 +248,7 @@ def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[da
     counted: dict[date, int] = defaultdict(int)
     if table is None or not days:
         return counted
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     for day, rows in zip(files[f"partition.{column}"].to_pylist(), files["num_records"].to_pylist()):
         counted[day] += rows or 0
     return counted

@@ -24,6 +24,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import locations
 from lakehouse.delta import leases, table_io
+from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.delta.storage import Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
@@ -255,7 +256,7 @@ class _Work:
 
 def _file_sizes(table: DeltaTable) -> dict[Any, list[int]]:
     """The bytes of each file, by partition; a table without partitions counts as one partition."""
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = listed_files(table)
     columns = table.metadata().partition_columns
     partitions = files[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(files)
     sizes: dict[Any, list[int]] = defaultdict(list)
