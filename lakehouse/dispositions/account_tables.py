@@ -39,7 +39,7 @@ _MERGED_ROWS = 2**20
 _LAYOUT = WriterProperties(
     compression="ZSTD",
     compression_level=1,
-    max_row_group_size=2**14,
+    max_row_group_size=2**13,
     column_properties={"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")},
 )
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Hashes = NDArray[np.uint64]
 
 _SEED = 20_240_101
+_SAMPLE = 512
 _MIX = tuple(np.uint64(constant) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _PER_BYTE = np.uint64(0x9E3779B97F4A7C15)
 _SHIFTS = tuple(np.uint64(bits) for bits in (30, 27, 31))
@@ -89,10 +90,19 @@ def _hashes_of_chunk(values: pa.Array) -> Hashes:
         values = values.cast(pa.int32())
     if pa.types.is_integer(values.type):
         numbers: Hashes = pc.fill_null(values, 0).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif _repeats(values):
+        coded = values.dictionary_encode()
+        numbers = _hashes_of_texts(coded.dictionary.cast(pa.large_string()))[pc.fill_null(coded.indices, 0).to_numpy()]
     else:
         numbers = _hashes_of_texts(values.cast(pa.large_string()))
     hashed: Hashes = np.where(is_null, np.uint64(_SEED), _mixed(numbers + np.uint64(1)))
     return hashed
+
+
+def _repeats(texts: pa.Array) -> bool:
+    """Whether few texts seem to stand in many rows, by the first rows: then each is hashed once."""
+    sample = texts.slice(0, _SAMPLE).drop_null()
+    return len(sample) == _SAMPLE and len(sample.unique()) <= _SAMPLE // 8
 
 
 def _hashes_of_texts(texts: pa.LargeStringArray) -> Hashes:

@@ -51,3 +51,11 @@ def test_no_two_of_many_similar_keys_have_the_same_hash() -> None:
     keys = pa.chunked_array([[f"r{number:07}" for number in range(300_000)], [f"{number}-x" for number in range(300_000)]])
     assert len(np.unique(hashes(keys))) == 600_000
     assert not len(repeated(hashes(keys)))
+
+
+@given(st.lists(st.none() | st.sampled_from(["", "a", "ab", "ä", "b" * 40]), max_size=20))
+def test_texts_that_repeat_have_the_hashes_of_single_ones(more: list[str | None]) -> None:
+    texts = [*(["", "a", "ab"] * 200), *more]
+    together = hashes(pa.chunked_array([pa.array(texts, pa.string())]))
+    single = [hashes(pa.chunked_array([pa.array([text], pa.string())]))[0] for text in texts]
+    assert together.tolist() == single
