@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
     )
     local_rows: int = Field(
-        100_000, description="Up to this many rows are merged in this process, or passed to Spark by it instead of by tasks."
+        100_000, description="Up to this many rows are merged in this process, and computed by Spark without a scan by Delta."
     )
     spark_long_lived: bool = Field(
         False, description="The session executes many runs: optimise its code for throughput, not for start-up."
