@@ -11,6 +11,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
@@ -24,9 +27,8 @@ from lakehouse.spark import commits as spark_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from datetime import date
+    from datetime import date, datetime
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
@@ -151,12 +153,14 @@ class Ingest:
         arrivals = {delivery.arrival_date for delivery in deliveries}
         where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
         counts: dict[str, Counter[str]] = defaultdict(Counter)
+        newest: dict[str, dict[str, datetime]] = defaultdict(dict)
 
         def claims_of() -> Iterator[pa.Table]:
             counts.clear()
+            newest.clear()
             judged = row_rules.judged(self._settings, self._contract, self._session, where)
             for rows in pieces.counted("rows judged", judged):
-                _count(rows, counts)
+                _count(rows, counts, newest)
                 yield key_log.claims(rows)
 
         key_log.append(self._settings, self._source, ids, arrivals, claims_of)
@@ -165,7 +169,7 @@ class Ingest:
         # From the log: a stopped run may have judged the rows already, under another contract.
         touched = claims.touched_days(self._settings, self._contract, ids, arrivals)
         touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
-        return {name: {**counts[name], **touches[name]} for name in ids}
+        return {name: {**counts[name], **newest[name], **touches[name]} for name in ids}
 
     def _schema_problem(self) -> str | None:
         """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
@@ -194,7 +198,16 @@ class Ingest:
         )
 
 
-def _count(rows: pa.Table, counts: dict[str, Counter[str]]) -> None:
-    """Add the numbers of all rows and of malformed ones, per ingestion."""
-    for row in rows.group_by("ingestion_id").aggregate([([], "count_all"), ("malformed_reason", "count")]).to_pylist():
-        counts[row["ingestion_id"]].update(rows=row["count_all"], malformed=row["malformed_reason_count"])
+def _count(rows: pa.Table, counts: dict[str, Counter[str]], newest: dict[str, dict[str, datetime]]) -> None:
+    """Count all, malformed and skewed rows, and take the newest times of the sound ones, per ingestion."""
+    is_sound = pc.is_null(rows["malformed_reason"])
+    arrived = pc.if_else(is_sound, rows["arrival_ts"], pa.scalar(None, rows["arrival_ts"].type))
+    marked = pc.if_else(rows["is_marker"], rows["happened_at"], pa.scalar(None, rows["happened_at"].type))
+    times = {"newest_arrival": arrived, "newest_event": rows["happened_at"], "newest_marker": marked}
+    table = pa.table({**{name: rows[name] for name in ("ingestion_id", "malformed_reason", "is_skewed")}, **times})
+    wanted = [([], "count_all"), ("malformed_reason", "count"), ("is_skewed", "sum"), *((name, "max") for name in times)]
+    for row in table.group_by("ingestion_id").aggregate(wanted).to_pylist():
+        name = row["ingestion_id"]
+        counts[name].update(rows=row["count_all"], malformed=row["malformed_reason_count"], skewed=row["is_skewed_sum"])
+        greatest = {time: row[f"{time}_max"] for time in times if row[f"{time}_max"] is not None}
+        newest[name] |= {time: max(at, newest[name].get(time, at)) for time, at in greatest.items()}

@@ -17,7 +17,16 @@ from lakehouse.contracts.alerts import SourceAlerts
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.landing import CompleteWhen, DayPattern  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.schedules import Freshness, RollingBackfill  # noqa: TC001 (pydantic reads them)
-from lakehouse.contracts.source_rules import POLICIES_WITH_CHANGES, Lateness, Materialization, Quality, SyntheticKey
+from lakehouse.contracts.source_rules import (
+    POLICIES_WITH_CHANGES,
+    Lateness,
+    Marker,
+    Materialization,
+    PunctuatedWatermark,
+    Quality,
+    SyntheticKey,
+    WatermarkStrategy,
+)
 
 #: Columns that every bronze and silver table has besides those of the contract.
 SYSTEM_COLUMNS = (
@@ -98,6 +107,10 @@ class Clocks(Strict):
     event_time: Literal["mutable", "immutable"] = "mutable"
     start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
     max_ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="How far event time may lie after arrival time.")
+    watermark: WatermarkStrategy | None = Field(
+        None,
+        description="How the event-time watermark follows from what has arrived: before it, everything is believed complete.",
+    )
 
     @field_validator("timezone")
     @classmethod
@@ -184,6 +197,9 @@ class SourceContract(Documented):
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
             raise ValueError(msg)
+        if self.marker and self.marker.column not in {*(field.name for field in self.typed_fields), "change_op"}:
+            msg = f"clocks.watermark.marker.column: {self.marker.column!r} is neither among model.fields nor change_op"
+            raise ValueError(msg)
         if self.event_column is None:
             msg = "clocks.event: name the column of the event time (or have a field event_ts or event_date)"
             raise ValueError(msg)
@@ -241,6 +257,12 @@ class SourceContract(Documented):
     def event_type_column(self) -> str:
         """The column of Bronze that holds the event type by which lateness is judged: ``lateness.by``, else the operation."""
         return self.lateness.by.column if self.lateness.by else "change_op"
+
+    @property
+    def marker(self) -> Marker | None:
+        """What marks a record that moves the event-time watermark, if the contract's watermark follows such records."""
+        watermark = self.clocks.watermark
+        return watermark.marker if isinstance(watermark, PunctuatedWatermark) else None
 
     @property
     def first_event_day(self) -> date:

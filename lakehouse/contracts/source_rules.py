@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -79,6 +79,38 @@ class Quality(Strict):
     def named_rules(self) -> dict[str, RowRule]:
         """The row rules by name; one without a name is called by its position, from 1."""
         return {rule.name or f"rule_{number}": rule for number, rule in enumerate(self.row_rules, start=1)}
+
+
+class BoundedWatermark(Strict):
+    """The greatest event time that has arrived, less the greatest lateness to be expected."""
+
+    strategy: Literal["bounded"]
+    max_lateness: timedelta = Field(ge=timedelta(0))
+
+
+class Marker(Strict):
+    """A record that declares everything before its event time to be complete: one with this value in a column."""
+
+    column: Name
+    value: str
+
+
+class PunctuatedWatermark(Strict):
+    """The greatest event time of a marker; other records do not move it."""
+
+    strategy: Literal["punctuated"]
+    marker: Marker
+
+
+class ProcessingTimeWatermark(Strict):
+    """The present time less a delay, whatever has arrived."""
+
+    strategy: Literal["processing_time"]
+    delay: timedelta = Field(ge=timedelta(0))
+
+
+#: How the event-time watermark of a source follows from what has arrived.
+WatermarkStrategy = Annotated[BoundedWatermark | PunctuatedWatermark | ProcessingTimeWatermark, Field(discriminator="strategy")]
 
 
 class Tier(Strict):

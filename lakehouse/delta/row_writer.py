@@ -76,7 +76,7 @@ def append(
         if committed is not None and (committed >= app_version or (since is not None and committed > since)):
             return False
         why = CommitProperties(app_transactions=[Transaction(app_id, app_version)])  # committed since then, it is a conflict
-    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED)
+    write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows))
     _compact(path, options)
     return True
 
@@ -107,7 +107,8 @@ def append_new(
 
     def write(data: Any) -> None:
         why = CommitProperties(app_transactions=transactions)
-        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties)
+        mode = _schema_mode(table, first)
+        write_deltalake(table, data, mode="append", commit_properties=why, writer_properties=properties, **mode)
 
     written = len(first)
     if second is None:
@@ -116,6 +117,12 @@ def append_new(
         written = _while_computed(chain([first, second], pieces), first.schema, write)
     _compact(path, options)
     return written
+
+
+def _schema_mode(table: DeltaTable, rows: pa.Table) -> dict[str, Any]:
+    """Columns that the table lacks are added to it: it may be of an earlier release."""
+    existing = {item.name for item in table.schema().fields}
+    return {} if existing.issuperset(rows.column_names) else {"schema_mode": "merge"}
 
 
 def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callable[[pa.RecordBatchReader], None]) -> int:

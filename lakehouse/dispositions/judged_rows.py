@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse.dispositions.admission import judge
 from lakehouse.dispositions.row_groups import cases, groups, numpy_of
+from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import are_late, lags, microseconds
 from lakehouse.ledger import key_log
 from lakehouse.text import DURATION_UNITS, DURATION_UNITS_SHOWN
@@ -31,7 +32,8 @@ _SECOND = 1_000_000
 
 def columns_to_judge(contract: SourceContract) -> list[str]:
     """The columns of Bronze that :func:`judged` needs, and those that the key log takes from it."""
-    return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", contract.event_type_column]))
+    more = [contract.event_type_column, *([contract.marker.column] if contract.marker else [])]
+    return list(dict.fromkeys([*key_log.BRONZE_COLUMNS, "event_ts", *more]))
 
 
 def failure_column(rule: str) -> str:
@@ -40,7 +42,8 @@ def failure_column(rule: str) -> str:
 
 
 def judged(contract: SourceContract, rows: pa.Table) -> pa.Table:
-    """Rows as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``, in the order of the rows.
+    """Rows as the key log expects them: columns ``BRONZE_COLUMNS`` and ``JUDGED``, in the order of the rows, and those of
+    ``lateness.measurement.clocked``.
 
     :param rows: :func:`columns_to_judge`, and a :func:`failure_column` for each row rule that some of them fail. Malformed
         rows are not judged: they make no claim, and are given as admitted.
@@ -68,7 +71,9 @@ def judged(contract: SourceContract, rows: pa.Table) -> pa.Table:
         "failed_rules": failed_rules,
         "beyond": [judgement.beyond for judgement in judgements],
     }
-    return _spread(rows.select(key_log.BRONZE_COLUMNS), answers, case_of_row)
+    clocked = measurement.clocked(contract, rows, sound)
+    judgement = _spread(rows.select(key_log.BRONZE_COLUMNS), answers, case_of_row)
+    return pa.table([*judgement.columns, *clocked.columns], names=[*judgement.column_names, *clocked.column_names])
 
 
 def _spread(rows: pa.Table, answers: Mapping[str, list[Any]], case_of_row: Numbers) -> pa.Table:

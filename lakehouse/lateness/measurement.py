@@ -149,6 +149,28 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
 
 
+def clocked(contract: SourceContract, rows: pa.Table, sound: pa.ChunkedArray) -> pa.Table:
+    """What the event-time watermark follows: the columns ``happened_at``, ``is_skewed`` and ``is_marker``.
+
+    An event that lies ahead of its arrival happened, for the watermark, when it arrived; one of which only the day is known, at
+    the end of that day. NULL for malformed rows and those without an event time.
+
+    :param rows: of Bronze, with the columns of :func:`lags`, and that of the contract's marker.
+    :param sound: whether each row is well formed.
+    """
+    time = pa.timestamp("us", "UTC")
+    lag = pc.if_else(sound, lags(rows, contract), pa.scalar(None, pa.int64()))
+    arrived = rows["arrival_ts"].cast(time)
+    happened = pc.subtract(arrived.cast(pa.int64()), pc.max_element_wise(lag, 0, skip_nulls=False)).cast(time)
+    skewed = pc.and_(pc.is_valid(rows["event_ts"]), pc.fill_null(pc.less(lag, 0), False))
+    marked = pa.chunked_array([pa.repeat(False, len(rows))])
+    if contract.marker:
+        marked = pc.and_(
+            pc.is_valid(lag), pc.fill_null(pc.equal(rows[contract.marker.column].cast(pa.string()), contract.marker.value), False)
+        )
+    return pa.table({"happened_at": happened, "is_skewed": skewed, "is_marker": marked})
+
+
 def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
     """The Arrow form of ``lateness.rules.is_late``: whether each row came later than its bound; never NULL.
 

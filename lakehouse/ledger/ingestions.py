@@ -21,7 +21,12 @@ FileIdentity = tuple[str, int, "datetime | None"]
 
 @dataclass(frozen=True)
 class Ingestion:
-    """One delivery. ``touched_days`` are the event days whose silver content it may change."""
+    """One delivery. ``touched_days`` are the event days whose silver content it may change.
+
+    ``newest_arrival`` and ``newest_event`` are the greatest times of its sound rows, an event counted at the latest when it
+    arrived; ``newest_marker`` is that of its rows which the contract's watermark takes for markers; ``skewed`` counts the rows
+    whose event lies ahead of their arrival. They are empty in entries of earlier releases.
+    """
 
     source: str
     ingestion_id: str
@@ -34,6 +39,10 @@ class Ingestion:
     malformed: int = field(default=0, kw_only=True)
     touched_days: list[date] = field(default_factory=list, kw_only=True)
     touched_rows: list[int] = field(default_factory=list, kw_only=True)
+    newest_arrival: datetime | None = field(default=None, kw_only=True)
+    newest_event: datetime | None = field(default=None, kw_only=True)
+    newest_marker: datetime | None = field(default=None, kw_only=True)
+    skewed: int = field(default=0, kw_only=True)
     status: Literal["ingested", "redelivered", "held"]
     message: str | None = field(default=None, kw_only=True)
     run_id: str

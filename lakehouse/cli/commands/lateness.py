@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +65,47 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
         which = f" of {past.event_type}" if past.event_type else ""
         moved = f"{_told(past.seconds_before)} -> {_told(past.seconds)} from {past.since} on"
         out.print(f"  {past.decided_at:%Y-%m-%d} {past.by}: watermark{which} {moved}: {past.reason}", soft_wrap=True)
+
+
+@app.command()
+def watermark(
+    source: Source,
+    at: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"], help="By what had arrived then (UTC); default: now."),
+    ] = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show the event-time watermark: the time before which everything is believed to have arrived."""
+    from lakehouse.lateness import event_watermark  # noqa: PLC0415
+
+    settings, catalog = catalog_with(source)
+    moment = None if at is None else at.replace(tzinfo=timezone.utc)
+    state = event_watermark.of_source(settings, catalog.sources[source], moment)
+    if state is None:
+        errors.print(f"The contract of {source} has no event-time watermark: add one under clocks.watermark.", style="yellow")
+        raise typer.Exit(1)
+    moved, newest = state.moved_by, state.steps[-1] if state.steps else None
+    is_set = state.watermark != event_watermark.BEGINNING
+    if as_json:
+        fields = {"source": source, "strategy": state.strategy.strategy, "at": state.at}
+        fields |= {"watermark": state.watermark if is_set else None, "deliveries": len(state.steps), "skewed": state.skewed}
+        fields |= {
+            "moved_by": moved.delivery.source_file if moved else None,
+            "newest_arrival": newest.arrived if newest else None,
+        }
+        out.print(json.dumps(fields, default=lambda value: value.isoformat()), soft_wrap=True)
+        return
+    told = (
+        f"everything before {_moment(state.watermark)} is believed to have arrived" if is_set else "nothing is believed complete"
+    )
+    out.print(f"{source}: {told} ({state.strategy.strategy})", style="bold", soft_wrap=True)
+    if moved:
+        out.print(f"  moved there by {moved.delivery.source_file}, which arrived {_moment(moved.arrived)}", soft_wrap=True)
+    if newest:
+        out.print(f"  newest arrival: {newest.delivery.source_file}, {_moment(newest.arrived)}", soft_wrap=True)
+    if state.skewed:
+        out.print(f"  {counted(state.skewed)} had an event ahead of its arrival", soft_wrap=True)
 
 
 @app.command()
@@ -209,6 +250,10 @@ def _as_json(proposal: Proposal) -> dict[str, object]:
         "because": proposal.because,
         "evidence": evidence,
     }
+
+
+def _moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _told(seconds: float | None) -> str:
