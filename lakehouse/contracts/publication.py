@@ -13,12 +13,30 @@ Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
 AfterClose = Literal["restate", "adjust"]
 
 
+class FinalNeeds(Strict):
+    """What a period's close waits for, besides the calendar; each can be switched off."""
+
+    watermark: bool = Field(True, description="The source's event-time watermark, if it has one, has passed the period.")
+    no_held_file: bool = Field(True, description="No file of the source that may concern the period is held.")
+    no_open_review: bool = Field(True, description="No row of the period waits for a steward.")
+    final_days: bool = Field(True, description="A longer period: all its published days are final.")
+
+
 class PublicationRules(Strict):
     """Days are counted from the event day, for a roll-up from its last day: 0 is that day itself."""
 
     start_delay: int = Field(0, ge=0, description="The number is not published before this many days have passed.")
     preliminary_after: int = Field(1, ge=0, description="From then on it is preliminary; until then it is live.")
-    final_after: int = Field(7, ge=0, description="From then on it is final, and the period closed.")
+    final_after: int = Field(
+        7,
+        ge=0,
+        description="From then on it is final, and the period closed, unless something that 'final_needs' names is missing.",
+    )
+    final_needs: FinalNeeds = Field(default_factory=FinalNeeds)
+    closes_with: dict[Literal["day"] | Rollup, str] = Field(
+        default_factory=dict,
+        description="By kind of period: what the tier of the source's lateness serves that the watermark has to pass it by.",
+    )
     after_close: AfterClose = Field(
         "restate", description="What a change of a closed period becomes: a new final revision, or a row in the open period."
     )

@@ -58,7 +58,7 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
                 assets.append(longer)
                 all_checks.append(assets_checks.rollup_checks(settings, catalog, metric, rollup, longer))
                 all_sensors.append(follow_sensors.rollup_sensor(settings, catalog, metric, rollup))
-                all_schedules.append(close_schedules.period_close(settings, rollup))
+                all_schedules.append(close_schedules.period_close(settings, catalog.sources[metric.source], rollup))
         if catalog.sources:
             all_sensors += [follow_sensors.automation(settings, catalog), notice_sensor.notices_sensor(settings, catalog)]
         all_sensors.append(alert_sensor.alerts_sensor(settings, catalog))

@@ -63,10 +63,18 @@ class ImpactDeployment:
             self.lake.update(waiting)
         for series in map(Series, METRICS):
             pending = find_pending(settings, series)
-            restatement_days.restate(settings, series, self.session, {*pending.starts, *find_due(settings, series)}, run, pending)
+            restatement_days.restate(
+                settings,
+                self.lake.contract,
+                series,
+                self.session,
+                {*pending.starts, *find_due(settings, self.lake.contract, series)},
+                run,
+                pending,
+            )
             for rollup in series.rollups:
                 waits = find_pending(settings, rollup)
-                starts = {*waits.starts, *find_due(settings, rollup)}
+                starts = {*waits.starts, *find_due(settings, self.lake.contract, rollup)}
                 rollups.restate(settings, self.lake.contract, series, rollup, self.session, starts, run, waits)
 
     def session(self) -> Any:

@@ -21,6 +21,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
+from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
@@ -55,8 +56,8 @@ def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
             revenue.by_day[date(2024, 11, day)] = revenue.table(f"{day}.50")
             if day > 2:
                 revenue.by_day[date(2024, 11, day - 2)] = revenue.table(f"{day}.75")
-            days = {*revenue.by_day, *find_due(revenue.settings, revenue.series)}
-            restatement_days.restate(revenue.settings, revenue.series, revenue.session, days, Run("run"))
+            days = {*revenue.by_day, *find_due(revenue.settings, contract(), revenue.series)}
+            restatement_days.restate(revenue.settings, contract(), revenue.series, revenue.session, days, Run("run"))
         yield revenue
 
 

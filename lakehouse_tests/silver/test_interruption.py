@@ -48,7 +48,9 @@ def steps(lake: Lake) -> None:
             lake.update()
         pending = find_pending(lake.settings, Series(TOTAL))
         if pending.starts:
-            restatement_days.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending)
+            restatement_days.restate(
+                lake.settings, lake.contract, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending
+            )
 
 
 def outcome(lake: Lake) -> tuple[Any, ...]:

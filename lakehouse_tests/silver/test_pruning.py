@@ -46,7 +46,9 @@ def lake(request, settings, spark, monkeypatch) -> Lake:
 
 def restate(lake: Lake) -> set[date]:
     pending = find_pending(lake.settings, Series(TOTAL))
-    return restatement_days.restate(lake.settings, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending).days
+    return restatement_days.restate(
+        lake.settings, lake.contract, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending
+    ).days
 
 
 def poison(lake: Lake, *, sparing: set[date]) -> None:

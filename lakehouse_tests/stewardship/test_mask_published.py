@@ -61,7 +61,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(setting
     def follow() -> None:
         lake.update()
         pending = find_pending(settings, daily)
-        restatement_days.restate(settings, daily, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        restatement_days.restate(settings, lake.contract, daily, lambda: spark, sorted(pending.starts), Run("run"), pending)
         longer = find_pending(settings, month)
         rollups.restate(settings, lake.contract, daily, month, lambda: spark, longer.starts, Run("run"), longer)
 

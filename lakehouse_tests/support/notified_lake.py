@@ -129,11 +129,11 @@ class NotifiedLake:
                 continue
             daily, run = Series(one), Run("run", reason=reason)
             pending = find_pending(self.settings, daily)
-            wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, daily)}
-            done.append(restatement_days.restate(self.settings, daily, no_session, wanted, run, pending))
+            wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, contract(), daily)}
+            done.append(restatement_days.restate(self.settings, contract(), daily, no_session, wanted, run, pending))
             for longer in daily.rollups:
                 news = find_pending(self.settings, longer)
-                starts = {*news.starts, *find_due(self.settings, longer)}
+                starts = {*news.starts, *find_due(self.settings, contract(), longer)}
                 if starts:
                     done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, starts, run, news))
         return done

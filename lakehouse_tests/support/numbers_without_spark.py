@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.settings import Settings
@@ -80,6 +81,7 @@ class ScriptedNumbers:
     settings: Settings
     metric: MetricContract = field(default_factory=metric)
     by_day: dict[date, pa.Table] = field(default_factory=dict)
+    source: SourceContract = field(default_factory=contract)
 
     @property
     def series(self) -> Series:
@@ -118,22 +120,22 @@ class ScriptedNumbers:
     def publish(self, *numbers: int, reason: RevisionReason | None = None) -> PublishResult:
         """Recompute days, by default all that Silver or readers know."""
         days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
-        return restatement_days.restate(self.settings, self.series, self.session, days, Run("run", reason=reason))
+        return restatement_days.restate(self.settings, self.source, self.series, self.session, days, Run("run", reason=reason))
 
     def close(self) -> PublishResult:
         """Recompute the days whose state is due to change."""
         return restatement_days.restate(
-            self.settings, self.series, self.session, find_due(self.settings, self.series), Run("close")
+            self.settings, self.source, self.series, self.session, find_due(self.settings, self.source, self.series), Run("close")
         )
 
     def roll_up(self, kind: Kind = Kind.WEEK) -> PublishResult:
         """Bring a roll-up up to date, as its sensor and its schedule do."""
         rollup = Series(self.metric, kind)
         pending = find_pending(self.settings, rollup)
-        starts = {*pending.starts, *find_due(self.settings, rollup)}
+        starts = {*pending.starts, *find_due(self.settings, self.source, rollup)}
         if not starts:
             return PublishResult()
-        return rollups.restate(self.settings, contract(), self.series, rollup, self.session, starts, Run("roll"), pending)
+        return rollups.restate(self.settings, self.source, self.series, rollup, self.session, starts, Run("roll"), pending)
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")

@@ -92,8 +92,10 @@ class ReproducibleLake:
             series = Series(one)
             contract_history.remember(self.settings, one, self.lake.contract)
             pending = find_pending(self.settings, series)
-            asked = {*pending.starts, *find_due(self.settings, series)}
-            restatement_days.restate(self.settings, series, lambda: self.lake.spark, asked, Run("run"), pending)
+            asked = {*pending.starts, *find_due(self.settings, self.lake.contract, series)}
+            restatement_days.restate(
+                self.settings, self.lake.contract, series, lambda: self.lake.spark, asked, Run("run"), pending
+            )
 
     def rebuild(self, changed: SourceContract) -> silver_rebuild.PlannedRebuild:
         """Judge all rows again under a changed contract."""

@@ -48,12 +48,17 @@ def held(
 
 def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Sign a held number off: readers see it from now on, with your name and reason."""
+    from lakehouse.gold.numbers.lifecycle import State  # noqa: PLC0415
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
+    from lakehouse.gold.restatement import closing  # noqa: PLC0415
 
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
-    done = held_numbers.sign_off(of.settings, of.series, of.period, revision, run, reason)
+    source = of.catalog.sources[of.series.metric.source]
+    limit = closing.limits(of.settings, source, of.series, [of.period]).get(of.period.start)
+    at_most = limit.at_most if limit else State.FINAL
+    done = held_numbers.sign_off(of.settings, of.series, of.period, revision, run, reason, at_most)
     if done is None:
         out.print(f"{of.series.name} already has this number for {of.period.name}; nothing was published.", soft_wrap=True)
     else:

@@ -95,9 +95,16 @@ def state_on(last_day: date, on: date, terms: PublicationRules) -> State:
     return State.PRELIMINARY if age >= terms.preliminary_after else State.LIVE
 
 
-def state_of(published: PublishedState | None, last_day: date, on: date, terms: PublicationRules) -> State:
-    """The state in which a period's number is published: the state on that day, but never earlier than the published state."""
-    state = state_on(last_day, on, terms)
+def state_of(
+    published: PublishedState | None, last_day: date, on: date, terms: PublicationRules, at_most: State = State.FINAL
+) -> State:
+    """The state in which a period's number is published: the state on that day, but never earlier than the published state.
+
+    :param at_most: the latest state that what is known of the period's input admits (rule R13).
+    """
+    state = min(state_on(last_day, on, terms), at_most, key=lambda one: one.rank)
+    if state is State.PRELIMINARY and terms.preliminary_after == terms.final_after:
+        state = State.LIVE  # the contract has no preliminary numbers
     return max(state, published.state, key=lambda one: one.rank) if published else state
 
 

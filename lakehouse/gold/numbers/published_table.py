@@ -80,13 +80,13 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
     return {start: rows.select(columns) for start, rows in table_io.split(newest, series.by).items()}
 
 
-def due(settings: Settings, series: Series, today: date) -> list[date]:
-    """The periods whose newest number is due for its next state, from the table's log alone."""
+def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
+    """The periods whose newest number is due for its next state, each with the day since which, from the table's log alone."""
     files = _files(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
-        return []
+        return {}
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
-    return sorted(set(waiting[f"partition.{series.by}"].to_pylist()))
+    return dict(zip(waiting[f"partition.{series.by}"].to_pylist(), waiting["min.due_on"].to_pylist()))
 
 
 def partitions(settings: Settings, path: str, by: str) -> set[date]:

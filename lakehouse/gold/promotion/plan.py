@@ -14,11 +14,12 @@ from lakehouse.delta import provenance, table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.promotion import compatibility, version_numbers
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
+from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_pending
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def plan_promotion(
         raise PromotionRefusedError(msg)
     pending = find_pending(settings, Series(later))  # read first, so that later changes stay pending
     both = _both(settings, catalog, metric, to_version)
-    drafts = _drafts(settings, both.before, both.new, later.publication, RevisionReason.MANUAL)
+    drafts = _drafts(settings, catalog, both.before, both.new, later.publication, RevisionReason.MANUAL)
     comparison = _compared(settings, both, thresholds)
     unknown = {threshold.measure for threshold in thresholds} - {measure.name for measure in later.measures}
     problems = [
@@ -162,7 +163,7 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
         shown=number,
         to=to,
         before=before,
-        drafts=_drafts(settings, before, known, terms, RevisionReason.ROLLBACK),
+        drafts=_drafts(settings, catalog, before, known, terms, RevisionReason.ROLLBACK),
         inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
         left=sorted(before.published_states.keys() - known.keys()),
     )
@@ -179,17 +180,19 @@ def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_versi
 
 def _drafts(
     settings: Settings,
+    catalog: Catalog,
     before: SeriesSnapshot,
     numbers: Mapping[date, PublishedNumber],
     terms: PublicationRules,
     reason: RevisionReason,
 ) -> list[Draft]:
     """Draft the numbers that readers are to see; changes of state are left to the daily close (see ``pending.find_due``)."""
-    today, drafts = lifecycle.today(settings.clock(), terms), []
+    today, series, drafts = lifecycle.today(settings.clock(), terms), before.series, []
+    periods = [series.period(start) for start in numbers]
+    limits = closing.limits(settings, catalog.sources[series.metric.source], series, periods)
     for start, number in sorted(numbers.items()):
-        draft = draft_period(
-            before.series, before.published_states.get(start), start, number.rows, today, requested=reason, terms=terms
-        )
+        published, at_most = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
+        draft = draft_period(series, published, start, number.rows, today, requested=reason, terms=terms, at_most=at_most)
         if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
             drafts.append(replace(draft, lineage=NumberLineage.of_row(number.row)))
     return drafts

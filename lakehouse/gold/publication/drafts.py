@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.published_columns import LINEAGE
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import PublishAction
+from lakehouse.gold.numbers.lifecycle import PublishAction, State
 from lakehouse.gold.numbers.published_table import digest
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.lifecycle import PublishedState, RevisionReason, State
+    from lakehouse.gold.numbers.lifecycle import PublishedState, RevisionReason
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def draft_period(
     causes: Mapping[str, int] | None = None,
     content: str | None = None,
     terms: PublicationRules | None = None,
+    at_most: State = State.FINAL,
 ) -> Draft | None:
     """Draft what a period's number becomes; None if nothing is to be published.
 
@@ -96,9 +97,10 @@ def draft_period(
     :param causes: what happened to the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     :param content: the digest to compare with the published content; default: that of ``rows``.
     :param terms: when a number is final and what may change it afterwards; default: the rules of the series' contract.
+    :param at_most: the latest state that what is known of the period's input admits.
     """
     terms = terms or series.metric.publication
-    state = lifecycle.state_of(published, series.period(start).last, today, terms)
+    state = lifecycle.state_of(published, series.period(start).last, today, terms, at_most)
     action = lifecycle.publish_action(published, content or digest(rows), state, terms)
     if action is PublishAction.NOTHING:
         return None

@@ -9,6 +9,7 @@ from lakehouse import locations
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates, rejected_candidates, revisions, write_audit_publish
 from lakehouse.gold.publication.drafts import draft_period
 from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
@@ -28,10 +29,13 @@ class HoldError(LakehouseError):
 
 
 @again_on_conflict
-def sign_off(settings: Settings, series: Series, period: Period, revision: int, run: Run, reason: str) -> Revision | None:
+def sign_off(
+    settings: Settings, series: Series, period: Period, revision: int, run: Run, reason: str, at_most: State = State.FINAL
+) -> Revision | None:
     """Publish a held number on a person's responsibility; calling it again changes nothing.
 
     :param run: names the person.
+    :param at_most: the latest state that what is known of the period's input admits.
     :returns: what was published; None if readers already see the number.
     :raises HoldError: if another revision, or none, is held.
     """
@@ -42,7 +46,7 @@ def sign_off(settings: Settings, series: Series, period: Period, revision: int, 
         before.published_states.get(period.start),
         lifecycle.today(settings.clock(), series.metric.publication),
     )
-    current = draft_period(series, published_state, period.start, held.draft.rows, today)
+    current = draft_period(series, published_state, period.start, held.draft.rows, today, at_most=at_most)
     published: list[Revision] = []
     if current is not None:
         draft = replace(held.draft, state=current.state, action=current.action, booked_on=current.booked_on)

@@ -19,11 +19,11 @@ from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import incremental, metric_query
+from lakehouse.gold.restatement import closing, incremental, metric_query
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import count_silver_rows, find_refused, record_restatement
 from lakehouse.ledger import publications
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.publication.drafts import Draft
+    from lakehouse.gold.restatement.closing import Limit
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.settings import Settings
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 def restate(
     settings: Settings,
+    contract: SourceContract,
     series: Series,
     session: Callable[[], SparkSession],
     days: Collection[date],
@@ -56,7 +59,7 @@ def restate(
     :param follows: what the run responds to; if ``days`` cover all of it, the metric is recorded as following Silver up to there.
     """
     settings = with_table_cache(settings)
-    done = _publish_days(settings, series, session, sorted(days), run, follows)
+    done = _publish_days(settings, contract, series, session, sorted(days), run, follows)
     write_audit_publish.remove_published_candidates(settings, series)
     publications.follow(settings, series.name, locations.gold(settings, series))
     record_restatement(settings, series, run.run_id, done.days, days, follows)
@@ -66,6 +69,7 @@ def restate(
 @again_on_conflict
 def _publish_days(
     settings: Settings,
+    contract: SourceContract,
     series: Series,
     session: Callable[[], SparkSession],
     days: Sequence[date],
@@ -78,7 +82,8 @@ def _publish_days(
     made_from = restatement_lineage.of_silver(settings, source)
     trigger = restatement_lineage.trigger(settings, source, follows.since, follows.upstream_version) if follows else None
     numbers = _numbers(settings, series.metric, session, days, before)
-    drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger)
+    limits = closing.limits(settings, contract, series, [series.period(day) for day in days])
+    drafts = _drafts(settings, before, numbers, made_from, run, follows, trigger, limits)
     from_silver = [
         draft.start for draft in drafts if draft.lineage.silver_version == made_from.silver_version
     ]  # the numbers of other days are unchanged
@@ -137,6 +142,7 @@ def _drafts(
     run: Run,
     follows: PendingRestatement | None,
     trigger: Trigger | None,
+    limits: Mapping[date, Limit],
 ) -> list[Draft]:
     """Draft the numbers that have new content or a new state."""
     metric = before.series.metric
@@ -165,6 +171,7 @@ def _drafts(
             requested=requested,
             causes=None if remade else causes,
             content=content,
+            at_most=limits[day].at_most if day in limits else State.FINAL,
         )
         if draft is not None:
             explanation = run.explanation or explain(draft.reason, causes)

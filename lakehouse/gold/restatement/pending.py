@@ -19,7 +19,9 @@ from lakehouse.calendar.days import reach_ahead
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import change_feed, commit_log, data_files, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import rejected_candidates
+from lakehouse.gold.restatement import closing
 from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.settings import Settings
 
 _SAMPLE = 5
@@ -72,22 +75,40 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     return read(settings, series, table, since)
 
 
-def find_due(settings: Settings, series: Series, at: datetime | None = None) -> list[date]:
-    """The first days of the periods whose number is due for its next state, and of days whose start delay has passed.
+def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:
+    """The first days of the periods whose number is to be published in its next state, and of days whose start delay has passed.
 
-    :param at: another time than now.
+    A number that waits for something, as ``closing`` tells, is not among them.
     """
     terms = series.metric.publication
-    today = lifecycle.today(at or settings.clock(), terms)
-    starts = set(published_table.due(settings, series, today))
-    if series.kind is Kind.DAY and terms.start_delay:
-        delayed = reach_ahead(
-            published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window
-        )
-        delayed -= published_table.partitions(settings, locations.gold(settings, series), series.by)
-        delayed -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
-        starts |= {day for day in delayed if lifecycle.may_be_published(day, today, terms)}
+    today = lifecycle.today(settings.clock(), terms)
+    due_on = published_table.due(settings, series, today)
+    limits = closing.limits(settings, contract, series, [series.period(start) for start in due_on])
+    starts = _delayed(settings, series, today)
+    for start, day in due_on.items():
+        last, limit = series.period(start).last, limits.get(start)
+        published = State.LIVE if day == lifecycle.next_change(last, State.LIVE, terms) else State.PRELIMINARY
+        at_most = limit.at_most if limit else State.FINAL
+        if lifecycle.state_of(None, last, today, terms, at_most).rank > published.rank:
+            starts.add(start)
     return sorted(starts)
+
+
+def due_by_calendar(settings: Settings, series: Series, at: datetime) -> list[date]:
+    """The same by the calendar of a time alone, whatever the numbers wait for."""
+    today = lifecycle.today(at, series.metric.publication)
+    return sorted({*published_table.due(settings, series, today), *_delayed(settings, series, today)})
+
+
+def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
+    """The days that were not published before their start delay had passed."""
+    terms = series.metric.publication
+    if series.kind is not Kind.DAY or not terms.start_delay:
+        return set()
+    days = reach_ahead(published_table.partitions(settings, _upstream(settings, series), "event_date"), series.metric.window)
+    days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
+    days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
+    return {day for day in days if lifecycle.may_be_published(day, today, terms)}
 
 
 def record_restatement(

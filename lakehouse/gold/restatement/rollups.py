@@ -15,12 +15,12 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import lifecycle, served_version
-from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.drafts import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
-from lakehouse.gold.restatement import rollup_totals
+from lakehouse.gold.restatement import closing, rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.ledger import publications
 from lakehouse.text import join_limited
@@ -92,12 +92,15 @@ def _publish_periods(
     booked = rollup_totals.booked_in(settings, daily, rollup, periods)
     found = rollup_totals.of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
     today = lifecycle.today(settings.clock(), rollup.metric.publication)
+    limits = closing.limits(settings, contract, rollup, list(found))
     drafts = []
     for period, number in found.items():
         published = before.published_states.get(period.start)
         days_of_period = rollup_totals.latest_days(rows, daily, period)
         changed_days = _changed_days(before.existing, rollup, period, days_of_period)
-        draft = draft_period(rollup, published, period.start, number, today, requested=_reason(changed_days, published, run))
+        limit, reason = limits.get(period.start), _reason(changed_days, published, run)
+        at_most = limit.at_most if limit else State.FINAL
+        draft = draft_period(rollup, published, period.start, number, today, requested=reason, at_most=at_most)
         if draft is not None:
             explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days)}"
             drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))

@@ -23,7 +23,7 @@ from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates
-from lakehouse.gold.restatement.pending import find_due
+from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
@@ -116,7 +116,7 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
 def _overdue(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
     """Alerts about the periods that have been due for longer than the contract tolerates."""
     terms, now = series.metric.publication, settings.clock()
-    starts = find_due(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
+    starts = due_by_calendar(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
     if not starts:
         return
     due_on = _due_on(settings, series)

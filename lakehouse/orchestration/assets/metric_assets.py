@@ -65,7 +65,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
         contract_history.remember(lake, daily.metric, contract)
         with run_events.progress(context):
-            done = restatement_days.restate(lake, daily, spark.session, days, _run(context), follows)
+            done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
         yield from run_events.report(context, key, {day: _metadata(done, day) for day in days}, outcomes)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
-    from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.settings import Settings
 
@@ -28,16 +28,16 @@ def daily_close(settings: Settings, catalog: Catalog, metric: MetricContract) ->
     """Publishes days as preliminary and as final on the dates that follow from the contract."""
 
     def due(settings: Settings) -> list[date]:
-        return find_due(settings, served_version.daily(settings, catalog, metric))
+        return find_due(settings, catalog.sources[metric.source], served_version.daily(settings, catalog, metric))
 
     return _close(settings, metric.name, due)
 
 
-def period_close(settings: Settings, rollup: Series) -> dg.ScheduleDefinition:
+def period_close(settings: Settings, contract: SourceContract, rollup: Series) -> dg.ScheduleDefinition:
     """Publishes longer periods as preliminary and as final on the dates that follow from the contract."""
 
     def due(settings: Settings) -> list[date]:
-        return find_due(settings, rollup)
+        return find_due(settings, contract, rollup)
 
     return _close(settings, rollup.name, due)
 

@@ -20,7 +20,7 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.contracts import Catalog
+    from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.orchestration.execution.in_process import InProcess
     from lakehouse.settings import Settings
@@ -51,12 +51,12 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
         daily = served_version.daily(settings, catalog, metric)
         pending = find_pending(settings, daily)
         causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
-        days = sorted({*pending.starts, *find_due(settings, daily)})
+        days = sorted({*pending.starts, *find_due(settings, catalog.sources[source], daily)})
         if days:
             tag = {FOLLOWS_TAG: f"{metric.name}:{pending.upstream_version}"}
             restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
         for rollup in daily.rollups:
-            _update_rollup(settings, rollup, layers)
+            _update_rollup(settings, catalog.sources[source], rollup, layers)
     return CatchUpResult(silver_days, restated, causes)
 
 
@@ -68,15 +68,15 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
     """
     for metric in catalog.metrics_of(source):
         daily = served_version.daily(settings, catalog, metric)
-        if due := find_due(settings, daily):
+        if due := find_due(settings, catalog.sources[source], daily):
             layers.run(gold_key(metric.name), due)
         for rollup in daily.rollups:
-            _update_rollup(settings, rollup, layers)
+            _update_rollup(settings, catalog.sources[source], rollup, layers)
 
 
-def _update_rollup(settings: Settings, rollup: Series, layers: InProcess) -> None:
+def _update_rollup(settings: Settings, contract: SourceContract, rollup: Series, layers: InProcess) -> None:
     """Update a roll-up from its published days, and publish its numbers whose next state is due."""
     pending = find_pending(settings, rollup)
-    starts = {*pending.starts, *find_due(settings, rollup)}
+    starts = {*pending.starts, *find_due(settings, contract, rollup)}
     if starts:
         layers.run(gold_key(rollup.name), sorted(starts), {FOLLOWS_TAG: f"{rollup.name}:{pending.upstream_version}"})

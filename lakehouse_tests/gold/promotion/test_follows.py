@@ -41,7 +41,7 @@ def deliver(lake: Lake, arrival: int, *rows: tuple[str, int, int]) -> None:
 def follow(lake: Lake, series: Series) -> set[int]:
     """Publish what waits of a series; the days."""
     waiting = find_pending(lake.settings, series)
-    restatement_days.restate(lake.settings, series, lambda: lake.spark, waiting.starts, Run("run"), waiting)
+    restatement_days.restate(lake.settings, lake.contract, series, lambda: lake.spark, waiting.starts, Run("run"), waiting)
     return {start.day for start in waiting.starts}
 
 

@@ -47,7 +47,7 @@ def publisher(settings: Settings, number: int, value: int, start: Barrier) -> No
         numbers = ScriptedNumbers(settings, METRIC)
         numbers.set(number, value)
         start.wait(120)
-        restatement_days.restate(settings, numbers.series, numbers.session, [day(number)], Run(f"run {value}"))
+        restatement_days.restate(settings, contract(), numbers.series, numbers.session, [day(number)], Run(f"run {value}"))
 
 
 def together(settings: Settings, totals: list[tuple[int, int]]) -> None:

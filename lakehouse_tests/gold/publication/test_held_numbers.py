@@ -17,6 +17,7 @@ from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.ledger import publications
+from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, columns_of_day, day, metric, without_spark
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def test_a_held_day_goes_through_its_states_only_once_it_is_decided(settings) ->
     numbers = holding(settings)
     for number in (2, 8):
         numbers.at(number)
-        assert day(1) in find_due(settings, numbers.series)
+        assert day(1) in find_due(settings, contract(), numbers.series)
         assert numbers.close().held == [day(1)]
     assert numbers.history(1) == [("r1", 10, "live", True)]
     numbers.drop(1, 2)

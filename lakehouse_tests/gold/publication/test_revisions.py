@@ -163,14 +163,14 @@ def test_what_is_due_is_known_from_the_log_alone(settings) -> None:
     numbers.publish()
     for number, expected in ((2, []), (3, [2]), (7, [2]), (8, [1, 2])):
         numbers.at(number)
-        assert find_due(settings, numbers.series) == [day(one) for one in expected]
+        assert find_due(settings, contract(), numbers.series) == [day(one) for one in expected]
     numbers.close()
-    assert find_due(settings, numbers.series) == []
+    assert find_due(settings, contract(), numbers.series) == []
     numbers.at(9)
     numbers.close()
     assert [numbers.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
     numbers.at(90)
-    assert find_due(settings, numbers.series) == []
+    assert find_due(settings, contract(), numbers.series) == []
 
 
 def test_a_new_measure_makes_a_new_number(settings) -> None:

@@ -75,7 +75,7 @@ def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: b
             day: recomputed.get(day, nothing).to_pylist() for day in patched
         }
         assert set(patched) == set(days) & set(before.latest), "every day that has a number is patched"
-        restatement_days.restate(lake.settings, series, lambda: spark, days, Run("run"), pending)
+        restatement_days.restate(lake.settings, lake.contract, series, lambda: spark, days, Run("run"), pending)
 
 
 CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
@@ -100,4 +100,4 @@ def test_changes_that_are_inexact_or_large_are_recomputed(settings, spark, chang
         pending = find_pending(settings, series)
         before = write_audit_publish.read(settings, series, sorted(pending.starts))
         assert incremental.numbers(spark, settings, before, sorted(pending.starts)) == {}
-        restatement_days.restate(settings, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        restatement_days.restate(settings, lake.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)

@@ -99,7 +99,7 @@ class World:
         self.following = list(self.known)
         for series in (self.daily, self.trailing):
             window, model = series.metric.window, self.models[series.name]
-            pending, due = find_pending(settings, series), set(find_due(settings, series))
+            pending, due = find_pending(settings, series), set(find_due(settings, self.lake.contract, series))
             expected_due = {
                 day
                 for day, period in model.days.items()
@@ -108,7 +108,9 @@ class World:
             assert due == expected_due, "due is what is to change its state"
             changed = {day for day in span() if before[series.name][day] != number_of(self.rows_of(day, window))}
             assert pending.starts >= changed, "no change of silver is missed"
-            restatement_days.restate(settings, series, self.session, {*pending.starts, *due}, Run("follow"), pending)
+            restatement_days.restate(
+                settings, self.lake.contract, series, self.session, {*pending.starts, *due}, Run("follow"), pending
+            )
             for day in sorted({*pending.starts, *due}):
                 model.recompute(day, self.rows_of(day, window), self.now)
             assert find_pending(settings, series).starts == frozenset()
@@ -126,7 +128,7 @@ class World:
     def roll(self, kind: Kind) -> None:
         settings, rollup = self.lake.settings, Series(self.daily.metric, kind)
         pending = find_pending(settings, rollup)
-        starts = {*pending.starts, *find_due(settings, rollup)}
+        starts = {*pending.starts, *find_due(settings, self.lake.contract, rollup)}
         rollups.restate(settings, self.lake.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
         assert find_pending(settings, rollup).starts == frozenset()
         self._check_rolled(rollup)

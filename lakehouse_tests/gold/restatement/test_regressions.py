@@ -20,6 +20,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.publication import candidates, write_audit_publish
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 
@@ -83,9 +84,9 @@ def test_the_days_of_a_metric_are_those_of_its_own_calendar(settings) -> None:
     numbers.set(1, 10)
     numbers.publish()
     assert [line[2] for line in numbers.history(1)] == ["live"]
-    assert find_due(settings, numbers.series) == []
+    assert find_due(settings, contract(), numbers.series) == []
     settings.now = datetime(2024, 1, 2, 8, 20, tzinfo=timezone.utc)
-    assert find_due(settings, numbers.series) == [day(1)]
+    assert find_due(settings, contract(), numbers.series) == [day(1)]
 
 
 def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
@@ -96,7 +97,7 @@ def test_a_metric_of_many_measures_comes_to_its_end(settings) -> None:
     numbers.by_day[day(1)] = pa.table({name: pa.array([1], pa.int64()) for name in numbers.series.content})
     numbers.publish()
     numbers.at(8)
-    assert find_due(settings, numbers.series) == [day(1)]
+    assert find_due(settings, contract(), numbers.series) == [day(1)]
 
 
 def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settings) -> None:
@@ -104,7 +105,7 @@ def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(settin
     rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
     write_deltalake(locations.silver(settings, "events"), rows, partition_by=["event_date"])
     numbers.at(4)
-    assert find_due(settings, numbers.series) == [day(1), day(2)]
+    assert find_due(settings, contract(), numbers.series) == [day(1), day(2)]
 
 
 def test_a_version_of_another_period_is_not_answered_with_this_one(settings) -> None:

@@ -58,7 +58,11 @@ def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     week = Series(numbers.metric, Kind.WEEK)
     of = Catalog({"events": contract()}, {"total": numbers.metric})
     versions = [lawful_versions(no_retention, series) for series in (numbers.series, week)]
-    known = publications.of(no_retention, "total"), find_due(no_retention, numbers.series), find_pending(no_retention, week)
+    known = (
+        publications.of(no_retention, "total"),
+        find_due(no_retention, contract(), numbers.series),
+        find_pending(no_retention, week),
+    )
     seen = {moment: as_of(no_retention, numbers.series, moment) for moment in moments(no_retention, numbers.series)}
     done = {report.table: report for report in maintain(no_retention, of)}
     assert done["ops/publications"].files_after == 2
@@ -67,7 +71,7 @@ def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     assert [lawful_versions(no_retention, series) for series in (numbers.series, week)] == versions
     assert (
         publications.of(no_retention, "total"),
-        find_due(no_retention, numbers.series),
+        find_due(no_retention, contract(), numbers.series),
         find_pending(no_retention, week),
     ) == known
     assert {moment: as_of(no_retention, numbers.series, moment) for moment in seen} == seen

@@ -209,7 +209,9 @@ def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, sp
         silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
         for followed in metrics:
             pending = find_pending(settings, Series(followed))
-            restatement_days.restate(settings, Series(followed), lambda: spark, pending.starts, Run("run"), pending)
+            restatement_days.restate(
+                settings, lake.contract, Series(followed), lambda: spark, pending.starts, Run("run"), pending
+            )
         return dispatch_notices(settings, catalog, [hook])
 
     def notified() -> dict[str, bool]:

@@ -22,6 +22,7 @@ from lakehouse.gold.restatement.pending import find_due
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.earthquakes.history import needs_earthquakes, true_daily
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
+from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
@@ -67,8 +68,8 @@ def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
                     quakes.by_day[day] = quakes.table(now[day])
                 else:
                     del quakes.by_day[day]
-            days = {*changed, *find_due(quakes.settings, quakes.series)}
-            restatement_days.restate(quakes.settings, quakes.series, quakes.session, days, Run("run"))
+            days = {*changed, *find_due(quakes.settings, contract(), quakes.series)}
+            restatement_days.restate(quakes.settings, contract(), quakes.series, quakes.session, days, Run("run"))
     settings.now = quakes.settings.now
     truth = true_daily()
     with api_client(settings, CATALOG) as client:

@@ -63,7 +63,7 @@ def two_followed_days(folder: Path, **changes: Any) -> ScriptedNumbers:
 def restate(numbers: ScriptedNumbers) -> None:
     """What the sensor and its run do."""
     pending = find_pending(numbers.settings, numbers.series)
-    restatement_days.restate(numbers.settings, numbers.series, numbers.session, pending.starts, Run("run"), pending)
+    restatement_days.restate(numbers.settings, contract(), numbers.series, numbers.session, pending.starts, Run("run"), pending)
 
 
 def is_behind(client: TestClient, window: str, version: str = "latest") -> Any:

@@ -1,0 +1,155 @@
+"""What a period waits for before its number becomes final: rule R13, final means complete.
+
+Belongs here: the facts that make a period incomplete, read from the tables of its source, and the sentences that say so. The
+calendar is the earliest moment of a close, see ``numbers.lifecycle``; it is not repeated here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta, timezone
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.calendar.event_day import end_of_day
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import source_days
+from lakehouse.delta import table_io
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.restatement.lineage import undecided
+from lakehouse.lateness import event_watermark
+from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse.ledger import ingestions
+from lakehouse.text import join_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.series import Series
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.lateness.event_watermark import SourceWatermark
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The latest state that a period may have, and why.
+
+    :param waits_for: what is missing, as sentences for people.
+    """
+
+    at_most: State
+    waits_for: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What is known of a source at one time, as far as the close of some periods depends on it.
+
+    :param watermark: None if the contract has none.
+    :param held: files that are held, of which nothing is known but their arrival day.
+    :param undecided: per event day how many rows wait for a steward.
+    :param open_days: published days that are not final; of a longer period only.
+    """
+
+    series: Series
+    contract: SourceContract
+    watermark: SourceWatermark | None
+    held: Sequence[Ingestion]
+    undecided: Mapping[date, int]
+    open_days: frozenset[date]
+
+    def limit(self, period: Period) -> Limit | None:
+        """How far a period may be closed; None if nothing is known to be missing."""
+        missing = self._missing(period)
+        if not missing:
+            return None
+        watched = self.watermark if self.series.metric.publication.final_needs.watermark else None
+        is_over = watched is None or watched.watermark >= self.end_of(period)
+        return Limit(State.PRELIMINARY if is_over else State.LIVE, missing)
+
+    def _missing(self, period: Period) -> list[str]:
+        needs = self.series.metric.publication.final_needs
+        missing = []
+        if needs.watermark:
+            missing += self._watermark(period)
+        if needs.no_held_file:
+            missing += self._held_files(period)
+        if needs.no_open_review:
+            missing += self._reviews(period)
+        if needs.final_days and (open_days := sorted(self.open_days.intersection(period.days))):
+            missing.append(f"not final yet: {join_limited([f'{day}' for day in open_days], _SHOWN)}")
+        return missing
+
+    def _watermark(self, period: Period) -> list[str]:
+        state = self.watermark
+        if state is None:
+            return []
+        wanted = self.end_of(period) + self.closing_lateness
+        if state.watermark >= wanted:
+            return []
+        stands = "has not moved yet" if state.watermark == BEGINNING else f"stands at {state.watermark:%Y-%m-%d %H:%M} UTC"
+        since = f"; nothing newer than {state.steps[-1].arrived:%Y-%m-%d %H:%M} UTC has arrived" if state.steps else ""
+        return [f"the watermark of {state.source} {stands} and has to pass {wanted:%Y-%m-%d %H:%M} UTC{since}"]
+
+    def _held_files(self, period: Period) -> list[str]:
+        """A file may hold rows of any day up to the day on which it came."""
+        names = sorted({entry.source_file for entry in self.held if period.start <= entry.arrival_date})
+        return [f"held: {join_limited(names, _SHOWN, ' files')}"] if names else []
+
+    def _reviews(self, period: Period) -> list[str]:
+        days = source_days(self.series.metric, period.days)
+        rows = sum(self.undecided.get(day, 0) for day in days)
+        return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
+
+    def end_of(self, period: Period) -> datetime:
+        """The moment at which a period is over."""
+        zone = ZoneInfo(self.series.metric.publication.timezone or self.contract.clocks.timezone)
+        return end_of_day(period.last, zone).astimezone(timezone.utc)
+
+    @property
+    def closing_lateness(self) -> timedelta:
+        """By how much the watermark has to pass a period: by the tier that closes this kind of period, else by nothing."""
+        serves = self.series.metric.publication.closes_with.get(self.series.kind.value)
+        return next((tier.within for tier in self.contract.lateness.tiers if tier.serves == serves), timedelta(0))
+
+
+def completeness(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
+    """What is known now of the source of some periods."""
+    needs = series.metric.publication.final_needs
+    days = {day for period in periods for day in period.days}
+    reviews = needs.no_open_review and days
+    return Completeness(
+        series,
+        contract,
+        event_watermark.of_source(settings, contract) if needs.watermark else None,
+        ingestions.still_held(ingestions.all_of(settings, contract.dataset)) if needs.no_held_file else [],
+        undecided(settings, contract.dataset, source_days(series.metric, days)) if reviews else {},
+        _open_days(settings, series, days) if needs.final_days and series.kind is not Kind.DAY else frozenset(),
+    )
+
+
+def limits(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, Limit]:
+    """By first day, how far some periods may be closed by what is known now; those that nothing holds back are left out."""
+    if not periods:
+        return {}
+    known = completeness(settings, contract, series, periods)
+    return {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
+
+
+def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:
+    """The published days among some that are not final."""
+    daily = rollup.daily
+    where = {daily.by: days, "is_latest": [True]}
+    found = table_io.read(locations.gold(settings, daily), [daily.by, "state"], where, settings.storage_options)
+    if found is None:
+        return frozenset()
+    return frozenset(found.filter(pc.not_equal(found["state"], State.FINAL.value))[daily.by].to_pylist())
