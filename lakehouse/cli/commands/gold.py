@@ -37,13 +37,17 @@ def show(
         _show_known(of, arguments.moment(known_at), as_json=as_json)
         return
     answer = numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version))
+    waits_for = _waits_for(of) if answer.version.is_latest else []
     if as_json:
-        out.print(json.dumps(_as_json(answer.version) | {"note": answer.note}, default=str), soft_wrap=True)
+        fields = _as_json(answer.version) | {"note": answer.note, "waiting_for": waits_for}
+        out.print(json.dumps(fields, default=str), soft_wrap=True)
         return
     shown = answer.version
     out.print(f"{shown.name}  {shown.state.value}", style="bold", soft_wrap=True)
     if answer.note:
         out.print(f"  {answer.note}", style="yellow", soft_wrap=True)
+    for reason in waits_for:
+        out.print(f"  waits for: {reason}", style="yellow", soft_wrap=True)
     for row in shown.rows:
         out.print(f"  {_numbers(row)}", soft_wrap=True)
     until = f" until {shown.superseded_at:%Y-%m-%d %H:%M}" if shown.superseded_at else ""
@@ -51,6 +55,14 @@ def show(
     if shown.restated_on:
         out.print(f"  restated {shown.restated_on:%Y-%m-%d %H:%M} UTC: {shown.restatement_reason}", soft_wrap=True)
     _print_origin(shown)
+
+
+def _waits_for(of: arguments.About) -> list[str]:
+    """What the period waits for before its number becomes final."""
+    from lakehouse.gold.restatement import closing  # noqa: PLC0415
+
+    source = of.catalog.sources[of.series.metric.source]
+    return closing.waits_for(of.settings, source, of.series, [of.period]).get(of.period.start, [])
 
 
 @app.command()

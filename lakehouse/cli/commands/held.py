@@ -65,6 +65,21 @@ def publish(metric: arguments.Metric, period: arguments.PeriodName, revision: Re
         out.print(f"{done.name} is published, {done.state.value}, signed off by {by}.", soft_wrap=True)
 
 
+def close(metric: arguments.Metric, period: arguments.PeriodName, by: By, reason: Reason) -> None:
+    """Close a period that waits for something: its number becomes final as it is, with your name and reason."""
+    from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
+    from lakehouse.gold.restatement import early_close  # noqa: PLC0415
+
+    of = arguments.about(metric, period)
+    run = Run(f"cli:{by}", "lakehouse gold close", by=by)
+    source = of.catalog.sources[of.series.metric.source]
+    done = early_close.close(of.settings, source, of.series, of.period, run, reason)
+    if done is None:
+        out.print(f"{of.series.name} {of.period.name} is final already; nothing was published.", soft_wrap=True)
+    else:
+        out.print(f"{done.name} is final, signed off by {by}.", soft_wrap=True)
+
+
 def drop(metric: arguments.Metric, period: arguments.PeriodName, revision: Revision, by: By, reason: Reason) -> None:
     """Reject a held number: the published one is kept, and the same number is not proposed again."""
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415

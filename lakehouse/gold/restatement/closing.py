@@ -145,6 +145,17 @@ def limits(settings: Settings, contract: SourceContract, series: Series, periods
     return {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
 
 
+def waits_for(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
+    """By first day, what those of some published periods wait for that are not final."""
+    where = {series.by: [period.start for period in periods], "is_latest": [True]}
+    found = table_io.read(locations.gold(settings, series), [series.by, "state"], where, settings.storage_options)
+    if found is None:
+        return {}
+    unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
+    limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
+    return {start: list(limit.waits_for) for start, limit in limited.items()}
+
+
 def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:
     """The published days among some that are not final."""
     daily = rollup.daily

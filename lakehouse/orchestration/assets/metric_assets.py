@@ -1,17 +1,19 @@
 """The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import date
 
 import dagster as dg
 
 from lakehouse import locations
-from lakehouse.contracts import Catalog, MetricContract
+from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import served_version
-from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
+from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement import rollups
@@ -67,7 +69,8 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         with run_events.progress(context):
             done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
-        yield from run_events.report(context, key, {day: _metadata(done, day) for day in days}, outcomes)
+            waits_for = _waits_for(lake, contract, daily, done)
+        yield from run_events.report(context, key, {day: _metadata(done, day, waits_for) for day in days}, outcomes)
 
     return gold_of_metric
 
@@ -102,7 +105,8 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         contract_history.remember(lake, series.metric, contract)
         with run_events.progress(context):
             done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
-        yield from run_events.report(context, key, {start: _metadata(done, start) for start in wanted}, done.outcomes)
+            waits_for = _waits_for(lake, contract, series, done)
+        yield from run_events.report(context, key, {start: _metadata(done, start, waits_for) for start in wanted}, done.outcomes)
 
     return rollup_of_metric
 
@@ -119,9 +123,17 @@ def _run(context: dg.AssetExecutionContext) -> Run:
     return Run(context.run.run_id, context.job_name, reason, tags.get(USER_TAG) or tags.get("dagster/user"), why, planned)
 
 
-def _metadata(done: PublishResult, start: object) -> dict[str, object]:
-    """The metadata that Dagster shows for one period: its revision and its lineage."""
+def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:
+    """What the numbers that a run published wait for before they become final."""
+    unfinished = [series.period(revision.start) for revision in done.revisions if revision.state is not State.FINAL]
+    return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
+
+
+def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:
+    """The metadata that Dagster shows for one period: its revision, what it waits for, and its lineage."""
     metadata: dict[str, object] = {"restated": False, "held": start in done.held}
+    if start in waits_for:
+        metadata["waiting_for"] = "; ".join(waits_for[start])
     for revision in done.revisions:
         if revision.start == start:
             metadata["restated"] = revision.action is not PublishAction.STATE_CHANGE
