@@ -51,28 +51,37 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Completeness:
-    """What is known of a source at one time, as far as the close of some periods depends on it.
+class SourceState:
+    """What is known to be missing of a source at one time.
 
     :param watermark: None if the contract has none.
     :param held: files that are held, of which nothing is known but their arrival day.
     :param undecided: per event day how many rows wait for a steward.
-    :param open_days: published days that are not final; of a longer period only.
     """
 
-    series: Series
     contract: SourceContract
     watermark: SourceWatermark | None
     held: Sequence[Ingestion]
     undecided: Mapping[date, int]
-    open_days: frozenset[date]
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What is known of the inputs of a series at one time.
+
+    :param open_days: published days that are not final; of a longer period only.
+    """
+
+    series: Series
+    source: SourceState
+    open_days: Collection[date]
 
     def limit(self, period: Period) -> Limit | None:
         """How far a period may be closed; None if nothing is known to be missing."""
         missing = self._missing(period)
         if not missing:
             return None
-        watched = self.watermark if self.series.metric.publication.final_needs.watermark else None
+        watched = self.source.watermark if self.series.metric.publication.final_needs.watermark else None
         is_over = watched is None or watched.watermark >= self.end_of(period)
         return Limit(State.PRELIMINARY if is_over else State.LIVE, missing)
 
@@ -85,12 +94,12 @@ class Completeness:
             missing += self._held_files(period)
         if needs.no_open_review:
             missing += self._reviews(period)
-        if needs.final_days and (open_days := sorted(self.open_days.intersection(period.days))):
+        if needs.final_days and (open_days := sorted({*self.open_days}.intersection(period.days))):
             missing.append(f"not final yet: {join_limited([f'{day}' for day in open_days], _SHOWN)}")
         return missing
 
     def _watermark(self, period: Period) -> list[str]:
-        state = self.watermark
+        state = self.source.watermark
         if state is None:
             return []
         wanted = self.end_of(period) + self.closing_lateness
@@ -102,38 +111,43 @@ class Completeness:
 
     def _held_files(self, period: Period) -> list[str]:
         """A file may hold rows of any day up to the day on which it came."""
-        names = sorted({entry.source_file for entry in self.held if period.start <= entry.arrival_date})
+        names = sorted({entry.source_file for entry in self.source.held if period.start <= entry.arrival_date})
         return [f"held: {join_limited(names, _SHOWN, ' files')}"] if names else []
 
     def _reviews(self, period: Period) -> list[str]:
         days = source_days(self.series.metric, period.days)
-        rows = sum(self.undecided.get(day, 0) for day in days)
+        rows = sum(self.source.undecided.get(day, 0) for day in days)
         return [f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"] if rows else []
 
     def end_of(self, period: Period) -> datetime:
         """The moment at which a period is over."""
-        zone = ZoneInfo(self.series.metric.publication.timezone or self.contract.clocks.timezone)
+        zone = ZoneInfo(self.series.metric.publication.timezone or self.source.contract.clocks.timezone)
         return end_of_day(period.last, zone).astimezone(timezone.utc)
 
     @property
     def closing_lateness(self) -> timedelta:
         """By how much the watermark has to pass a period: by the tier that closes this kind of period, else by nothing."""
         serves = self.series.metric.publication.closes_with.get(self.series.kind.value)
-        return next((tier.within for tier in self.contract.lateness.tiers if tier.serves == serves), timedelta(0))
+        return next((tier.within for tier in self.source.contract.lateness.tiers if tier.serves == serves), timedelta(0))
 
 
 def completeness(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
     """What is known now of the source of some periods."""
-    needs = series.metric.publication.final_needs
     days = {day for period in periods for day in period.days}
-    reviews = needs.no_open_review and days
-    return Completeness(
-        series,
+    open_days = _open_days(settings, series, days) if series.kind is not Kind.DAY else frozenset()
+    return Completeness(series, read_source(settings, contract, source_days(series.metric, days)), open_days)
+
+
+def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
+    """What is known now to be missing of a source.
+
+    :param days: the event days whose reviews are counted; default: all.
+    """
+    return SourceState(
         contract,
-        event_watermark.of_source(settings, contract) if needs.watermark else None,
-        ingestions.still_held(ingestions.all_of(settings, contract.dataset)) if needs.no_held_file else [],
-        undecided(settings, contract.dataset, source_days(series.metric, days)) if reviews else {},
-        _open_days(settings, series, days) if needs.final_days and series.kind is not Kind.DAY else frozenset(),
+        event_watermark.of_source(settings, contract),
+        ingestions.still_held(ingestions.all_of(settings, contract.dataset)),
+        undecided(settings, contract.dataset, days),
     )
 
 

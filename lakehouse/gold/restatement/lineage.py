@@ -126,9 +126,10 @@ def trigger(settings: Settings, source: str, first: int, last: int) -> Trigger:
     )
 
 
-def undecided(settings: Settings, source: str, days: Collection[date]) -> dict[date, int]:
-    """How many rows of each event day wait for a steward's decision."""
-    where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value], "event_date": list(days)}
+def undecided(settings: Settings, source: str, days: Collection[date] | None = None) -> dict[date, int]:
+    """How many rows of each event day, or of some, wait for a steward's decision."""
+    where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value]}
+    where |= {} if days is None else {"event_date": list(days)}
     table = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
     if table is None:
         return {}

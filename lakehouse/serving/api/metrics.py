@@ -86,6 +86,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         more = wanted.row_offset + responses.MOST_ROWS
         stale = await cache.is_stale(published, content, period)
         body["completeness"] = responses.completeness(await cache.completeness(published.series, period, content, stale=stale))
+        body["waiting_for"] = await cache.waiting_for(published.series, period, content)
         body |= {"adjustments": _adjustments(period_versions, summary, version), "note": note, "history": None}
         body["next_row_offset"] = more if more < summary.rows else None
         if wanted.include_history:

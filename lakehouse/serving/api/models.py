@@ -124,6 +124,7 @@ class NumberModel(WindowModel, VersionModel):
 
     staleness: StalenessModel
     completeness: CompletenessModel
+    waiting_for: list[str] = Field(description="What is missing before it becomes final; empty for a final or an older version.")
     next_row_offset: int | None = Field(description="The row_offset that returns the next rows of result; null at the end.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     note: str | None

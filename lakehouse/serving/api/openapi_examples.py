@@ -74,6 +74,7 @@ ANSWERS: dict[str, Any] = {
     "/metrics/{name}": _NUMBER
     | {
         "staleness": {"seconds": 5_400, "behind": False, "newest_arrival": "2024-11-08T05:58:12Z"},
+        "waiting_for": ["2 rows wait for a steward"],
         "completeness": {
             "known": True,
             "share": 0.962,

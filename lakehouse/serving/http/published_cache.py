@@ -7,6 +7,7 @@ The API and the pages read through this module only; a request sees each table a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
@@ -14,8 +15,11 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
-from lakehouse.delta.table_cache import TableCache
+from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.numbers import served_version, version_selector
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.restatement import closing
+from lakehouse.gold.restatement.closing import Completeness
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import pending_changes, snapshot, tokens
@@ -24,11 +28,12 @@ from lakehouse.serving.http.refreshing import RefreshedValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import date, datetime
+    from datetime import datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.restatement.closing import SourceState
     from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.serving.http.pending_changes import PendingChanges
     from lakehouse.serving.http.snapshot import PeriodVersions, Snapshot
@@ -75,6 +80,7 @@ class PublishedCache:
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
+        self._source_states: dict[str, RefreshedValue[SourceState]] = {}
         self._arrivals: dict[str, RefreshedValue[_ArrivalHistory]] = {}
         self._tokens = RefreshedValue(lambda _: tokens.all_of(settings), *_TOKENS)
 
@@ -181,6 +187,21 @@ class PublishedCache:
             {*of_periods.get(period.start, ()), *(check for day in of_days.keys() & period.days for check in of_days[day])}
         )
 
+    async def waiting_for(self, series: Series, period: Period, version: PublishedVersion) -> list[str]:
+        """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions."""
+        if not version.is_latest or version.state is State.FINAL:
+            return []
+        name, open_days = series.metric.source, set[date]()
+        if series.kind is not Kind.DAY:
+            days = (await self._snapshot(_daily(series))).periods
+            known = {day: days[day].summaries[-1].state for day in period.days if day in days}
+            open_days = {day for day, state in known.items() if state is not State.FINAL}
+        if name not in self._source_states:
+            read = partial(_read_source_state, with_table_cache(self.settings, TableCache()), self.source(name))
+            self._source_states[name] = RefreshedValue(read, *_PENDING)
+        limit = Completeness(series, await _value_of(self._source_states[name]), open_days).limit(period)
+        return list(limit.waits_for) if limit else []
+
     async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
         """The share of a period's rows that a version contains.
 
@@ -229,6 +250,10 @@ async def _value_of(refreshed: RefreshedValue[T]) -> T:
         raise
     except Exception as error:
         raise Problem(503, "unreadable", "the tables cannot be read at this moment; try again", {"Retry-After": "2"}) from error
+
+
+def _read_source_state(settings: Settings, contract: SourceContract, _: SourceState | None) -> SourceState:
+    return closing.read_source(settings, contract)
 
 
 def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:
