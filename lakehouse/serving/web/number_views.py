@@ -94,10 +94,11 @@ def drawn(series: Series, most: int) -> list[str]:
 
 
 async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
-    """The caveats of a number: whether newer data is known, which checks hold a newer number, how complete it is."""
+    """The caveats of a number: newer data that is known, failed checks of a newer number, its completeness, what it waits for."""
     stale = await cache.is_stale(published, version, period)
     complete = await cache.completeness(published.series, period, version, stale=stale)
-    return {"behind": stale, "held": await cache.failing_checks(published, period), "complete": completeness(complete)}
+    held, waiting_for = await cache.failing_checks(published, period), await cache.waiting_for(published.series, period, version)
+    return {"behind": stale, "held": held, "complete": completeness(complete), "waiting_for": waiting_for}
 
 
 def completeness(estimate: Estimate | Unknown) -> str:
