@@ -16,7 +16,6 @@ from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import timedelta
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
@@ -38,11 +37,6 @@ class WatermarkStep:
     arrived: datetime
     watermark: datetime
 
-    @property
-    def behind(self) -> timedelta | None:
-        """How far the watermark lies behind the arrival; None before the first event."""
-        return None if self.watermark == BEGINNING else self.arrived - self.watermark
-
 
 def steps(strategy: WatermarkStrategy, deliveries: Iterable[Ingestion]) -> list[WatermarkStep]:
     """The watermark after each delivery, in the order of their arrival.
@@ -51,12 +45,12 @@ def steps(strategy: WatermarkStrategy, deliveries: Iterable[Ingestion]) -> list[
     of which no row is sound does not move it; one that an earlier release recorded does not either, unless the watermark
     follows the clock.
     """
-    watermark, found = BEGINNING, []
+    watermark, taken = BEGINNING, []
     arrived = [(entry.newest_arrival, entry.ingestion_id, entry) for entry in deliveries if entry.newest_arrival is not None]
     for at, _, entry in sorted(arrived, key=lambda one: one[:2]):
         watermark = max(watermark, _of_delivery(strategy, entry, at))
-        found.append(WatermarkStep(entry, at, watermark))
-    return found
+        taken.append(WatermarkStep(entry, at, watermark))
+    return taken
 
 
 def by_steps(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], now: datetime) -> datetime:

@@ -39,14 +39,14 @@ class Ingestion:
     malformed: int = field(default=0, kw_only=True)
     touched_days: list[date] = field(default_factory=list, kw_only=True)
     touched_rows: list[int] = field(default_factory=list, kw_only=True)
-    newest_arrival: datetime | None = field(default=None, kw_only=True)
-    newest_event: datetime | None = field(default=None, kw_only=True)
-    newest_marker: datetime | None = field(default=None, kw_only=True)
-    skewed: int = field(default=0, kw_only=True)
     status: Literal["ingested", "redelivered", "held"]
     message: str | None = field(default=None, kw_only=True)
     run_id: str
     recorded_at: datetime
+    newest_arrival: datetime | None = field(default=None, kw_only=True)
+    newest_event: datetime | None = field(default=None, kw_only=True)
+    newest_marker: datetime | None = field(default=None, kw_only=True)
+    skewed: int = field(default=0, kw_only=True)
 
     @property
     def identity(self) -> FileIdentity:

@@ -86,7 +86,8 @@ def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
     if files is None or "min.due_on" not in files.column_names:
         return {}
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
-    return dict(zip(waiting[f"partition.{series.by}"].to_pylist(), waiting["min.due_on"].to_pylist()))
+    first = waiting.group_by(f"partition.{series.by}").aggregate([("min.due_on", "min")])
+    return dict(zip(*(first[name].to_pylist() for name in (f"partition.{series.by}", "min.due_on_min"))))
 
 
 def partitions(settings: Settings, path: str, by: str) -> set[date]:

@@ -189,7 +189,8 @@ def _drafts(
     """Draft the numbers that readers are to see; changes of state are left to the daily close (see ``pending.find_due``)."""
     today, series, drafts = lifecycle.today(settings.clock(), terms), before.series, []
     periods = [series.period(start) for start in numbers]
-    limits = closing.limits(settings, catalog.sources[series.metric.source], series, periods)
+    source = catalog.sources.get(series.metric.source)  # a version of another source is refused later, with a sentence
+    limits = closing.limits(settings, source, series, periods) if source else {}
     for start, number in sorted(numbers.items()):
         published, at_most = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
         draft = draft_period(series, published, start, number.rows, today, requested=reason, terms=terms, at_most=at_most)

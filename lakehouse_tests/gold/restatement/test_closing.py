@@ -217,14 +217,14 @@ def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
             reviews.add(number)
         numbers.at(number, 23)
         numbers.publish()
-        for one in range(1, number + 1):
+        for early in range(1, number + 1):
             by_calendar = state_on(
-                day(one), today(numbers.settings.clock(), numbers.metric.publication), numbers.metric.publication
+                day(early), today(numbers.settings.clock(), numbers.metric.publication), numbers.metric.publication
             )
-            passed = watermark is not None and watermark >= midnight(one + 1)
-            missing = not passed or (held and one <= held_on) or one in reviews
+            passed = watermark is not None and watermark >= midnight(early + 1)
+            missing = not passed or (held and early <= held_on) or early in reviews
             at_most = State.LIVE if not passed else State.PRELIMINARY if missing else State.FINAL
             expected = min(by_calendar, at_most, key=lambda state: state.rank)
-            states[one] = max(states.get(one, State.LIVE), expected, key=lambda state: state.rank)
-            assert state_of(numbers, one) == states[one].value, (number, one)
-            assert (states[one] is State.FINAL) or by_calendar is not State.FINAL or waits_for(numbers, one)
+            states[early] = max(states.get(early, State.LIVE), expected, key=lambda state: state.rank)
+            assert state_of(numbers, early) == states[early].value, (number, early)
+            assert (states[early] is State.FINAL) or by_calendar is not State.FINAL or waits_for(numbers, early)

@@ -109,7 +109,7 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
         partition_writer.create(path, rows.schema, ["event_date"], properties=partition_writer.ALL_STATISTICS)
         write_deltalake(path, rows, mode="append")
     before = published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1))
-    assert before == [date(2024, 1, 1)]
+    assert before == {date(2024, 1, 1): date(2024, 2, 1)}
     monkeypatch.setattr(maintenance_maintain, "_SMALL_FILES", 5)
     maintain_table(no_retention, "gold/total")
     assert len(DeltaTable(path).file_uris()) == 2
