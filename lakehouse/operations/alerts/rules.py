@@ -180,18 +180,25 @@ def held(
     return about.alert(AlertKind.HELD, since, text, {"revision": revision, "failed": dict(failed)}, period=period)
 
 
-def overdue(about: AlertSubject, period: str, due_on: date, due_at: datetime, state: State | None) -> Alert:
+def overdue(
+    about: AlertSubject, period: str, due_on: date, due_at: datetime, state: State | None, waits_for: Sequence[str] = ()
+) -> Alert:
     """The alert about a number that was not published in its next state when it was due.
 
     :param due_at: the beginning of ``due_on`` in the metric's calendar.
     :param state: the state that it should have by now; None if it was not published at all.
+    :param waits_for: what is missing of its input, as sentences.
     """
     lacks = "has not been published at all" if state is None else f"is not {state.value} yet"
-    text = (
-        f"{about.subject} {period} was due on {due_on} and {lacks}. Look at the newest runs of gold/{about.subject} and its "
-        "schedule, and materialize the period."
-    )
-    numbers = {"due_on": due_on, "state": state.value if state else None}
+    text = f"{about.subject} {period} was due on {due_on} and {lacks}"
+    if waits_for:
+        text += (
+            f", because it waits: {'; '.join(waits_for)}. Mend this, or take it on yourself with "
+            f"'lakehouse gold close {about.contract} {period} ...'."
+        )
+    else:
+        text += f". Look at the newest runs of gold/{about.subject} and its schedule, and materialize the period."
+    numbers = {"due_on": due_on, "state": state.value if state else None, "waiting_for": list(waits_for)}
     return about.alert(AlertKind.OVERDUE, due_at, text, numbers, period=period)
 
 

@@ -23,6 +23,7 @@ from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import rules as alert_rules
@@ -88,7 +89,7 @@ def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> I
     for series in (daily, *daily.rollups):
         about = _about(catalog, metric, series)
         yield from _held(settings, series, about)
-        yield from _overdue(settings, series, about)
+        yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
     yield from _of_days(settings, daily, _about(catalog, metric, daily))
 
 
@@ -113,19 +114,21 @@ def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[A
         yield from filter(None, [alert])
 
 
-def _overdue(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
-    """Alerts about the periods that have been due for longer than the contract tolerates."""
+def _overdue(settings: Settings, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    """Alerts about the periods that have been due for longer than the contract tolerates, whatever they wait for."""
     terms, now = series.metric.publication, settings.clock()
     starts = due_by_calendar(settings, series, now - (series.metric.alerts.overdue_after + 1) * _DAY)
     if not starts:
         return
     due_on = _due_on(settings, series)
     today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
+    limits = closing.limits(settings, source, series, [series.period(start) for start in starts]) if source else {}
     for start in starts:
-        period = series.period(start)
+        period, limit = series.period(start), limits.get(start)
         state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
+        waits_for = limit.waits_for if limit and state and limit.at_most.rank < state.rank else ()
         day = due_on.get(start, period.last + terms.start_delay * _DAY)
-        yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state)
+        yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state, waits_for)
 
 
 def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:

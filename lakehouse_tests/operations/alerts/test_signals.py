@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from lakehouse.calendar.event_day import lateness
 from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
+from lakehouse.delta import row_writer
 from lakehouse.lateness import recent_lags
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
@@ -259,10 +261,25 @@ def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
     found = {alert.subject: alert for alert in of_metric(numbers, AlertKind.OVERDUE)}
     assert found["total"].text.startswith("total 2024-01-01 was due on 2024-01-08 and is not final yet")
     assert found["total_weekly"].period == "2024-W01"
-    assert found["total_weekly"].numbers == {"due_on": date(2024, 1, 8), "state": "preliminary"}
+    assert found["total_weekly"].numbers == {"due_on": date(2024, 1, 8), "state": "preliminary", "waiting_for": []}
     numbers.close()
     numbers.roll_up()
     assert of_metric(numbers, AlertKind.OVERDUE) == []
+
+
+def test_an_overdue_number_names_what_it_waits_for(settings: Settings) -> None:
+    numbers = ScriptedNumbers(settings, metric())
+    numbers.set(1, 10)
+    numbers.at(2)
+    numbers.publish()
+    review = pa.table({"event_date": [day(1)], "quarantine_status": ["open"]})
+    row_writer.append(locations.quarantine(settings, "events"), review)
+    numbers.at(11)
+    [alert] = of_metric(numbers, AlertKind.OVERDUE)
+    assert alert.numbers["waiting_for"] == ["1 row waits for a steward"]
+    assert "is not final yet, because it waits: 1 row waits for a steward. Mend this, or take it on yourself" in alert.text
+    numbers.close()
+    assert [again.period for again in of_metric(numbers, AlertKind.OVERDUE)] == ["2024-01-01"]
 
 
 def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
