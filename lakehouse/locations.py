@@ -27,7 +27,7 @@ _SOURCE_TABLES = (
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
-    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "tokens"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "missing_inputs", "tokens"),
 )
 
 
@@ -149,6 +149,11 @@ def backfills(settings: Settings) -> str:
 def backfill_events(settings: Settings) -> str:
     """What happened to the chunks of each backfill."""
     return settings.table("ops", "backfill_events")
+
+
+def missing_inputs(settings: Settings) -> str:
+    """What the sensors know to be missing of the sources."""
+    return settings.table("ops", "missing_inputs")
 
 
 def watermarks(settings: Settings) -> str:

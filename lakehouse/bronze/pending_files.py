@@ -46,12 +46,16 @@ class IngestRequest:
 
 @dataclass(frozen=True)
 class LandingScan:
-    """The requests by arrival day, the names of files that are not stable yet, and remarks for people."""
+    """The requests by arrival day, the names of files that are not stable yet, and remarks for people.
+
+    ``unfinished`` says by arrival day why files that are stable wait for a marker or for others of their manifest.
+    """
 
     requests: dict[date, IngestRequest]
     observations: Observations
     unsettled: list[str]
     remarks: list[str]
+    unfinished: dict[date, str] = field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:
@@ -99,15 +103,18 @@ def scan_landing(
     stable = {file for file in watched if observations.is_stable(file.name, file.state, now, patience)}
     requests: dict[date, IngestRequest] = {}
     remarks = list(listing.complaints)
+    unfinished: dict[date, str] = {}
     for day, files in sorted(pending.items()):
         markers = [file for file in listing.completion_markers.get(day, ()) if file in stable]
         if not markers and listing.completion_markers.get(day):
             continue
         ready = check_readiness(settings, contract, day, [file for file in files if file in stable], markers, entries)
         remarks += ready.waiting
+        if ready.waiting:
+            unfinished[day] = "; ".join(ready.waiting)
         if ready.files:
             requests[day] = _request(contract, day, ready.files, markers if by_manifest else [], held)
-    return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks)
+    return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
 
 
 def waiting_files(settings: Settings, contract: SourceContract, day: date) -> list[str]:

@@ -18,6 +18,13 @@ class FinalNeeds(Strict):
 
     watermark: bool = Field(True, description="The source's event-time watermark, if it has one, has passed the period.")
     no_held_file: bool = Field(True, description="No file of the source that may concern the period is held.")
+    no_unfinished_day: bool = Field(
+        True,
+        description="No arrival day that may concern the period waits in landing for its marker or for files of its manifest.",
+    )
+    no_failed_ingestion: bool = Field(
+        True, description="No file that may concern the period is in landing that several runs failed to ingest."
+    )
     no_open_review: bool = Field(True, description="No row of the period waits for a steward.")
     final_days: bool = Field(True, description="A longer period: all its published days are final.")
 

@@ -20,7 +20,7 @@ from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.reproduction import contract_archive
 from lakehouse.gold.restatement import input_sets
-from lakehouse.lateness import watermark_log
+from lakehouse.lateness import missing_inputs, watermark_log
 from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.operations.alerts import log as alerts
@@ -42,7 +42,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         module.log(settings)
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, watermark_log),
+            *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
             *(alerts, notices, promotion_log, rejected_candidates),
         )
     ]

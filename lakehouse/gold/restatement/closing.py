@@ -20,7 +20,7 @@ from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.restatement.lineage import undecided
-from lakehouse.lateness import event_watermark
+from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import ingestions
 from lakehouse.text import join_limited
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lateness.event_watermark import SourceWatermark
+    from lakehouse.lateness.missing_inputs import MissingInput
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -56,12 +57,14 @@ class SourceState:
 
     :param watermark: None if the contract has none.
     :param held: files that are held, of which nothing is known but their arrival day.
+    :param missing: what the sensors know to be missing of landing.
     :param undecided: per event day how many rows wait for a steward.
     """
 
     contract: SourceContract
     watermark: SourceWatermark | None
     held: Sequence[Ingestion]
+    missing: Sequence[MissingInput]
     undecided: Mapping[date, int]
 
 
@@ -92,6 +95,8 @@ class Completeness:
             missing += self._watermark(period)
         if needs.no_held_file:
             missing += self._held_files(period)
+        kinds = {"unfinished_day": needs.no_unfinished_day, "failed_ingestion": needs.no_failed_ingestion}
+        missing += [one.text for one in self.source.missing if kinds[one.kind] and period.start <= one.arrival_date]
         if needs.no_open_review:
             missing += self._reviews(period)
         if needs.final_days and (open_days := sorted({*self.open_days}.intersection(period.days))):
@@ -147,6 +152,7 @@ def read_source(settings: Settings, contract: SourceContract, days: Collection[d
         contract,
         event_watermark.of_source(settings, contract),
         ingestions.still_held(ingestions.all_of(settings, contract.dataset)),
+        missing_inputs.of(settings, contract.dataset),
         undecided(settings, contract.dataset, days),
     )
 

@@ -16,6 +16,7 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
+from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common import run_events
@@ -64,10 +65,12 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
             yield dg.SkipReason(before.skip_reason)
             return
         scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        missing_inputs.record(reading, source, "unfinished_day", scan.unfinished)
         reasons = list(scan.remarks)
         if scan.unsettled:
             reasons.append(f"not stable yet: {join_limited(scan.unsettled, _SHOWN, ' files')}")
         if scan.is_idle:
+            missing_inputs.record(reading, source, "failed_ingestion", {})
             because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
             context.update_cursor(f"{Cursor(state, because)}")
             yield dg.SkipReason(because)
@@ -76,6 +79,8 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
         causes = {request_spec.cause: day for day, request_spec in scan.requests.items()}
         known = {request_spec.cause for request_spec in scan.requests.values() if request_spec.known}
         planned = plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
+        given_up = {causes[cause]: f"{ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up}
+        missing_inputs.record(reading, source, "failed_ingestion", given_up)
         requests = [
             _bronze_run(key, day, LANDS_TAG, request_spec.cause, planned, request_spec.files)
             for day, request_spec in scan.requests.items()

@@ -18,6 +18,7 @@ from lakehouse.delta import row_writer
 from lakehouse.gold.numbers.lifecycle import State, state_on, today
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_due
+from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.settings import Settings
@@ -115,7 +116,7 @@ def test_the_calendar_is_the_earliest_moment(settings: Settings) -> None:
         assert state_of(numbers, 1) == state
 
 
-@pytest.mark.parametrize("need", ["watermark", "no_held_file", "no_open_review"])
+@pytest.mark.parametrize("need", ["watermark", "no_held_file", "no_open_review", "no_unfinished_day", "no_failed_ingestion"])
 def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Settings, need: str) -> None:
     numbers = numbers_of(settings)
     numbers.set(1, 5)
@@ -125,9 +126,12 @@ def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Setting
         deliver(numbers, 3, None, "held", "broken.csv")
     if need == "no_open_review":
         wait(numbers, 1, 1)
+    if need in ("no_unfinished_day", "no_failed_ingestion"):
+        missing_inputs.record(settings, "events", need.removeprefix("no_"), {day(2): f"{need}, said the sensor"})  # type: ignore[arg-type]
     numbers.at(5)
     [reason] = waits_for(numbers, 1)
-    assert {"watermark": "has not moved yet", "no_held_file": "held: broken.csv", "no_open_review": "2 rows wait"}[need] in reason
+    told = {"watermark": "has not moved yet", "no_held_file": "held: broken.csv", "no_open_review": "2 rows wait"}
+    assert told.get(need, f"{need}, said the sensor") in reason
     numbers.publish()
     assert state_of(numbers, 1) == ("live" if need == "watermark" else "preliminary")
     numbers.metric = metric(publication={"final_after": 2, "final_needs": {need: False}})
