@@ -16,6 +16,7 @@ import pytest
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
+from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.common.run_requests import AT_ONCE
 from lakehouse.orchestration.execution.replay import Replay
@@ -70,6 +71,10 @@ class Landing(SensorTicks):
 @pytest.fixture(name="landing")
 def _landing(lake: Settings, instance: dg.DagsterInstance) -> Landing:
     return Landing(lake, instance)
+
+
+def known_missing(landing: Landing) -> list[str]:
+    return [entry.text for entry in missing_inputs.of(landing.lake, "sales")]
 
 
 def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landing) -> None:
@@ -147,9 +152,17 @@ def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
         landing.add_run(request)
     assert len(run_keys) == 3, "the daemon never runs a run key twice"
     assert landing.skip_message() == "3 runs did not ingest the files of 2024-11-05; see the newest one and start it again"
+    assert known_missing(landing) == ["3 runs failed to ingest files of 2024-11-05"]
     landing.put(NAME, "something else")
     landing.settle()
     assert len(landing.run_requests()) == 1, "another state of the file is another cause"
+    assert known_missing(landing) == []
+    landing.put(NAME)
+    landing.settle()
+    assert "3 runs did not ingest" in landing.skip_message()
+    Path(str(landing.lake.landing), NAME).unlink()
+    assert landing.skip_message() == "no new file"
+    assert known_missing(landing) == []
 
 
 def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
@@ -188,6 +201,7 @@ def test_the_days_files_wait_for_its_marker(lake: Settings, instance: dg.Dagster
     landing.settle()
     assert landing.skip_message() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
     remembered = landing.cursor
+    assert known_missing(landing) == [f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"]
     assert landing.skip_message() == f"{NAME} of 2024-11-05 wait for the marker arrival_date=2024-11-05.done"
     assert landing.cursor == remembered
     in_one_process = landing.run()
@@ -202,6 +216,7 @@ def test_the_days_files_wait_for_its_marker(lake: Settings, instance: dg.Dagster
     landing.settle()
     (request,) = landing.run_requests()
     assert request.partition_key == "2024-11-05"
+    assert known_missing(landing) == []
 
 
 def manifest(**files: str) -> str:
