@@ -32,7 +32,7 @@ class ComparisonParameters(Parameters):
     """The two versions to compare."""
 
     window: parameters.Window
-    version_a: parameters.Version = "first"
+    version_a: parameters.Version = "final"
     version_b: parameters.Version = "latest"
     limit: Limit = 1000
     offset: Offset = 0
@@ -50,7 +50,10 @@ def routes(cache: PublishedCache) -> APIRouter:
 
     @router.get("/{name}/compare", response_model=models.ComparisonModel, summary="Compare two versions of a number")
     async def compare(request: Request, name: MetricName, wanted: Annotated[ComparisonParameters, Query()]) -> Response:
-        """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0."""
+        """The difference per measure and row of the grain, absolute and in percent; percent is null if the base is 0.
+
+        By default the newest version is compared with the one with which the period was closed.
+        """
         metric = cache.metric(name)
         period = parameters.period_of(metric, wanted.window)
         published = await cache.published(metric, period.kind)

@@ -201,4 +201,5 @@ async def _described(cache: PublishedCache, metric: MetricContract) -> dict[str,
         "published": len(starts),
         "first_day": starts[0] if starts else None,
         "last_day": starts[-1] if starts else None,
+        "last_restated_at": published.numbers.last_restated_at,
     }

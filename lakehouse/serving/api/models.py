@@ -169,6 +169,7 @@ class MetricModel(Shape):
     published: int = Field(description="The number of days with a published number.")
     first_day: date | None
     last_day: date | None
+    last_restated_at: datetime | None = Field(description="When the content of a day last changed; null if none ever has.")
 
 
 class MetricsModel(Shape):

@@ -164,6 +164,7 @@ ANSWERS: dict[str, Any] = {
                 "published": 366,
                 "first_day": "2023-11-08",
                 "last_day": "2024-11-07",
+                "last_restated_at": "2024-11-08T06:00:00Z",
             }
         ],
         "total": 1,

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.delta_rs_internals import file_system
@@ -65,6 +66,12 @@ class PeriodVersions:
         self._rows = rows.take(pa.array(order, pa.int64())).combine_chunks()
 
     @cached_property
+    def last_restated_at(self) -> datetime | None:
+        """When its content last changed; None if it never has."""
+        changed: datetime | None = pc.max(self._rows["restated_on"]).as_py()
+        return changed
+
+    @cached_property
     def summaries(self) -> list[VersionSummary]:
         """A summary of every version."""
         summaries: list[VersionSummary] = []
@@ -105,6 +112,11 @@ class Snapshot:
     files: Mapping[date, frozenset[str]] = field(default_factory=dict)
     table: DeltaTable | None = None
     opened: float = 0.0
+
+    @cached_property
+    def last_restated_at(self) -> datetime | None:
+        """When the content of a period last changed; None if none ever has."""
+        return max(filter(None, (versions.last_restated_at for versions in self.periods.values())), default=None)
 
     @cached_property
     def starts(self) -> list[date]:

@@ -40,6 +40,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         points = await run_in_threadpool(_points, published, wanted.through)
         kinds = ["day", *contract.publication.rollups]
         about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
+        about["last_restated_at"] = published.numbers.last_restated_at
         return respond(request, "metric", "metrics", about | points)
 
 

@@ -144,6 +144,7 @@ def test_the_catalogue(client: TestClient) -> None:
     (found,) = get_json(client, "/metrics")["metrics"]
     assert found["windows"] == ["day", "week"]
     assert (found["published"], found["first_day"], found["last_day"]) == (2, on(1), on(2))
+    assert found["last_restated_at"] == "2024-01-01T18:00:00Z"
     assert found["measures"] == [{"name": "total", "type": "bigint", "additive": True, "description": None}]
     assert found["terms"]["final_after"] == 7
 
@@ -279,7 +280,7 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
             {"store": "north", "total": "3.10", "row_count": 1},
             {"store": "south", "total": "12.50", "row_count": 1},
         ]
-        compared = get_json(client, "/metrics/total/compare", window=on(1))
+        compared = get_json(client, "/metrics/total/compare", window=on(1), version_a="first")
         assert [(one["grain"], one["difference"], one["percent"]) for one in compared["changes"]] == [
             ({"store": "north"}, "3.10", None),
             ({"store": "south"}, "0.00", 0.0),
