@@ -112,8 +112,12 @@ def next_change(last_day: date, state: State, terms: PublicationRules) -> date |
     """The day on which a number in ``state`` is to be published in its next state; None for a final one."""
     if state is State.FINAL:
         return None
-    after = terms.preliminary_after if state is State.LIVE else terms.final_after
-    return last_day + timedelta(days=after)
+    return last_day + timedelta(days=terms.preliminary_after) if state is State.LIVE else closes_on(last_day, terms)
+
+
+def closes_on(last_day: date, terms: PublicationRules) -> date:
+    """The first day on which a number may become final."""
+    return last_day + timedelta(days=terms.final_after)
 
 
 def may_be_published(last_day: date, on: date, terms: PublicationRules) -> bool:

@@ -5,7 +5,6 @@ The published number becomes final as it is. What a period waits for is stated b
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
@@ -51,7 +50,7 @@ def close(settings: Settings, contract: SourceContract, series: Series, period: 
         return None
     today = lifecycle.today(settings.clock(), terms)
     if lifecycle.state_on(period.last, today, terms) is not State.FINAL:
-        earliest = period.last + timedelta(days=terms.final_after)
+        earliest = lifecycle.closes_on(period.last, terms)
         msg = f"{series.name} {period.name} can be closed from {earliest} on: the contract gives it {terms.final_after} days"
         raise CloseError(msg)
     if waiting := candidates.held(settings, series, [period.start]):
