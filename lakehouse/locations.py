@@ -27,7 +27,8 @@ _SOURCE_TABLES = (
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
-    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "missing_inputs", "tokens"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks"),
+    *("watermark_keys", "missing_inputs", "tokens"),
 )
 
 
@@ -159,6 +160,11 @@ def missing_inputs(settings: Settings) -> str:
 def watermarks(settings: Settings) -> str:
     """The changes of the sources' watermarks."""
     return settings.table("ops", "watermarks")
+
+
+def watermark_keys(settings: Settings) -> str:
+    """What the event-time watermark of a source knows of its keys."""
+    return settings.table("ops", "watermark_keys")
 
 
 def tokens(settings: Settings) -> str:

@@ -1,8 +1,8 @@
 """Ingests the files of arrival days: each is ingested, recorded as delivered before, or held.
 
 All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key
-log, then the disposition tables, then the ledger. What a stopped run left out after Bronze is computed from Bronze when the run
-is repeated. Which files are pending is decided in ``pending_files``.
+log, then the disposition tables, then the ledger, then the watermark's keys. What a stopped run left out after Bronze is computed
+from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import account_tables, claims, row_rules
+from lakehouse.lateness import keyed_watermark_state
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_ids import Delivery
@@ -100,6 +101,7 @@ class Ingest:
             reports[entry.arrival_date].ingested.append(entry)
         # Last: a file is known to be delivered again only once its content is recorded.
         ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.redelivered))
+        keyed_watermark_state.advance(self._settings, self._contract)
         return reports
 
     def _ready(

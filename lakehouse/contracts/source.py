@@ -22,6 +22,7 @@ from lakehouse.contracts.source_rules import (
     Lateness,
     Marker,
     Materialization,
+    PerKeyWatermark,
     PunctuatedWatermark,
     Quality,
     SyntheticKey,
@@ -197,8 +198,12 @@ class SourceContract(Documented):
         if by and by.column not in {*names, "change_op"}:
             msg = f"lateness.by.column: {by.column!r} is neither among model.fields nor change_op"
             raise ValueError(msg)
-        if self.marker and self.marker.column not in {*(field.name for field in self.typed_fields), "change_op"}:
+        columns = {*(field.name for field in self.typed_fields), "change_op"}
+        if self.marker and self.marker.column not in columns:
             msg = f"clocks.watermark.marker.column: {self.marker.column!r} is neither among model.fields nor change_op"
+            raise ValueError(msg)
+        if isinstance(self.clocks.watermark, PerKeyWatermark) and self.clocks.watermark.key not in columns - {"change_op"}:
+            msg = f"clocks.watermark.key: {self.clocks.watermark.key!r} is not among model.fields"
             raise ValueError(msg)
         if self.event_column is None:
             msg = "clocks.event: name the column of the event time (or have a field event_ts or event_date)"

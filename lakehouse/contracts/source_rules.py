@@ -88,6 +88,18 @@ class BoundedWatermark(Strict):
     max_lateness: timedelta = Field(ge=timedelta(0))
 
 
+class PerKeyWatermark(Strict):
+    """The least, over the keys that are active, of each key's greatest event time, less the greatest lateness to be expected."""
+
+    strategy: Literal["per_key"]
+    key: Name = Field(description="The field that tells who sent an event, such as a station or a device.")
+    max_lateness: timedelta = Field(ge=timedelta(0))
+    idle_timeout: timedelta = Field(
+        gt=timedelta(0),
+        description="A key of which nothing has arrived for this long, while others spoke, is left out until it speaks again.",
+    )
+
+
 class Marker(Strict):
     """A record that declares everything before its event time to be complete: one with this value in a column."""
 
@@ -110,7 +122,9 @@ class ProcessingTimeWatermark(Strict):
 
 
 #: How the event-time watermark of a source follows from what has arrived.
-WatermarkStrategy = Annotated[BoundedWatermark | PunctuatedWatermark | ProcessingTimeWatermark, Field(discriminator="strategy")]
+WatermarkStrategy = Annotated[
+    BoundedWatermark | PerKeyWatermark | PunctuatedWatermark | ProcessingTimeWatermark, Field(discriminator="strategy")
+]
 
 
 class Tier(Strict):

@@ -53,20 +53,20 @@ def create(
 def replace(
     table: DeltaTable,
     rows: pa.Table,
-    partitions: Collection[date],
+    partitions: Collection[date] | Collection[str],
     *,
     why: Mapping[str, Any] | None = None,
     transaction: tuple[str, int] | None = None,
 ) -> bool:
     """Make ``rows`` the whole content of some partitions, in one commit; new columns are added, missing ones are left empty.
 
-    :param partitions: values of the column that the table is partitioned by; all rows lie in them.
+    :param partitions: values of the column that the table is partitioned by, days or names; all rows lie in them.
     :param transaction: the Delta transaction, by id and version, that the commit records.
     :returns: whether there was anything to commit.
     :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened.
     """
     (column,) = table.metadata().partition_columns
-    predicate = f"{column} IN ({', '.join(repr(day.isoformat()) for day in sorted(partitions))})"
+    predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])

@@ -1,21 +1,25 @@
 """The event-time watermark of a source: the time before which everything is believed to have arrived.
 
 Belongs here: how it follows from the deliveries of a source, under each strategy of the contract. It is computed from what the
-ledger says of each delivery, so that a replay and a rebuild give the same, and never goes back. How late a single row is
-belongs to ``rules``, what ``lateness.watermark`` bounds to ``admission``.
+ledger says of each delivery, and for ``per_key`` from ``keyed_watermark_state``, so that a replay and a rebuild give the same,
+and never goes back. How late a single row is belongs to ``rules``, what ``lateness.watermark`` bounds to ``admission``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.source_rules import BoundedWatermark, ProcessingTimeWatermark
+from lakehouse.contracts.source_rules import BoundedWatermark, PerKeyWatermark, ProcessingTimeWatermark
+from lakehouse.lateness import keyed_watermark_state
+from lakehouse.lateness.keyed_watermark import NEVER
+from lakehouse.lateness.measurement import microseconds
 from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The watermark before the first event: nothing is believed to be complete.
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+#: How many of the keys that hold a watermark are named.
+_HOLDING = 5
 
 
 @dataclass(frozen=True)
@@ -38,17 +44,21 @@ class WatermarkStep:
     watermark: datetime
 
 
-def steps(strategy: WatermarkStrategy, deliveries: Iterable[Ingestion]) -> list[WatermarkStep]:
+def steps(
+    strategy: WatermarkStrategy, deliveries: Iterable[Ingestion], least_after: Mapping[str, int] = MappingProxyType({})
+) -> list[WatermarkStep]:
     """The watermark after each delivery, in the order of their arrival.
 
     An event counts at the latest when it arrived: no clock that runs ahead moves the watermark beyond an arrival. A delivery
     of which no row is sound does not move it; one that an earlier release recorded does not either, unless the watermark
     follows the clock.
+
+    :param least_after: see :class:`~lakehouse.lateness.keyed_watermark_state.KeyedState`; it is needed for ``per_key`` only.
     """
     watermark, taken = BEGINNING, []
     arrived = [(entry.newest_arrival, entry.ingestion_id, entry) for entry in deliveries if entry.newest_arrival is not None]
     for at, _, entry in sorted(arrived, key=lambda one: one[:2]):
-        watermark = max(watermark, _of_delivery(strategy, entry, at))
+        watermark = max(watermark, _of_delivery(strategy, entry, at, least_after.get(entry.ingestion_id, NEVER)))
         taken.append(WatermarkStep(entry, at, watermark))
     return taken
 
@@ -63,11 +73,14 @@ def by_steps(strategy: WatermarkStrategy, until_now: Sequence[WatermarkStep], no
     return until_now[-1].watermark if until_now else BEGINNING
 
 
-def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: datetime) -> datetime:
+def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: datetime, least: int) -> datetime:
     if isinstance(strategy, ProcessingTimeWatermark):
         return arrived - strategy.delay
     if isinstance(strategy, BoundedWatermark):
         return BEGINNING if delivery.newest_event is None else delivery.newest_event - strategy.max_lateness
+    if isinstance(strategy, PerKeyWatermark):
+        event = keyed_watermark_state.as_time(least)
+        return BEGINNING if event is None else event - strategy.max_lateness
     return delivery.newest_marker or BEGINNING
 
 
@@ -75,7 +88,7 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
 class SourceWatermark:
     """The watermark of a source at a time, and the deliveries that it follows from.
 
-    :param skewed: how many of their rows have an event ahead of its arrival.
+    :param held_by: under ``per_key``, the active keys with the least newest event, the first ones; of the present only.
     """
 
     source: str
@@ -83,6 +96,7 @@ class SourceWatermark:
     at: datetime
     watermark: datetime
     steps: Sequence[WatermarkStep]
+    held_by: Sequence[str] = ()
 
     @property
     def skewed(self) -> int:
@@ -103,5 +117,11 @@ def of_source(settings: Settings, contract: SourceContract, at: datetime | None 
     if strategy is None:
         return None
     entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
-    arrived = [step for step in steps(strategy, entries) if step.arrived <= now]
-    return SourceWatermark(contract.dataset, strategy, now, by_steps(strategy, arrived, now), arrived)
+    if not isinstance(strategy, PerKeyWatermark):
+        arrived = [step for step in steps(strategy, entries) if step.arrived <= now]
+        return SourceWatermark(contract.dataset, strategy, now, by_steps(strategy, arrived, now), arrived)
+    state = keyed_watermark_state.of(settings, contract)
+    taken = steps(strategy, entries, state.least_after)
+    arrived = [step for step in taken if step.arrived <= now]
+    held_by = state.times.holding(microseconds(strategy.idle_timeout), _HOLDING) if len(arrived) == len(taken) else []
+    return SourceWatermark(contract.dataset, strategy, now, by_steps(strategy, arrived, now), arrived, held_by)

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
-from lakehouse.bronze.ingest import Ingest
 from lakehouse.lateness import event_watermark
 from lakehouse.lateness.event_watermark import BEGINNING
-from lakehouse.ledger import ingestions
-from lakehouse_tests.support.lake import HEADER, contract, csv_file
+from lakehouse_tests.support.ingested_files import at, ingest, line, source_with
+from lakehouse_tests.support.lake import HEADER, contract
 
 if TYPE_CHECKING:
-    from lakehouse.contracts.source import SourceContract
-    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
 DAY = date(2024, 1, 2)
-CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P3D"}
 BOUNDED = {"strategy": "bounded", "max_lateness": "PT6H"}
 MARKED = {"strategy": "punctuated", "marker": {"column": "id", "value": "end"}}
-
-
-def at(hour: int, day: int = 2) -> datetime:
-    return datetime(2024, 1, day, hour, tzinfo=timezone.utc)
-
-
-def line(key: str, happened: str, arrived: datetime, op: str = "insert") -> str:
-    return f"{key},1,{happened},{arrived.isoformat()},{op},,1"
-
-
-def no_session() -> Any:
-    pytest.fail("a small file starts no Spark")
-
-
-def ingest(settings: Settings, source: SourceContract, day: date, *lines: str) -> Ingestion:
-    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
-    Path(f"{settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
-    [entry] = Ingest(settings, source, no_session, "run").day(day).ingested
-    [recorded] = [known for known in ingestions.all_of(settings, "events") if known.ingestion_id == entry.ingestion_id]
-    assert recorded == entry
-    return entry
-
-
-def source_with(watermark: dict[str, Any]) -> SourceContract:
-    return contract(clocks=CLOCKS | {"watermark": watermark})
 
 
 def test_a_delivery_tells_its_newest_times_and_how_many_events_are_ahead(settings: Settings) -> None:

@@ -93,6 +93,7 @@ def watermark(
         fields |= {
             "moved_by": moved.delivery.source_file if moved else None,
             "newest_arrival": newest.arrived if newest else None,
+            "held_by": list(state.held_by),
         }
         out.print(json.dumps(fields, default=lambda value: value.isoformat()), soft_wrap=True)
         return
@@ -102,6 +103,8 @@ def watermark(
     out.print(f"{source}: {told} ({state.strategy.strategy})", style="bold", soft_wrap=True)
     if moved:
         out.print(f"  moved there by {moved.delivery.source_file}, which arrived {_moment(moved.arrived)}", soft_wrap=True)
+    if state.held_by:
+        out.print(f"  held by {', '.join(key or '(no key)' for key in state.held_by)}: the newest events of these are the oldest")
     if newest:
         out.print(f"  newest arrival: {newest.delivery.source_file}, {_moment(newest.arrived)}", soft_wrap=True)
     if state.skewed:

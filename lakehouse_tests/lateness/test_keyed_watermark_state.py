@@ -1,0 +1,104 @@
+"""What the strategy ``per_key`` knows of a source, by files that are ingested without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import locations
+from lakehouse.lateness import event_watermark, keyed_watermark_state
+from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse_tests.support.hypothesis_settings import derandomized
+from lakehouse_tests.support.ingested_files import at, deliver, ingest, line, source_with
+from lakehouse_tests.support.lake_settings import lake_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from lakehouse.lateness.event_watermark import SourceWatermark
+    from lakehouse.settings import Settings
+
+IDLE = timedelta(hours=30)
+PER_KEY = {"strategy": "per_key", "key": "id", "max_lateness": "PT1H", "idle_timeout": "PT30H"}
+SOURCE = source_with(PER_KEY)
+#: Hours since the beginning of January of an arrival and of its event, which may lie ahead of it, and the key.
+Row = tuple[int, int, str]
+ARRIVALS = st.tuples(st.integers(80, 250), st.integers(-70, 70), st.sampled_from("abc"))
+ROWS = st.lists(ARRIVALS.map(lambda row: (row[0], row[0] - row[1], row[2])), min_size=1, max_size=12)
+
+
+def hours(count: int) -> datetime:
+    return datetime(2024, 1, 1, tzinfo=timezone.utc) + timedelta(hours=count)
+
+
+def watermark(settings: Settings, moment: datetime | None = None) -> SourceWatermark:
+    state = event_watermark.of_source(settings, SOURCE, moment)
+    assert state is not None
+    return state
+
+
+def modelled(rows: Sequence[Row]) -> datetime:
+    greatest: dict[str, datetime] = {}
+    newest: dict[str, datetime] = {}
+    by_now = BEGINNING
+    for arrived, together in itertools.groupby(sorted(rows), key=lambda row: row[0]):
+        for _, happened, key in together:
+            greatest[key] = max(greatest.get(key, BEGINNING), hours(min(arrived, happened)))
+            newest[key] = hours(arrived)
+        active = [event for key, event in greatest.items() if newest[key] >= hours(arrived) - IDLE]
+        by_now = max(by_now, min(active) - timedelta(hours=1))
+    return by_now
+
+
+@derandomized(25)
+@given(rows=ROWS, files=st.integers(1, 5), order=st.randoms(use_true_random=False))
+def test_files_in_any_order_also_of_equal_content_give_the_watermark_of_their_rows(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], files: int, order: st.Random
+) -> None:
+    settings = lake_settings(tmp_path_factory.mktemp("keys"))
+    contents = [content for place in range(files) if (content := rows[place::files])]
+    days = dict(enumerate(contents, start=2))
+    for day in order.sample(list(days), len(days)):
+        lines = [line(key, hours(happened).isoformat(), hours(arrived)) for arrived, happened, key in days[day]]
+        deliver(settings, SOURCE, date(2024, 1, day), *lines)
+    state = watermark(settings)
+    assert state.watermark == modelled(rows)
+    for step in state.steps:
+        assert step.watermark == modelled([row for row in rows if hours(row[0]) <= step.arrived])
+    stored = keyed_watermark_state.of(settings, SOURCE)
+    assert not keyed_watermark_state.advance(settings, SOURCE)
+    shutil.rmtree(locations.watermark_keys(settings))
+    assert keyed_watermark_state.advance(settings, SOURCE)
+    again = keyed_watermark_state.of(settings, SOURCE)
+    assert (again.least_after, again.times.least) == (stored.least_after, stored.times.least)
+    assert watermark(settings).held_by == state.held_by
+
+
+def test_it_is_held_by_the_key_that_is_furthest_back_until_that_is_idle(settings: Settings) -> None:
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (BEGINNING, [])
+    ingest(settings, SOURCE, date(2024, 1, 2), line("a", "2024-01-02T08:00:00Z", at(9)), line("b", "2024-01-02T03:00:00Z", at(9)))
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (at(2), ["b", "a"])
+    ingest(settings, SOURCE, date(2024, 1, 3), line("a", "2024-01-03T08:00:00Z", at(9, 3)))
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (at(2), ["b", "a"])
+    ingest(settings, SOURCE, date(2024, 1, 4), line("a", "2024-01-04T08:00:00Z", at(9, 4)))
+    assert (watermark(settings).watermark, watermark(settings).held_by) == (at(7, 4), ["a"])
+    assert (watermark(settings, at(9, 3)).watermark, watermark(settings, at(9, 3)).held_by) == (at(2), [])
+
+
+def test_under_another_timeout_it_is_computed_again_with_the_next_ingestion(settings: Settings) -> None:
+    ingest(settings, SOURCE, date(2024, 1, 2), line("a", "2024-01-02T08:00:00Z", at(9)), line("b", "2024-01-02T03:00:00Z", at(9)))
+    other = source_with(PER_KEY | {"idle_timeout": "PT1H"})
+    state = event_watermark.of_source(settings, other)
+    assert state is not None
+    assert state.watermark == BEGINNING
+    ingest(settings, other, date(2024, 1, 3), line("a", "2024-01-02T18:00:00Z", at(19)))
+    state = event_watermark.of_source(settings, other)
+    assert state is not None
+    assert (state.watermark, state.held_by) == (at(17), ["a"])

@@ -1,0 +1,60 @@
+"""Small CSV files of the source ``events`` that are ingested without Spark, one per arrival day."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.bronze.ingest import Ingest
+from lakehouse.ledger import ingestions
+from lakehouse_tests.support.lake import contract, csv_file
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from lakehouse.bronze.ingest import DayReport
+    from lakehouse.contracts.source import SourceContract
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P3D"}
+
+
+def at(hour: int, day: int = 2) -> datetime:
+    """An hour of a day of January 2024."""
+    return datetime(2024, 1, day, hour, tzinfo=timezone.utc)
+
+
+def line(key: str, happened: str, arrived: datetime, op: str = "insert") -> str:
+    """A line of a file."""
+    return f"{key},1,{happened},{arrived.isoformat()},{op},,1"
+
+
+def source_with(watermark: dict[str, Any]) -> SourceContract:
+    """The contract of the source with an event-time watermark."""
+    return contract(clocks=CLOCKS | {"watermark": watermark})
+
+
+def deliver(settings: Settings, source: SourceContract, day: date, *lines: str) -> DayReport:
+    """Ingest the file of an arrival day, whatever becomes of it."""
+    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
+    Path(f"{settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
+    return Ingest(settings, source, _no_session, "run").day(day)
+
+
+def ingest(settings: Settings, source: SourceContract, day: date, *lines: str) -> Ingestion:
+    """Ingest the file of an arrival day, whose content is new.
+
+    :returns: its entry, as the ledger has it.
+    """
+    [entry] = deliver(settings, source, day, *lines).ingested
+    [recorded] = [known for known in ingestions.all_of(settings, "events") if known.ingestion_id == entry.ingestion_id]
+    assert recorded == entry
+    return entry
+
+
+def _no_session() -> Any:
+    pytest.fail("a small file starts no Spark")
