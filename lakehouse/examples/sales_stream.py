@@ -46,7 +46,7 @@ def files(seed: int) -> dict[str, str]:
     chance = random.Random(seed)  # noqa: S311 (a demo, no secret)
     originals = [_sale(chance, day, number) for day in range(DAYS) for number in range(SALES_A_DAY)]
     changes = [change for sale in originals for change in _changes(chance, sale)]
-    records = [*originals, *changes, _old_move(originals, changes), _broken(), _doubtful()]
+    records = [*originals, *changes, _old_move(originals, changes), _broken(), _doubtful(), *_offline_till()]
     by_day: dict[str, list[Sale]] = {}
     for record in sorted(records, key=lambda one: (one.received_at, one.sale_id)):
         if record.received_at < _END:
@@ -121,6 +121,14 @@ def _doubtful() -> Sale:
     """The one sale with a negative amount: it fails a rule of the contract, and waits for a steward."""
     sold = FIRST_DAY + timedelta(days=8, hours=15)
     return Sale("S-doubtful", "harbour", sold, "-24.50", 7, sold + timedelta(minutes=10))
+
+
+def _offline_till() -> Iterable[Sale]:
+    """The sales of a till that was offline for a week: they arrive together, beyond the contract's watermark."""
+    opened, received = FIRST_DAY + timedelta(days=8, hours=9), _END - timedelta(hours=6)
+    for number in range(6):
+        sold = opened + timedelta(minutes=40 * number)
+        yield Sale(f"S-till-{number + 1}", "station", sold, f"{12 + 3 * number}.50", 7, received)
 
 
 def _reduced(sale: Sale) -> str:

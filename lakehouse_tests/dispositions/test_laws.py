@@ -99,7 +99,7 @@ def test_a_set_of_rows_is_judged_like_each_of_them(rows: list[dict[str, Any]], l
     failed = {(row["ingestion_id"], row["line_number"]): [r["name"] for r in RULES if r["name"] in row["failed"]] for row in rows}
     found = judged_rows.judged(source, table)
     assert found.select(key_log.JUDGED).to_pylist() == row_by_row.judged(source, rows, failed)
-    assert found.column_names == [*key_log.BRONZE_COLUMNS, *key_log.JUDGED]
+    assert found.column_names == [*key_log.BRONZE_COLUMNS, *key_log.JUDGED, "happened_at", "is_skewed", "is_marker"]
     assert key_log.claims(found).schema == key_log.SCHEMA
 
 

@@ -46,8 +46,15 @@ def test_the_same_for_a_seed_and_another_for_another() -> None:
     assert sales_stream.files(7) != sales_stream.files(8)
 
 
+def test_a_till_that_was_offline_sends_its_sales_together_beyond_the_watermark() -> None:
+    together = [row for row in records(7) if row["sale_id"].startswith("S-till")]
+    assert len({row["received_at"] for row in together}) == 1
+    assert len(together) == 6
+    assert all(timedelta(days=5) < lateness(row) < timedelta(days=8) for row in together)
+
+
 def test_the_shares_over_many_seeds() -> None:
-    rows = [row for seed in SEEDS for row in records(seed) if row["sale_id"] != "S-broken"]
+    rows = [row for seed in SEEDS for row in records(seed) if not row["sale_id"].startswith("S-")]
     inserts = [row for row in rows if row["op"] == "insert"]
     corrections = [row for row in rows if row["op"] == "correct"]
     late = sum(timedelta(hours=24) <= lateness(row) <= timedelta(hours=72) for row in inserts)

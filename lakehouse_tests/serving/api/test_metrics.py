@@ -71,25 +71,25 @@ def test_a_number_says_what_it_is(client: TestClient) -> None:
     ],
 )
 def test_every_way_to_name_a_version(client: TestClient, version: str, revision: int, label: str) -> None:
-    found = number(client, on(1), version=version)
-    assert (found["revision"], found["label"]) == (revision, label)
+    shown = number(client, on(1), version=version)
+    assert (shown["revision"], shown["label"]) == (revision, label)
 
 
 def test_a_plus_sign_may_be_written_as_it_is(client: TestClient) -> None:
-    found = client.get(f"/metrics/total?window={on(1)}&version=2024-01-01T19:00:00+01:00").json()
-    assert found["revision"] == 2
+    shown = client.get(f"/metrics/total?window={on(1)}&version=2024-01-01T19:00:00+01:00").json()
+    assert shown["revision"] == 2
 
 
 def test_final_before_the_close_is_the_newest_number_and_says_so(client: TestClient) -> None:
-    found = number(client, on(2), version="final")
-    assert (found["state"], found["label"], found["is_final"]) == ("preliminary", "Preliminary", False)
-    assert found["note"] == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-09"
+    shown = number(client, on(2), version="final")
+    assert (shown["state"], shown["label"], shown["is_final"]) == ("preliminary", "Preliminary", False)
+    assert shown["note"] == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-09"
 
 
 def test_a_week(client: TestClient) -> None:
-    found = number(client, "2024-W01", include_history="true")
-    assert (found["series"], found["result"]) == ("total_weekly", [{"total": 12, "row_count": 2}])
-    assert (found["first_day"], found["last_day"], len(found["history"])) == (on(1), on(7), 1)
+    shown = number(client, "2024-W01", include_history="true")
+    assert (shown["series"], shown["result"]) == ("total_weekly", [{"total": 12, "row_count": 2}])
+    assert (shown["first_day"], shown["last_day"], len(shown["history"])) == (on(1), on(7), 1)
     assert get_json(client, "/lineage/total/2024-W01")["made_from"] == {on(1): "r3", on(2): "r1"}
 
 
@@ -109,8 +109,8 @@ def test_history_shows_what_changed(client: TestClient) -> None:
 
 def test_a_series(client: TestClient) -> None:
     def points(**parameters: Any) -> list[tuple[str, Any]]:
-        found = get_json(client, "/metrics/total/series", start=on(1), end=on(9), **parameters)
-        return [(one["window"], one["result"][0]["total"]) for one in found["points"]]
+        shown = get_json(client, "/metrics/total/series", start=on(1), end=on(9), **parameters)
+        return [(one["window"], one["result"][0]["total"]) for one in shown["points"]]
 
     assert points() == [(on(1), 5), (on(2), 7)]
     assert points(version="first") == [(on(1), 1), (on(2), 7)]
@@ -141,12 +141,12 @@ def test_two_versions_side_by_side(client: TestClient) -> None:
 
 
 def test_the_catalogue(client: TestClient) -> None:
-    (found,) = get_json(client, "/metrics")["metrics"]
-    assert found["windows"] == ["day", "week"]
-    assert (found["published"], found["first_day"], found["last_day"]) == (2, on(1), on(2))
-    assert found["last_restated_at"] == "2024-01-01T18:00:00Z"
-    assert found["measures"] == [{"name": "total", "type": "bigint", "additive": True, "description": None}]
-    assert found["terms"]["final_after"] == 7
+    (shown,) = get_json(client, "/metrics")["metrics"]
+    assert shown["windows"] == ["day", "week"]
+    assert (shown["published"], shown["first_day"], shown["last_day"]) == (2, on(1), on(2))
+    assert shown["last_restated_at"] == "2024-01-01T18:00:00Z"
+    assert shown["measures"] == [{"name": "total", "type": "bigint", "additive": True, "description": None}]
+    assert shown["terms"]["final_after"] == 7
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
     numbers.set(1, 13)
     numbers.publish(1)
     with api_client(numbers.settings, catalog(numbers.metric)) as client:
-        found = number(client, on(1))
-        assert (found["result"][0]["total"], found["adjustments"], found["is_final"]) == (10, ["r2.a1"], True)
+        shown = number(client, on(1))
+        assert (shown["result"][0]["total"], shown["adjustments"], shown["is_final"]) == (10, ["r2.a1"], True)
         numbers.at(9, 5)
         numbers.set(1, 14)
         numbers.publish(1)
@@ -355,7 +355,7 @@ def test_an_empty_lake(tmp_path: Any) -> None:
         numbers.at(1)
         numbers.set(1, 4)
         numbers.publish()
-        assert number(client, on(1))["result"][0]["total"] == 4, "a table that comes later is found"
+        assert number(client, on(1))["result"][0]["total"] == 4, "a table that comes later is shown"
 
 
 def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path: Any) -> None:

@@ -10,7 +10,7 @@ import csv
 import gzip
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -19,21 +19,36 @@ from lakehouse_tests.support.earthquakes.history import BATCHES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+#: As the bundled contracts have them: how far the watermark is behind the newest event, and past a day that becomes final.
+MAX_LATENESS, TIER = timedelta(hours=6), timedelta(days=1)
+BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 Numbers = tuple[int, int, Decimal, Decimal | None]
 EMPTY: Numbers = (0, 0, Decimal(0), None)
 
 
 @dataclass
 class Published:
-    """Takes arrival days in order; ``seen`` are the numbers and states of each event day as readers saw them."""
+    """Takes arrival days in order; ``seen`` are the numbers and states of each event day as readers saw them.
+
+    :param newest_keys: the keys of the newest arrival day.
+    """
 
     rows: dict[str, tuple[date, Decimal | None]] = field(default_factory=dict)
     seen: dict[date, list[tuple[Numbers, str]]] = field(default_factory=dict)
+    newest_event: datetime = field(default=BEGINNING)
+    newest_keys: set[str] = field(default_factory=set)
+
+    @property
+    def watermark(self) -> datetime:
+        return self.newest_event - MAX_LATENESS
 
     def arrive(self, arrival: date) -> dict[date, Numbers]:
         """The numbers of each day that has events, after an arrival day."""
+        self.newest_keys = set()
         with gzip.open(BATCHES / f"arrival_date={arrival}.csv.gz", "rt") as file:
             for row in csv.DictReader(file):
+                self.newest_event = max(self.newest_event, min(moment(row["event_ts"]), moment(row["arrival_ts"])))
+                self.newest_keys.add(row["event_id"])
                 if row["op"] == "delete":
                     self.rows.pop(row["event_id"], None)
                 else:
@@ -41,7 +56,7 @@ class Published:
                     self.rows[row["event_id"]] = (date.fromisoformat(row["event_ts"][:10]), magnitude)
         now = self.numbers()
         for day in {*now, *self.seen}:
-            said = (now.get(day, EMPTY), state(day, arrival))
+            said = (now.get(day, EMPTY), state(day, arrival, self.watermark))
             seen = self.seen.setdefault(day, [])
             if not seen or seen[-1] != said:
                 seen.append(said)
@@ -60,6 +75,12 @@ def totals(magnitudes: Iterable[Decimal | None]) -> Numbers:
     return len(every), len(known), sum(known, Decimal(0)), max(known, default=None)
 
 
-def state(day: date, today: date) -> str:
-    age = (today - day).days
-    return "final" if age >= 7 else "preliminary" if age >= 1 else "live"
+def state(day: date, today: date, watermark: datetime) -> str:
+    age, end = (today - day).days, datetime.combine(day + timedelta(days=1), time(), timezone.utc)
+    if age >= 7 and watermark >= end + TIER:
+        return "final"
+    return "preliminary" if age >= 1 and watermark >= end else "live"
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
