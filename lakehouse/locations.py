@@ -28,6 +28,7 @@ _SOURCE_TABLES = (
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "missing_inputs", "tokens"),
+    "event_watermarks",
 )
 
 
@@ -159,6 +160,11 @@ def missing_inputs(settings: Settings) -> str:
 def watermarks(settings: Settings) -> str:
     """The changes of the sources' watermarks."""
     return settings.table("ops", "watermarks")
+
+
+def event_watermarks(settings: Settings) -> str:
+    """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
+    return settings.table("ops", "event_watermarks")
 
 
 def tokens(settings: Settings) -> str:
