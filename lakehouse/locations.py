@@ -27,7 +27,7 @@ _SOURCE_TABLES = (
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *("ingestions", "applications", "operations", "late_arrival_audit", "restatements", "publications", "inputs", "dropped"),
-    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks"),
+    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
     *("watermark_keys", "missing_inputs", "tokens"),
 )
 
@@ -165,6 +165,11 @@ def watermarks(settings: Settings) -> str:
 def watermark_keys(settings: Settings) -> str:
     """What the event-time watermark of a source knows of its keys."""
     return settings.table("ops", "watermark_keys")
+
+
+def event_watermarks(settings: Settings) -> str:
+    """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
+    return settings.table("ops", "event_watermarks")
 
 
 def tokens(settings: Settings) -> str:

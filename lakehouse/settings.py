@@ -57,6 +57,7 @@ class Settings(BaseSettings):
 
     close_cron: str = Field("20 0,12 * * *", description="When numbers that are due become preliminary and final (UTC).")
     freshness_cron: str = Field("10 * * * *", description="When sources are checked for silence and overdue reviews (UTC).")
+    tuning_cron: str = Field("30 1 * * *", description="When event-time watermarks with 'auto: true' are tuned (UTC).")
     maintenance_cron: str = Field("40 2 * * *", description="When tables are compacted and unused files are deleted (UTC).")
     retention_hours: int = Field(
         168, ge=1, description="Hours that files are kept after they left a table: longer than any read or write of it takes."

@@ -34,6 +34,7 @@ from lakehouse.cli.commands import (
     spark,
     token,
     trace,
+    tuning,
     view,
 )
 from lakehouse.cli.commands import rebuild as commands_rebuild
@@ -64,6 +65,11 @@ app.command("account", rich_help_panel=ROWS)(commands_account.account)
 app.command("trace", rich_help_panel=ROWS)(trace.trace)
 app.command("audit", rich_help_panel=ROWS)(audit.audit)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=ROWS)
+lateness.app.command("tuning")(tuning.tuning)
+lateness.app.command("tune")(tuning.tune)
+lateness.app.command("pin")(tuning.pin)
+lateness.app.command("unpin")(tuning.unpin)
+lateness.app.command("undo")(tuning.undo)
 app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
 app.command("redact", rich_help_panel=ROWS)(redact.redact)
 app.command("impact", rich_help_panel=ROWS)(impact.impact)

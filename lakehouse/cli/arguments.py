@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -136,3 +137,20 @@ def _parsed(parse: Callable[[str], _T], text: str) -> _T:
         return parse(text)
     except UnknownVersionError as problem:
         raise typer.BadParameter(f"{problem}") from None
+
+
+def duration(text: str) -> timedelta:
+    """A duration in ISO 8601, such as P3D or PT36H.
+
+    :raises typer.BadParameter: if the text is none.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
+
+    try:
+        span = TypeAdapter(timedelta).validate_python(text)
+    except ValidationError:
+        span = timedelta(-1)
+    if span < timedelta(0):
+        msg = f"{text!r} is not a duration; write P3D or PT36H"
+        raise typer.BadParameter(msg)
+    return span

@@ -66,7 +66,8 @@ def load_contract(path: Path) -> Contract:
         return kind.model_validate(content)
     except ValidationError as error:
         raise ContractError(
-            f"{path}:{_line(tree, where)}: {_where(where)}{what}" for where, what in map(_located, error.errors())
+            f"{path}:{_line(tree, where)}: {_where(where)}{what}"
+            for where, what in ((_in_file(tree, location), what) for location, what in map(_located, error.errors()))
         ) from None
 
 
@@ -196,6 +197,25 @@ def _line(tree: yaml.Node | None, location: tuple[int | str, ...]) -> int:
         else:
             break
     return line
+
+
+def _in_file(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """A location without the words by which pydantic tells the forms of a section apart, such as its ``strategy``.
+
+    These words are values in the file, not keys.
+    """
+    node, steps = tree, list[int | str]()
+    for place, step in enumerate(location):
+        values = {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
+        is_value = any(isinstance(value, yaml.ScalarNode) and value.value == step for value in values.values())
+        if is_value and step not in values and place < len(location) - 1:
+            continue
+        steps.append(step)
+        if isinstance(node, yaml.SequenceNode):
+            node = node.value[step] if isinstance(step, int) and step < len(node.value) else None
+        else:
+            node = values.get(step)
+    return tuple(steps)
 
 
 def _where(location: tuple[int | str, ...]) -> str:

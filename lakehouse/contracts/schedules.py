@@ -1,4 +1,4 @@
-"""The schedules of a source's contract: how fresh arrivals must be, and which days silver rebuilds regularly."""
+"""What is done for a source regularly: how fresh arrivals must be, which days silver rebuilds, how watermarks follow the data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.checks import Severity  # noqa: TC001 (pydantic reads it)
@@ -63,3 +63,54 @@ class RollingBackfill(Strict):
     days: int = Field(7, ge=1, le=366, description="How many event days are rebuilt.")
     delay: int = Field(2, ge=0, le=366, description="How many days ago the last of them is: 2 leaves today and yesterday alone.")
     at: Cron = Field("0 3 * * *", description="When, as a cron expression in the time zone of clocks.timezone.")
+
+
+class Tuning(Strict):
+    """Which watermark ``lakehouse lateness propose`` looks for, and its limits."""
+
+    catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
+    at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
+    at_most: timedelta = Field(timedelta(days=30), gt=timedelta(0), description="No longer watermark is proposed.")
+    band: float = Field(
+        0.25, ge=0, lt=1, description="A watermark stays while the data asks for one that differs by no more than this share."
+    )
+    days: int = Field(28, ge=1, le=366, description="How many arrival days are measured.")
+    rows: int = Field(500, ge=1, description="With fewer rows nothing is proposed.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Tuning:
+        if self.at_least > self.at_most:
+            msg = "at_least: is greater than at_most"
+            raise ValueError(msg)
+        return self
+
+    def keeps(self, current: timedelta, wanted: timedelta) -> bool:
+        """Whether the watermark in force stays, although the data asks for another one."""
+        near = current * (1 - self.band) <= wanted <= current * (1 + self.band)
+        return near and self.at_least <= current <= self.at_most
+
+
+class WatermarkTuning(Tuning):
+    """How ``max_lateness`` of the event-time watermark follows the data, and whether by itself."""
+
+    auto: bool = Field(False, description="Whether the proposal is applied every day, without a person.")
+    band: float = Field(
+        0.25,
+        ge=0,
+        lt=1,
+        description="The share of itself by which it has to be too long to be lowered, and moves at most in a day.",
+    )
+    event_types: list[str] = Field(
+        default_factory=list, description="Only rows of these event types are measured; default: all, corrections included."
+    )
+
+    @model_validator(mode="after")
+    def _can_move(self) -> WatermarkTuning:
+        if self.auto and not self.band:
+            msg = "band: is 0, so that the watermark could never move; 'auto: true' needs a greater one, such as 0.25"
+            raise ValueError(msg)
+        return self
+
+    def keeps(self, current: timedelta, wanted: timedelta) -> bool:
+        """It is raised as soon as it catches too little: a number that was final too early is the greater harm."""
+        return super().keeps(current, wanted) and wanted <= current

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import Name, Strict
 from lakehouse.contracts.checks import NullShares, RowCount, Severity  # noqa: TC001 (pydantic reads them)
+from lakehouse.contracts.schedules import Tuning, WatermarkTuning
 
 #: Functions whose results depend on the time or on chance.
 _BY_CHANCE = re.compile(r"\b(current_date|current_timestamp|now|rand|randn|uuid|random)\b", re.IGNORECASE)
@@ -81,19 +82,34 @@ class Quality(Strict):
         return {rule.name or f"rule_{number}": rule for number, rule in enumerate(self.row_rules, start=1)}
 
 
-class BoundedWatermark(Strict):
+class TunableWatermark(Strict):
+    """A watermark that stays behind the newest events by the greatest lateness to be expected, which may follow the data."""
+
+    max_lateness: timedelta = Field(ge=timedelta(0))
+    tuning: WatermarkTuning = Field(default_factory=WatermarkTuning)
+
+    @model_validator(mode="after")
+    def _tunes_itself_within_bounds(self) -> TunableWatermark:
+        terms = self.tuning
+        if terms.auto and not terms.at_least <= self.max_lateness <= terms.at_most:
+            msg = (
+                "max_lateness: lies outside of tuning.at_least and tuning.at_most; with 'auto: true' it has to begin within them"
+            )
+            raise ValueError(msg)
+        return self
+
+
+class BoundedWatermark(TunableWatermark):
     """The greatest event time that has arrived, less the greatest lateness to be expected."""
 
     strategy: Literal["bounded"]
-    max_lateness: timedelta = Field(ge=timedelta(0))
 
 
-class PerKeyWatermark(Strict):
+class PerKeyWatermark(TunableWatermark):
     """The least, over the keys that are active, of each key's greatest event time, less the greatest lateness to be expected."""
 
     strategy: Literal["per_key"]
     key: Name = Field(description="The field that tells who sent an event, such as a station or a device.")
-    max_lateness: timedelta = Field(ge=timedelta(0))
     idle_timeout: timedelta = Field(
         gt=timedelta(0),
         description="A key of which nothing has arrived for this long, while others spoke, is left out until it speaks again.",
@@ -160,26 +176,6 @@ class LatenessByType(Strict):
 
     column: str
     values: dict[str, TypeLateness] = Field(min_length=1)
-
-
-class Tuning(Strict):
-    """Which watermark ``lakehouse lateness propose`` looks for, and its limits."""
-
-    catch: float = Field(0.99, gt=0, lt=1, description="The share of rows that should come within the watermark.")
-    at_least: timedelta = Field(timedelta(0), ge=timedelta(0), description="No shorter watermark is proposed.")
-    at_most: timedelta = Field(timedelta(days=30), gt=timedelta(0), description="No longer watermark is proposed.")
-    band: float = Field(
-        0.25, ge=0, lt=1, description="A watermark stays while the data asks for one that differs by no more than this share."
-    )
-    days: int = Field(28, ge=1, le=366, description="How many arrival days are measured.")
-    rows: int = Field(500, ge=1, description="With fewer rows nothing is proposed.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Tuning:
-        if self.at_least > self.at_most:
-            msg = "at_least: is greater than at_most"
-            raise ValueError(msg)
-        return self
 
 
 class Lateness(Strict):

@@ -2,20 +2,24 @@
 
 Belongs here: how it follows from the deliveries of a source, under each strategy of the contract. It is computed from what the
 ledger says of each delivery, and for ``per_key`` from ``keyed_watermark_state``, so that a replay and a rebuild give the same,
-and never goes back. How late a single row is belongs to ``rules``, what ``lateness.watermark`` bounds to ``admission``.
+and never goes back. Which ``max_lateness`` is in force belongs to ``tuning``, how late a single row is to ``rules``, what
+``lateness.watermark`` bounds to ``admission``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.source_rules import BoundedWatermark, PerKeyWatermark, ProcessingTimeWatermark
+from lakehouse.contracts.source_rules import BoundedWatermark, PerKeyWatermark, ProcessingTimeWatermark, TunableWatermark
 from lakehouse.lateness import keyed_watermark_state
 from lakehouse.lateness.keyed_watermark import NEVER
+from lakehouse.lateness.keyed_watermark_state import KeyedState
 from lakehouse.lateness.measurement import microseconds
+from lakehouse.lateness.tuning import decisions
+from lakehouse.lateness.tuning.history import in_force
 from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
+    from lakehouse.lateness.tuning.history import MaxLatenessDecision
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.settings import Settings
 
@@ -45,9 +50,12 @@ class WatermarkStep:
 
 
 def steps(
-    strategy: WatermarkStrategy, deliveries: Iterable[Ingestion], least_after: Mapping[str, int] = MappingProxyType({})
+    strategy: WatermarkStrategy,
+    deliveries: Iterable[Ingestion],
+    decided: Iterable[MaxLatenessDecision] = (),
+    least_after: Mapping[str, int] = MappingProxyType({}),
 ) -> list[WatermarkStep]:
-    """The watermark after each delivery, in the order of their arrival.
+    """The watermark after each delivery, in the order of their arrival, with the ``max_lateness`` in force when it arrived.
 
     An event counts at the latest when it arrived: no clock that runs ahead moves the watermark beyond an arrival. A delivery
     of which no row is sound does not move it; one that an earlier release recorded does not either, unless the watermark
@@ -55,10 +63,11 @@ def steps(
 
     :param least_after: see :class:`~lakehouse.lateness.keyed_watermark_state.KeyedState`; it is needed for ``per_key`` only.
     """
-    watermark, taken = BEGINNING, []
+    watermark, taken, strategy_at = BEGINNING, [], in_force(strategy, decided)
     arrived = [(entry.newest_arrival, entry.ingestion_id, entry) for entry in deliveries if entry.newest_arrival is not None]
     for at, _, entry in sorted(arrived, key=lambda one: one[:2]):
-        watermark = max(watermark, _of_delivery(strategy, entry, at, least_after.get(entry.ingestion_id, NEVER)))
+        least = least_after.get(entry.ingestion_id, NEVER)
+        watermark = max(watermark, _of_delivery(strategy_at(at), entry, at, least))
         taken.append(WatermarkStep(entry, at, watermark))
     return taken
 
@@ -88,6 +97,7 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
 class SourceWatermark:
     """The watermark of a source at a time, and the deliveries that it follows from.
 
+    :param strategy: that of the contract, with the ``max_lateness`` in force at the time.
     :param held_by: under ``per_key``, the active keys with the least newest event, the first ones; of the present only.
     """
 
@@ -113,15 +123,30 @@ class SourceWatermark:
 
 def of_source(settings: Settings, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
     """The watermark at a time (default: now), by the deliveries that are in Bronze; None if the contract has none."""
-    strategy, now = contract.clocks.watermark, at or settings.clock()
-    if strategy is None:
-        return None
+    strategy = contract.clocks.watermark
+    decided = decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
+
+
+def newest_events(settings: Settings, contract: SourceContract, strategy: TunableWatermark, at: datetime) -> SourceWatermark:
+    """The watermark as it would be with a ``max_lateness`` of zero."""
+    without = strategy.model_copy(update={"max_lateness": timedelta(0)})
+    return _of_source(settings, contract, without, (), at)  # type: ignore[arg-type]  # a copy of a strategy is one
+
+
+def _of_source(
+    settings: Settings,
+    contract: SourceContract,
+    strategy: WatermarkStrategy,
+    decided: Sequence[MaxLatenessDecision],
+    now: datetime,
+) -> SourceWatermark:
     entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
-    if not isinstance(strategy, PerKeyWatermark):
-        arrived = [step for step in steps(strategy, entries) if step.arrived <= now]
-        return SourceWatermark(contract.dataset, strategy, now, by_steps(strategy, arrived, now), arrived)
-    state = keyed_watermark_state.of(settings, contract)
-    taken = steps(strategy, entries, state.least_after)
+    state = keyed_watermark_state.of(settings, contract) if isinstance(strategy, PerKeyWatermark) else KeyedState()
+    taken = steps(strategy, entries, decided, state.least_after)
     arrived = [step for step in taken if step.arrived <= now]
-    held_by = state.times.holding(microseconds(strategy.idle_timeout), _HOLDING) if len(arrived) == len(taken) else []
-    return SourceWatermark(contract.dataset, strategy, now, by_steps(strategy, arrived, now), arrived, held_by)
+    present = in_force(strategy, decided)(now)
+    held_by: Sequence[str] = ()
+    if isinstance(strategy, PerKeyWatermark) and len(arrived) == len(taken):
+        held_by = state.times.holding(microseconds(strategy.idle_timeout), _HOLDING)
+    return SourceWatermark(contract.dataset, present, now, by_steps(present, arrived, now), arrived, held_by)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -20,13 +20,13 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.calendar.event_day import end_of_day
 from lakehouse.delta import data_files, table_io
-from lakehouse.lateness.rules import propose, rows_within
+from lakehouse.lateness.rules import late_share, propose, rows_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import date
+    from collections.abc import Callable, Iterable, Sequence
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import Tier
     from lakehouse.lateness.rules import Proposal
     from lakehouse.settings import Settings
 
@@ -62,8 +62,22 @@ class EventTypeLateness:
 
 
 @dataclass(frozen=True)
+class TierLateness:
+    """How many of the rows with a lateness came later than a tier of the contract."""
+
+    within: timedelta
+    serves: str
+    beyond: int
+    share: float
+
+
+@dataclass(frozen=True)
 class LatenessMeasurement:
-    """The rows of some arrival days. ``unclocked`` counts sound rows without an event time, ``dispositions`` all rows."""
+    """The rows of some arrival days. ``dispositions`` counts all of them.
+
+    :param unclocked: how many sound rows have no event time.
+    :param skewed: how many have an event ahead of its arrival; they are in no percentile and no share.
+    """
 
     source: str
     first: date
@@ -71,6 +85,7 @@ class LatenessMeasurement:
     types: list[EventTypeLateness] = field(default_factory=list)
     unclocked: int = 0
     dispositions: Counter[str] = field(default_factory=Counter)
+    skewed: int = 0
 
     @property
     def rows(self) -> int:
@@ -93,10 +108,11 @@ class LatenessMeasurement:
         return self.last + timedelta(days=1)
 
 
-def newest_arrival(settings: Settings, source: str) -> date | None:
-    """The newest arrival day with rows in Bronze, by the partitions of the dispositions."""
+def newest_arrival(settings: Settings, source: str, until: date = date.max) -> date | None:
+    """The newest arrival day with rows in Bronze through a day, by the partitions of the dispositions."""
     table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
-    return None if table is None else max(data_files.by_partition(table, "arrival_date"), default=None)
+    days = [] if table is None else data_files.by_partition(table, "arrival_date")
+    return max((day for day in days if day <= until), default=None)
 
 
 def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
@@ -112,23 +128,45 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     if bronze is None:
         return LatenessMeasurement(contract.dataset, first, last, dispositions=dispositions)
     rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": lags(rows, contract)})
-    clocked = by_type.filter(pc.is_valid(by_type["lag"]))
-    types = [_of_type(contract, kind, part["lag"]) for kind, part in sorted(table_io.split(clocked, "type").items())]
-    return LatenessMeasurement(contract.dataset, first, last, types, len(by_type) - len(clocked), dispositions)
+    lag = lags(rows, contract)
+    skewed = pc.sum(are_skewed(rows, lag)).as_py() or 0
+    by_type = pa.table({"type": pc.fill_null(rows[by].cast(pa.string()), ""), "lag": sound_lags(rows, contract)})
+    judged = by_type.filter(pc.is_valid(by_type["lag"]))
+    types = [_of_type(contract, kind, part["lag"]) for kind, part in sorted(table_io.split(judged, "type").items())]
+    return LatenessMeasurement(contract.dataset, first, last, types, lag.null_count, dispositions, skewed)
 
 
 def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
     """How late the rows of each arrival day were in begun seconds, sorted; days without rows are left out."""
+    return _grouped(settings, contract, first, last, lambda rows: rows["arrival_date"])
+
+
+def by_hour(
+    settings: Settings, contract: SourceContract, first: date, last: date, clock: Literal["event", "arrival"]
+) -> dict[int, Sequence[int]]:
+    """How late the rows of each hour of the day were in begun seconds, sorted; hours without rows are left out.
+
+    :param clock: the hour of the event or of the arrival, in the contract's time zone. An event of which only the day is known
+        has no hour.
+    """
+    local = pa.timestamp("us", contract.clocks.timezone)
+    return _grouped(settings, contract, first, last, lambda rows: pc.hour(rows[f"{clock}_ts"].cast(local)))
+
+
+def _grouped(
+    settings: Settings, contract: SourceContract, first: date, last: date, group: Callable[[pa.Table], pa.ChunkedArray]
+) -> dict[Any, Sequence[int]]:
+    """How late the rows of some arrival days were in begun seconds, sorted, by a group; rows without one are left out."""
     columns = ["event_ts", "event_date", "arrival_ts", "arrival_date", "malformed_reason"]
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     bronze = table_io.read(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
     if bronze is None:
         return {}
     rows = bronze.filter(pc.is_null(bronze["malformed_reason"]))
-    lags_by_day = pa.table({"day": rows["arrival_date"], "seconds": _seconds(lags(rows, contract))})
-    parts = table_io.split(lags_by_day.filter(pc.is_valid(lags_by_day["seconds"])), "day")
-    return {day: part["seconds"].combine_chunks().sort().to_numpy() for day, part in sorted(parts.items())}
+    lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
+    judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
+    parts = table_io.split(judged, "group")
+    return {key: part["seconds"].combine_chunks().sort().to_numpy() for key, part in sorted(parts.items())}
 
 
 def _of_type(contract: SourceContract, kind: str, lag: pa.ChunkedArray) -> EventTypeLateness:
@@ -149,6 +187,17 @@ def lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
     return pc.subtract(rows["arrival_ts"].cast(time).cast(pa.int64()), event.cast(pa.int64()))
 
 
+def are_skewed(rows: pa.Table, lag: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether the event of each row lies ahead of its arrival (clock skew); never where only the day of the event is known."""
+    return pc.and_(pc.is_valid(rows["event_ts"]), pc.fill_null(pc.less(lag, 0), False))
+
+
+def sound_lags(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
+    """The :func:`lags` that percentiles, shares and proposals are computed from: NULL for skewed rows, too."""
+    lag = lags(rows, contract)
+    return pc.if_else(are_skewed(rows, lag), pa.scalar(None, pa.int64()), lag)
+
+
 def clocked(contract: SourceContract, rows: pa.Table, sound: pa.ChunkedArray) -> pa.Table:
     """What the event-time watermark follows: the columns ``happened_at``, ``is_skewed`` and ``is_marker``.
 
@@ -162,13 +211,12 @@ def clocked(contract: SourceContract, rows: pa.Table, sound: pa.ChunkedArray) ->
     lag = pc.if_else(sound, lags(rows, contract), pa.scalar(None, pa.int64()))
     arrived = rows["arrival_ts"].cast(time)
     happened = pc.subtract(arrived.cast(pa.int64()), pc.max_element_wise(lag, 0, skip_nulls=False)).cast(time)
-    skewed = pc.and_(pc.is_valid(rows["event_ts"]), pc.fill_null(pc.less(lag, 0), False))
     marked = pa.chunked_array([pa.repeat(False, len(rows))])
     if contract.marker:
         marked = pc.and_(
             pc.is_valid(lag), pc.fill_null(pc.equal(rows[contract.marker.column].cast(pa.string()), contract.marker.value), False)
         )
-    return pa.table({"happened_at": happened, "is_skewed": skewed, "is_marker": marked})
+    return pa.table({"happened_at": happened, "is_skewed": are_skewed(rows, lag), "is_marker": marked})
 
 
 def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
@@ -213,6 +261,16 @@ def proposals(contract: SourceContract, measured: LatenessMeasurement, on: date 
         kind: propose(seconds, terms.as_of(kind, day).watermark, terms.tuning)
         for kind, seconds in pools(contract, measured).items()
     }
+
+
+def beyond_tiers(contract: SourceContract, measured: LatenessMeasurement) -> list[TierLateness]:
+    """The rows beyond each tier of the contract, of all event types."""
+
+    def of_tier(tier: Tier) -> TierLateness:
+        beyond = sum(entry.beyond(tier.within) or 0 for entry in measured.types)
+        return TierLateness(tier.within, tier.serves, beyond, late_share(beyond, measured.rows))
+
+    return [of_tier(tier) for tier in contract.lateness.tiers]
 
 
 def window(newest: date, days: int) -> tuple[date, date]:

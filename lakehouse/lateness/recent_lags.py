@@ -37,7 +37,8 @@ _AT_ONCE = 1000
 class RecentArrivals:
     """The sound rows of Bronze that arrived in some days through ``newest``.
 
-    :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time; ``late``, beyond the watermark.
+    :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time and for a skewed row; ``late``, beyond the
+        watermark.
     """
 
     newest: datetime
@@ -81,7 +82,7 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
     through = pc.max(arrived).as_py()
     if through is None:
         return None
-    lags = measurement.lags(rows, contract)
+    lags = measurement.sound_lags(rows, contract)
     late = measurement.are_late(lags, _watermarks(rows, contract))
     found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late})
     return RecentArrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    from lakehouse.contracts.source_rules import Tuning
+    from lakehouse.contracts.schedules import Tuning
 
 #: The percentiles that are reported: the share of rows of each, by name.
 PERCENTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99.9": "0.999"}
-#: The share that a watermark would have caught is reported for these, and for those that are in force or proposed.
-LADDER = tuple(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720))
+#: The share that a watermark would have caught is reported for these, 30 s to 30 d, and for those that are in force or proposed.
+LADDER = (
+    *(timedelta(seconds=seconds) for seconds in (30, 60, 300, 900)),
+    *(timedelta(hours=hours) for hours in (1, 6, 12, 24, 48, 72, 168, 336, 720)),
+)
+#: How many times the tolerated share of rows beyond a watermark is an error.
+_FAR = 10
 _MINUTE, _QUARTER, _HOUR, _TWO_DAYS = 60, 900, 3_600, 172_800
 
 
@@ -73,6 +78,15 @@ class WatermarkVerdict(str, Enum):
     TOO_FEW = "too_few"
 
 
+class RecommendationSeverity(str, Enum):
+    """How much a proposal matters."""
+
+    NONE = "none"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+
+
 @dataclass(frozen=True)
 class WatermarkEvidence:
     """The share of rows that came within a watermark."""
@@ -101,6 +115,25 @@ class Proposal:
     def moves(self) -> bool:
         """Whether another watermark than the one in force is proposed."""
         return self.verdict in (WatermarkVerdict.SET, WatermarkVerdict.RAISE, WatermarkVerdict.LOWER)
+
+    @property
+    def caught(self) -> float | None:
+        """The share of rows that came within the watermark in force; None without one, or without rows."""
+        return next((line.share for line in self.evidence if line.watermark == self.current), None) if self.rows else None
+
+    def severity(self, catch: float) -> RecommendationSeverity:
+        """An error if more than ten times the tolerated share of rows came beyond the watermark in force, a warning if more than
+        that share did and another watermark would help, information if nothing is missed by it.
+
+        :param catch: the share of rows that the contract wants within the watermark.
+        """
+        limited = self.needed is not None and self.watermark is not None and self.needed > self.watermark
+        if self.verdict is WatermarkVerdict.TOO_FEW or self.caught is None:
+            return RecommendationSeverity.INFO
+        if self.caught < catch and (self.moves or limited):
+            far = 1 - self.caught > _FAR * (1 - catch)
+            return RecommendationSeverity.ERROR if far else RecommendationSeverity.WARN
+        return RecommendationSeverity.INFO if self.moves else RecommendationSeverity.NONE
 
 
 def share_within(seconds: Sequence[int], watermark: timedelta) -> float:
@@ -177,7 +210,6 @@ def _verdict(
     if current is None:
         return WatermarkVerdict.SET, f"{asks}; none is in force"
     there = f"{format_duration(current)} catches {share_within(seconds, current):.2%}"
-    in_bounds = tuning.at_least <= current <= tuning.at_most
-    if in_bounds and current * (1 - tuning.band) <= wanted <= current * (1 + tuning.band):
+    if tuning.keeps(current, wanted):
         return WatermarkVerdict.KEEP, f"{asks}; {there}, and the difference is within {tuning.band:.0%} of it"
     return (WatermarkVerdict.RAISE if wanted > current else WatermarkVerdict.LOWER), f"{asks}; {there}"

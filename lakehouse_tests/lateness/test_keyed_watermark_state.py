@@ -89,7 +89,7 @@ def test_it_is_held_by_the_key_that_is_furthest_back_until_that_is_idle(settings
     assert (watermark(settings).watermark, watermark(settings).held_by) == (at(2), ["b", "a"])
     ingest(settings, SOURCE, date(2024, 1, 4), line("a", "2024-01-04T08:00:00Z", at(9, 4)))
     assert (watermark(settings).watermark, watermark(settings).held_by) == (at(7, 4), ["a"])
-    assert (watermark(settings, at(9, 3)).watermark, watermark(settings, at(9, 3)).held_by) == (at(2), [])
+    assert (watermark(settings, at(9, 3)).watermark, watermark(settings, at(9, 3)).held_by) == (at(2), ())
 
 
 def test_under_another_timeout_it_is_computed_again_with_the_next_ingestion(settings: Settings) -> None:

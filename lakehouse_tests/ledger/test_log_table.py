@@ -21,6 +21,7 @@ from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.reproduction import contract_archive
 from lakehouse.gold.restatement import input_sets
 from lakehouse.lateness import missing_inputs, watermark_log
+from lakehouse.lateness.tuning import decisions as max_lateness_decisions
 from lakehouse.ledger import applied_inputs, decisions, ingestions, publications, rebuild_requests, redactions, restatements
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.operations.alerts import log as alerts
@@ -43,7 +44,7 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
         for module in (
             *(applied_inputs, contract_archive, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, watermark_log, missing_inputs),
-            *(alerts, notices, promotion_log, rejected_candidates),
+            *(alerts, notices, promotion_log, rejected_candidates, max_lateness_decisions),
         )
     ]
     return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]

@@ -92,7 +92,8 @@ def write_source_rows(
         word = (dispositions or {}).get(key, kinds[standing])
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
-    row_writer.append(locations.bronze(settings, source.dataset), pa.Table.from_pylist(bronze_rows, schema=schema))
+    bronze = pa.Table.from_pylist(bronze_rows, schema=schema)
+    row_writer.append(locations.bronze(settings, source.dataset), bronze, partition_by=["arrival_date"])
     append_claims(settings, source.dataset, claims)
     disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
     row_writer.upsert(

@@ -151,7 +151,7 @@ def _say_how_to_go_on(settings: Settings, key: str) -> None:
         "Show the disposition of every row, or trace one sale from its records to the numbers it changed:",
         "  lakehouse account sales",
         f"  lakehouse trace sales {key}",
-        "Ten sales arrived beyond the contract's watermark and one fails a rule: they wait for a steward, and a number waits for them:",
+        "Ten sales came beyond the contract's watermark, one fails a rule: they wait for a steward, and numbers wait for them:",
         "  lakehouse quarantine list sales",
         "  lakehouse gold show revenue 2024-11-09",
         "  lakehouse alerts",

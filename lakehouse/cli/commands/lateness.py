@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta, timezone
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, counted, errors, out
+from lakehouse.cli.lateness_report import by_hour, duration, hours_as_json, moment, print_hours, print_tiers, tiers_as_json
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
@@ -25,6 +28,13 @@ End = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The la
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+class HourOf(str, Enum):
+    """The time whose hour is meant."""
+
+    EVENT = "event"
+    ARRIVAL = "arrival"
+
+
 @dataclass(frozen=True)
 class _Of:
     """A source with its measured lateness."""
@@ -36,8 +46,14 @@ class _Of:
 
 
 @app.command()
-def report(source: Source, start_date: Start = None, end_date: End = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Show the lateness of each event type, the dispositions of all rows, and earlier changes of the watermark."""
+def report(
+    source: Source,
+    start_date: Start = None,
+    end_date: End = None,
+    hours: Annotated[HourOf | None, typer.Option("--by-hour", help="Also by the hour of the event or of the arrival.")] = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the watermark."""
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
     from lakehouse.lateness import watermark_log  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -51,19 +67,29 @@ def report(source: Source, start_date: Start = None, end_date: End = None, as_js
         ]
         fields = {"source": source, "first": measured.first, "last": measured.last, "types": types}
         fields |= {"without_event_time": measured.unclocked, "dispositions": dict(measured.dispositions)}
+        fields |= {"skewed": measured.skewed, "tiers": tiers_as_json(of.contract, measured)}
+        fields |= {
+            f"by_{clock.value}_hour": hours_as_json(by_hour(of.settings, of.contract, measured, clock.value)) for clock in HourOf
+        }
         out.print(json.dumps(fields | {"decisions": [asdict(entry) for entry in before]}, default=str), soft_wrap=True)
         return
     out.print(f"{source}, rows that arrived {measured.first} to {measured.last}", style="bold", soft_wrap=True)
     for entry in measured.types:
         percentiles = judging.percentiles(entry.seconds) | {"max": entry.latest}
-        spans = [f"{name} {_told(seconds)}" for name, seconds in percentiles.items()]
+        spans = [f"{name} {duration(seconds)}" for name, seconds in percentiles.items()]
         share = f"{entry.on_time / entry.rows:.1%} on time"
         out.print(f"  {entry.event_type or 'no type'}: {counted(entry.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
+    print_tiers(of.contract, measured)
+    if hours:
+        found_hours = by_hour(of.settings, of.contract, measured, hours.value)
+        print_hours(found_hours, hours.value, of.contract.clocks.timezone)
+    if measured.skewed:
+        out.print(f"  {counted(measured.skewed)} with an event ahead of its arrival left out", soft_wrap=True)
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
     out.print(f"  dispositions: {became or 'nothing arrived'}", soft_wrap=True)
     for past in before:
         which = f" of {past.event_type}" if past.event_type else ""
-        moved = f"{_told(past.seconds_before)} -> {_told(past.seconds)} from {past.since} on"
+        moved = f"{duration(past.seconds_before)} -> {duration(past.seconds)} from {past.since} on"
         out.print(f"  {past.decided_at:%Y-%m-%d} {past.by}: watermark{which} {moved}: {past.reason}", soft_wrap=True)
 
 
@@ -80,8 +106,8 @@ def watermark(
     from lakehouse.lateness import event_watermark  # noqa: PLC0415
 
     settings, catalog = catalog_with(source)
-    moment = None if at is None else at.replace(tzinfo=timezone.utc)
-    state = event_watermark.of_source(settings, catalog.sources[source], moment)
+    then = None if at is None else at.replace(tzinfo=timezone.utc)
+    state = event_watermark.of_source(settings, catalog.sources[source], then)
     if state is None:
         errors.print(f"The contract of {source} has no event-time watermark: add one under clocks.watermark.", style="yellow")
         raise typer.Exit(1)
@@ -98,15 +124,15 @@ def watermark(
         out.print(json.dumps(fields, default=lambda value: value.isoformat()), soft_wrap=True)
         return
     told = (
-        f"everything before {_moment(state.watermark)} is believed to have arrived" if is_set else "nothing is believed complete"
+        f"everything before {moment(state.watermark)} is believed to have arrived" if is_set else "nothing is believed complete"
     )
     out.print(f"{source}: {told} ({state.strategy.strategy})", style="bold", soft_wrap=True)
     if moved:
-        out.print(f"  moved there by {moved.delivery.source_file}, which arrived {_moment(moved.arrived)}", soft_wrap=True)
+        out.print(f"  moved there by {moved.delivery.source_file}, which arrived {moment(moved.arrived)}", soft_wrap=True)
     if state.held_by:
         out.print(f"  held by {', '.join(key or '(no key)' for key in state.held_by)}: the newest events of these are the oldest")
     if newest:
-        out.print(f"  newest arrival: {newest.delivery.source_file}, {_moment(newest.arrived)}", soft_wrap=True)
+        out.print(f"  newest arrival: {newest.delivery.source_file}, {moment(newest.arrived)}", soft_wrap=True)
     if state.skewed:
         out.print(f"  {counted(state.skewed)} had an event ahead of its arrival", soft_wrap=True)
 
@@ -118,13 +144,15 @@ def propose(source: Source, start_date: Start = None, end_date: End = None, as_j
 
     of = _measured(source, start_date, end_date)
     for kind, proposal in measurement.proposals(of.contract, of.measured, _since(of, None)).items():
+        severity = proposal.severity(of.contract.lateness.tuning.catch).value
         if as_json:
-            out.print(json.dumps({"source": source, "event_type": kind, **_as_json(proposal)}), soft_wrap=True)
+            fields = {"source": source, "event_type": kind, **_as_json(proposal), "severity": severity}
+            out.print(json.dumps(fields), soft_wrap=True)
             continue
         out.print(f"{source}{f', {kind}' if kind else ''}: {_said(proposal)}", style="bold", soft_wrap=True)
-        out.print(f"  {proposal.because}", soft_wrap=True)
+        out.print(f"  {severity}: {proposal.because}", soft_wrap=True)
         for one in proposal.evidence:
-            out.print(f"  a watermark of {_told(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
+            out.print(f"  a watermark of {duration(one.watermark.total_seconds())} catches {one.share:.2%}", soft_wrap=True)
 
 
 @app.command()
@@ -154,7 +182,7 @@ def apply(
         msg = f"the contract has no separate bounds for {event_type!r} (it has them for {known})"
         raise typer.BadParameter(msg)
     proposal = proposals[event_type]
-    wanted = _span(watermark) if watermark else proposal.watermark
+    wanted = arguments.duration(watermark) if watermark else proposal.watermark
     if wanted is None or wanted == proposal.current:
         out.print(f"{source}: {_said(proposal)}; nothing was changed. {proposal.because}", soft_wrap=True)
         return
@@ -187,7 +215,7 @@ def apply(
         errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
     which = f" of {event_type}" if event_type else ""
-    moved_to = f"the watermark{which} is {_told(wanted.total_seconds())} for rows that arrive from {day} on"
+    moved_to = f"the watermark{which} is {duration(wanted.total_seconds())} for rows that arrive from {day} on"
     out.print(f"{path}: {moved_to}. Dagster and the API read it when they start again.", soft_wrap=True)
 
 
@@ -219,25 +247,11 @@ def _since(of: _Of, requested: datetime | None) -> date:
     return requested.date()
 
 
-def _span(text: str) -> timedelta:
-    """:raises typer.BadParameter: if the text is not a duration."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
-
-    try:
-        span = TypeAdapter(timedelta).validate_python(text)
-    except ValidationError:
-        span = timedelta(-1)
-    if span < timedelta(0):
-        msg = f"{text!r} is not a duration; write P3D or PT36H"
-        raise typer.BadParameter(msg)
-    return span
-
-
 def _said(found: Proposal) -> str:
-    there = "no watermark" if found.current is None else f"watermark {_told(found.current.total_seconds())}"
+    there = "no watermark" if found.current is None else f"watermark {duration(found.current.total_seconds())}"
     if not found.moves or found.watermark is None:
         return f"{there} stays"
-    return f"{there} -> {_told(found.watermark.total_seconds())}"
+    return f"{there} -> {duration(found.watermark.total_seconds())}"
 
 
 def _as_json(proposal: Proposal) -> dict[str, object]:
@@ -253,15 +267,3 @@ def _as_json(proposal: Proposal) -> dict[str, object]:
         "because": proposal.because,
         "evidence": evidence,
     }
-
-
-def _moment(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _told(seconds: float | None) -> str:
-    from lakehouse.text import format_duration  # noqa: PLC0415
-
-    if seconds is None:
-        return "none"
-    return f"{'-' if seconds < 0 else ''}{format_duration(timedelta(seconds=abs(seconds)))}"

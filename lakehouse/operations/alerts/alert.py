@@ -20,6 +20,7 @@ class AlertKind(str, Enum):
     HELD = "held"
     OVERDUE = "overdue"
     VALUE = "value"
+    WATERMARK_OFF = "watermark_off"
 
 
 _TITLES = {
@@ -29,6 +30,7 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
+    AlertKind.WATERMARK_OFF: "the event-time watermark catches too few rows",
 }
 
 

@@ -26,7 +26,9 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
+from lakehouse.lateness.tuning.recommendation import tunable
 from lakehouse.operations.alerts import rules as alert_rules
+from lakehouse.operations.alerts import watermark_off
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
@@ -49,7 +51,8 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
 
     While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
-    paths = [locations.bronze(settings, source) for source in catalog.sources]
+    paths = [*(locations.bronze(settings, source) for source in catalog.sources), locations.event_watermarks(settings)]
+    paths += [locations.dispositions(settings, name) for name, contract in catalog.sources.items() if tunable(contract)]
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
@@ -61,7 +64,8 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about the arrivals of a source, as of the newest series."""
+    """The alerts about the arrivals of a source, as of the newest series, and about its event-time watermark."""
+    yield from watermark_off.of_source(settings, contract)
     terms = contract.alerts
     bound = _late_bound(contract)
     if terms.lag is None and bound is None:

@@ -1,6 +1,6 @@
-"""The schedules of a source: the rolling rebuild of its newest days, and the checks of freshness and overdue reviews.
+"""The schedules of a source: the checks of freshness and overdue reviews, the rolling rebuild of its newest days, and tuning.
 
-The rolling rebuild exists only if the contract requests it. The ticks read with delta-rs. The schedules of metrics are in
+The latter two exist only if the contract requests them. The ticks read with delta-rs. The schedules of metrics are in
 ``close_schedules``.
 """
 
@@ -13,6 +13,8 @@ import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import rolling
+from lakehouse.lateness.tuning import tune
+from lakehouse.lateness.tuning.recommendation import tunable
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> list[dg.ScheduleDefinition]:
-    """The schedules of a source: the rolling backfill only if the contract requests it."""
-    terms = contract.rolling_backfill
-    return [_freshness(settings, contract), *([_rolling(settings, contract, terms)] if terms else [])]
+    """The schedules of a source: the rolling backfill and tuning only if the contract requests them."""
+    terms, watermark = contract.rolling_backfill, tunable(contract)
+    schedules = [_freshness(settings, contract), *([_rolling(settings, contract, terms)] if terms else [])]
+    return [*schedules, *([_tuning(settings, contract)] if watermark and watermark.tuning.auto else [])]
 
 
 def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
@@ -50,6 +53,24 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
         return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])
 
     return look
+
+
+def _tuning(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
+    """Takes the daily step of tuning in the tick, which starts no run: what is written is one decision."""
+    source = contract.dataset
+
+    @dg.schedule(
+        name=f"tune_watermark_{source}",
+        cron_schedule=settings.tuning_cron,
+        execution_timezone="UTC",
+        target=dg.AssetSelection.assets(keys(source)[0]),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Lets the event-time watermark of {source} follow its rows: by at most one band a day, within bounds.",
+    )
+    def tune_watermark() -> dg.SkipReason:
+        return dg.SkipReason(tune.apply_daily(settings, contract))
+
+    return tune_watermark
 
 
 def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:

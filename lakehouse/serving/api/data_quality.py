@@ -16,6 +16,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
+from lakehouse.lateness.tuning.report import percentiles_as_json, proposal_as_json
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.metrics import window
 from lakehouse.serving.http import parameters, responses
@@ -23,11 +24,8 @@ from lakehouse.serving.http.parameters import Day, Limit, Offset, Parameters
 from lakehouse.serving.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
-    from lakehouse.lateness.rules import Proposal
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import VersionSummary
 
@@ -105,15 +103,20 @@ def _source(contract: SourceContract, measured: LatenessMeasurement) -> dict[str
         "rows": rows,
         "on_time_share": round((rows - late) / rows, 6) if rows else None,
         "late_share": round(judging.late_share(late, rows), 6) if rows else None,
-        "seconds": _percentiles(measurement.together(measured.types)),
+        "seconds": percentiles_as_json(measurement.together(measured.types)),
         "without_event_time": measured.unclocked,
         "accepted": sum(dispositions[name] for name in _ACCEPTED),
         "quarantined": dispositions["quarantined"],
         "dropped": dispositions["dropped"],
         "dispositions": dict(dispositions),
-        "recommendation": recommendation(measurement.proposals(contract, measured)[None], contract.lateness.tuning.catch),
+        "recommendation": proposal_as_json(measurement.proposals(contract, measured)[None], contract.lateness.tuning.catch),
         "event_types": [_type(contract, of_type, measured.next_day) for of_type in measured.largest_first[:_TYPES]],
         "event_types_left_out": max(len(measured.types) - _TYPES, 0),
+        "skewed": measured.skewed,
+        "tiers": [
+            {"within_seconds": tier.within, "serves": tier.serves, "beyond": tier.beyond, "share": round(tier.share, 6)}
+            for tier in measurement.beyond_tiers(contract, measured)
+        ],
     }
 
 
@@ -126,29 +129,8 @@ def _type(contract: SourceContract, of_type: EventTypeLateness, day: date) -> di
         "on_time": of_type.on_time,
         "on_time_share": round(of_type.on_time / of_type.rows, 6),
         "late_share": round(judging.late_share(of_type.late, of_type.rows), 6),
-        "seconds": _percentiles(of_type.seconds),
-        "recommendation": recommendation(proposal, contract.lateness.tuning.catch),
-    }
-
-
-def _percentiles(seconds: Sequence[int]) -> dict[str, int | None] | None:
-    """The percentiles and the maximum; None without rows."""
-    if not len(seconds):
-        return None
-    named = {name.replace(".", "_"): value for name, value in judging.percentiles(seconds).items()}
-    return named | {"max": int(seconds[-1])}
-
-
-def recommendation(proposal: Proposal, wanted: float) -> dict[str, Any]:
-    """A proposal as JSON."""
-    return {
-        "verdict": proposal.verdict.value,
-        "wanted_share": wanted,
-        "current_seconds": proposal.current,
-        "proposed_seconds": proposal.watermark,
-        "needed_seconds": proposal.needed,
-        "because": proposal.because,
-        "evidence": [{"watermark_seconds": line.watermark, "share": round(line.share, 6)} for line in proposal.evidence],
+        "seconds": percentiles_as_json(of_type.seconds),
+        "recommendation": proposal_as_json(proposal, contract.lateness.tuning.catch),
     }
 
 

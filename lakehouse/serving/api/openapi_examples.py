@@ -53,6 +53,7 @@ _NUMBER: dict[str, Any] = _WINDOW | _VERSION
 _KNOWN: dict[str, Any] = {"window": "2024-11-07", "at": "2024-11-08T13:00:00Z", "number": _VERSION, "note": None}
 _ADVICE: dict[str, Any] = {
     "verdict": "raise",
+    "severity": "warn",
     "wanted_share": 0.99,
     "current_seconds": 172_800,
     "proposed_seconds": 266_400,
@@ -138,8 +139,58 @@ ANSWERS: dict[str, Any] = {
                 "recommendation": _ADVICE,
                 "event_types": [_OF_TYPE],
                 "event_types_left_out": 0,
+                "skewed": 0,
+                "tiers": [{"within_seconds": 86_400, "serves": "daily numbers", "beyond": 1_206, "share": 0.1}],
             }
         ],
+    },
+    "/sources/{source}/watermark": {
+        "source": "sales",
+        "strategy": "bounded",
+        "watermark": "2024-11-26T05:58:12Z",
+        "moved_by": "arrival_date=2024-11-28.csv",
+        "newest_arrival": "2024-11-28T06:00:00Z",
+        "skewed": 0,
+        "tuning": {
+            "max_lateness_seconds": 172_800,
+            "contract_seconds": 138_240,
+            "pinned": None,
+            "tuning": {
+                "auto": True,
+                "catch": 0.99,
+                "at_least_seconds": 3_600,
+                "at_most_seconds": 604_800,
+                "band": 0.25,
+                "days": 28,
+                "rows": 500,
+                "event_types": [],
+            },
+            "decisions": [
+                {
+                    "number": 1,
+                    "kind": "applied",
+                    "seconds_before": 138_240,
+                    "seconds": 172_800,
+                    "by": "tuning",
+                    "reason": _ADVICE["because"],
+                    "automatic": True,
+                    "decided_at": "2024-11-28T01:30:00Z",
+                    "evidence": {"rows": 12_060, "caught": 0.971},
+                }
+            ],
+            "recommendation": {
+                "first": "2024-11-01",
+                "last": "2024-11-28",
+                "rows": 12_060,
+                "skewed": 0,
+                "without_event_time": 0,
+                "seconds": _OF_TYPE["seconds"],
+                "event_types": [{name: _OF_TYPE[name] for name in ("event_type", "rows", "seconds")}],
+                "proposal": _ADVICE,
+                "next_step_seconds": 216_000,
+                "trade_offs": [{"max_lateness_seconds": 172_800, "share": 0.971, "delay_seconds": 194_400, "open_days": 3}],
+            },
+        },
     },
     "/metrics": {
         "metrics": [

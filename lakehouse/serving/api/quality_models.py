@@ -45,6 +45,7 @@ class RecommendationModel(Shape):
     """The proposed watermark, and the evidence."""
 
     verdict: Literal["keep", "set", "raise", "lower", "too_few"]
+    severity: Literal["none", "info", "warn", "error"]
     wanted_share: float
     current_seconds: int | None
     proposed_seconds: int | None
@@ -65,6 +66,15 @@ class TypeLatenessModel(Shape):
     recommendation: RecommendationModel
 
 
+class TierModel(Shape):
+    """A tier of the contract, and the rows that came later."""
+
+    within_seconds: int
+    serves: str
+    beyond: int
+    share: float
+
+
 class SourceLatenessModel(Shape):
     """The lateness of the rows of a source, and their dispositions."""
 
@@ -82,6 +92,8 @@ class SourceLatenessModel(Shape):
     recommendation: RecommendationModel = Field(description="For the event types without separate bounds, together.")
     event_types: list[TypeLatenessModel] = Field(description="The event types with the most rows.")
     event_types_left_out: int
+    skewed: int = Field(description="Rows whose event lies ahead of their arrival; they are in no percentile and no share.")
+    tiers: list[TierModel]
 
 
 class LatenessModel(Shape):
