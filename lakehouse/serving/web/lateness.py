@@ -16,7 +16,7 @@ from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import Day, Parameters
-from lakehouse.serving.web import charts
+from lakehouse.serving.web.charts import lateness as charts
 from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
 

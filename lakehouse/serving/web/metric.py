@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving.http.parameters import Day, MetricName, Parameters
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import respond
 from lakehouse.stewardship.quarantine import StatusFilter
 

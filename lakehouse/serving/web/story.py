@@ -22,7 +22,8 @@ from lakehouse.ledger import publications
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import MetricName, NoParameters, WindowName
 from lakehouse.serving.reports.formatting import LABELS
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
