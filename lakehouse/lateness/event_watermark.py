@@ -83,6 +83,7 @@ class SourceWatermark:
     at: datetime
     watermark: datetime
     steps: Sequence[WatermarkStep]
+    held_by: Sequence[str] = ()
 
     @property
     def skewed(self) -> int:
