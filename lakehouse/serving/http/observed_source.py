@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakehouse.gold.restatement import closing
@@ -10,6 +11,7 @@ from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from lakehouse.contracts import SourceContract
     from lakehouse.gold.restatement.closing import SourceState
@@ -26,6 +28,11 @@ class ObservedSource:
 
     state: SourceState
     deliveries: Sequence[Ingestion]
+
+    @cached_property
+    def newest_arrival(self) -> datetime | None:
+        """When its newest row arrived; None before the first."""
+        return max((entry.newest_arrival for entry in self.deliveries if entry.newest_arrival is not None), default=None)
 
 
 def read(settings: Settings, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:

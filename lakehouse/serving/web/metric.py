@@ -62,7 +62,7 @@ def _points(published: PublishedSeries, through: date | None, now: datetime) -> 
     return {
         "points": glances,
         "day_before": {glance.period.start: number_views.day_before(published, glance, now) for glance in glances},
-        "closes_on": {glance.period.start: number_views.closes_on(published.series, glance) for glance in glances},
+        "closing": {glance.period.start: number_views.closing(published.series, glance, now) for glance in glances},
         "measures": measures,
         "drawn": names,
         "chart": _chart(glances, names) if glances and names else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from lakehouse.calendar.event_day import same_time_before
@@ -155,9 +155,20 @@ async def doubts(cache: PublishedCache, published: PublishedSeries, period: Peri
     return {"behind": stale, "held": held, "complete": completeness(complete), "waiting_for": waiting_for}
 
 
-def closes_on(series: Series, shown: Glance) -> date | None:
-    """The first day on which a number may become final; None for a final one."""
-    return None if shown.version.state is State.FINAL else lifecycle.closes_on(shown.period.last, series.metric.publication)
+class Closing(NamedTuple):
+    """The first day on which a number may become final, and whether that day has come."""
+
+    day: date
+    overdue: bool
+
+
+def closing(series: Series, shown: Glance, now: datetime) -> Closing | None:
+    """When a number becomes final by the calendar; None for a final one."""
+    if shown.version.state is State.FINAL:
+        return None
+    terms = series.metric.publication
+    day = lifecycle.closes_on(shown.period.last, terms)
+    return Closing(day, day <= lifecycle.today(now, terms))
 
 
 def completeness(estimate: Estimate | Unknown) -> str:

@@ -52,7 +52,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, cache)
         overdue = sum(card["overdue"].total for card in cards if card["overdue"])
-        shown = {"cards": cards, "in_cards": in_cards, "sources": sources, "overdue": overdue}
+        shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
         return respond(request, "overview", "overview", shown | {"restated": len(restated), "waiting": waiting})
 
 
@@ -70,7 +70,7 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
     newest = numbers["newest"]
     if newest is not None:
         numbers |= await number_views.doubts(cache, published, newest.period, newest.version)
-        numbers["closes_on"] = number_views.closes_on(published.series, newest)
+        numbers["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
     about = {"name": metric.name, "contract": published.series.metric, "overdue": await _overdue(cache, metric.name)}
     return about | numbers
 
@@ -99,20 +99,28 @@ def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Peri
     return due
 
 
+def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Together the cards whose newest numbers become final on the same day and wait for the same: often all of a source."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for card in cards:
+        reasons = (card.get("closing"), *card.get("waiting_for", ())) if card["newest"] else None
+        groups.setdefault((card["contract"].source, reasons), []).append(card)
+    return list(groups.values())
+
+
 def _source(observed: ObservedSource) -> dict[str, Any]:
     """A line of the table of sources: its watermark, its newest arrival, and how much is known to be missing."""
     state = observed.state
-    arrivals = (entry.newest_arrival for entry in observed.deliveries if entry.newest_arrival is not None)
     missing = [
         (len(state.held), "held file"),
-        (len(state.missing), "arrival day"),
+        (len(state.missing), "incomplete arrival day"),
         (sum(state.undecided.values()), "open review"),
     ]
     return {
         "name": state.contract.dataset,
         "watermark": state.watermark,
         "is_set": state.watermark is not None and state.watermark.watermark != BEGINNING,
-        "newest": max(arrivals, default=None),
+        "newest": observed.newest_arrival,
         "missing": [counted(count, noun) for count, noun in missing if count],
     }
 

@@ -15,7 +15,7 @@ from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import ingestions
 from lakehouse.serving.http.parameters import Parameters, SourceName
 from lakehouse.serving.web.charts import watermark as charts
-from lakehouse.serving.web.charts.watermark import DeliveryPoint
+from lakehouse.serving.web.charts.watermark import DeliveryPoint, thinned
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.published_cache import PublishedCache
 
-_CHOICES = (7, 28, 92, 366)
+_CHOICES = (2, 7, 28, 92)
 #: Deliveries in the table, files and sentences in the lists of what is missing, and points in the chart.
-_NEWEST, _LISTED, _DRAWN = 20, 20, 150
+_NEWEST, _LISTED, _DRAWN = 12, 20, 150
 _HOUR = timedelta(hours=1)
 
 
 class SourcePageParameters(Parameters):
     """The days that the chart covers."""
 
-    days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 28
+    days: Annotated[int, Field(ge=1, le=max(_CHOICES))] = 7
 
 
 class RecentDelivery(NamedTuple):
@@ -113,25 +113,24 @@ def _recent(observed: ObservedSource) -> list[RecentDelivery]:
 
 def _drawn(observed: ObservedSource, points: Sequence[DeliveryPoint], now: datetime, days: int) -> dict[str, Any]:
     """The chart of the days until now; of a source that has been silent for long, of its last days and what followed."""
+    strategy = None if observed.state.watermark is None else observed.state.watermark.strategy
+    delay = strategy.delay if isinstance(strategy, ProcessingTimeWatermark) else None
     if not points:
-        return {"chart": None, "drawn": [], "silent": None}
+        return {"chart": None, "drawn": [], "silent": None, "follows_clock": delay is not None}
     newest, span = points[-1].arrived, timedelta(days=days)
     end = _next_hour(max(newest, min(now, newest + span / 2)))
-    start = end - span
+    start = max(end - span, points[0].arrived - _HOUR)
     within = [point for point in points if point.arrived >= start]
     earlier = next((point.watermark for point in reversed(points) if point.arrived < start), None)
-    drawn = charts.thinned(within, _DRAWN)
-    watermark = observed.state.watermark
-    follows_clock = watermark is not None and isinstance(watermark.strategy, ProcessingTimeWatermark)
-    edges = (earlier, points[-1].watermark)
-    if watermark is not None and isinstance(watermark.strategy, ProcessingTimeWatermark):
-        edges = (start - watermark.strategy.delay, end - watermark.strategy.delay)
+    edges = (earlier, points[-1].watermark) if delay is None else (start - delay, end - delay)
+    drawn = thinned(within, _DRAWN)
     line = (DeliveryPoint(start, None, edges[0]), *drawn, DeliveryPoint(end, None, edges[1]))
     return {
-        "chart": charts.watermark(line, start, end, follows_clock=follows_clock),
+        "chart": charts.watermark(line, start, end, follows_clock=delay is not None),
         "drawn": drawn,
         "of": len(within),
         "silent": end if now - end > _HOUR else None,
+        "follows_clock": delay is not None,
     }
 
 

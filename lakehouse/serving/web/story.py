@@ -68,7 +68,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
         values = await run_in_threadpool(_steps_and_chart, cache, published, period)
         newest: number_views.Glance = values["newest"]
         values |= await number_views.doubts(cache, published, period, newest.version)
-        values["closes_on"] = number_views.closes_on(published.series, newest)
+        values["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
         values["source"] = published.series.metric.source
         values["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, cache.settings.clock())
         return respond(request, "story", "metrics", _about(name, period) | values)

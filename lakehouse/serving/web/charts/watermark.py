@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _KEPT = 32
 #: The points that are kept of each span of a chart: the first, the last, and the one with the oldest event.
 _OF_A_SPAN = 3
+#: The most labels of the vertical axis.
+_ROWS = 7
 #: Days that an axis spans: above the first, labels have no time of day; above the second, they have a year.
 _CLOCK, _YEARS = 3, 300
 
@@ -82,16 +84,18 @@ def watermark(points: tuple[DeliveryPoint, ...], start: datetime, end: datetime,
         axes.set_xlim(first, last)
         axes.set_ylim(low - (last - low) * 0.03, last + (last - low) * 0.03)
         frame(axes)
-        _dated(axes, "x", last - first, labels)
-        _dated(axes, "y", last - low, 6)
+        _dated(axes.xaxis, last - first, max(labels - 2, 3))
+        _dated(axes.yaxis, last - low, _ROWS)
 
-    return chart(draw, HEIGHT)
+    return chart(draw, HEIGHT * 1.2)
 
 
-def _dated(axes: Axes, which: str, days: float, labels: int) -> None:
+def _dated(axis: Axis, days: float, most: int) -> None:
+    """Label an axis with at most so many times."""
     dates: Any = import_module("matplotlib.dates")  # imported when a chart is drawn, as in svg; it has no types
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(dates.AutoDateLocator(minticks=2, maxticks=max(labels - 2, 3)))
+    ticker: Any = import_module("matplotlib.ticker")
+    steps = [1, 2, 3, 5, 7, 10] if days > _CLOCK else [1, 2.5, 5, 10]  # whole days, or quarters of a day
+    axis.set_major_locator(ticker.MaxNLocator(most, steps=steps, integer=days > _CLOCK))
     axis.set_major_formatter(dates.DateFormatter("%Y-%m-%d" if days > _YEARS else "%m-%d" if days > _CLOCK else "%m-%d %H:%M"))
 
 
