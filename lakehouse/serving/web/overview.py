@@ -45,7 +45,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def overview(request: Request, _: NoParameters) -> Response:
         in_cards = len(cache.catalog.metrics) <= _CARDS
         cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in sorted(cache.catalog.metrics)]
-        cards.sort(key=lambda card: card["newest"] is None)  # metrics without a number come last
+        cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
         sources = [_source(await cache.observed(name)) for name in sorted(cache.catalog.sources)]
         today = cache.settings.clock().date()
         published = await cache.all_published(sorted(cache.catalog.metrics))
@@ -104,7 +104,7 @@ def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     groups: dict[Any, list[dict[str, Any]]] = {}
     for card in cards:
         reasons = (card.get("closing"), *card.get("waiting_for", ())) if card["newest"] else None
-        groups.setdefault((card["contract"].source, reasons), []).append(card)
+        groups.setdefault((card["contract"].source, reasons, card["overdue"] is None), []).append(card)
     return list(groups.values())
 
 
