@@ -152,9 +152,9 @@ def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
     settings.now = at(2, 12)
     record(settings, delivery(1, at(2, 9), at(2, 5)))
     every = [metric(f"metric_{number}", publication=FINAL) for number in range(9)]
-    for one in every[:8]:
-        numbers = ScriptedNumbers(settings, one, source=SOURCE)
-        numbers.set(1 if one is every[0] else 2, 7)
+    for contract_of in every[:8]:
+        numbers = ScriptedNumbers(settings, contract_of, source=SOURCE)
+        numbers.set(1 if contract_of is every[0] else 2, 7)
         numbers.publish()
     with api_client(settings, catalog(*every, source=SOURCE)) as client:
         html = client.get("/").text
@@ -166,5 +166,4 @@ def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
     assert html.count('data-measure="total">7<') == 8
     assert text.count("nothing published yet") == 1
     assert "<svg" not in html, "many drawings take long"
-    for one in every:
-        assert f'href="/page/metrics/{one.name}"' in html
+    assert all(f'href="/page/metrics/{contract_of.name}"' in html for contract_of in every)
