@@ -32,6 +32,7 @@ PAGES = {
     "story": DAY,
     "version": f"{DAY}/r4",
     "week": "/page/metrics/revenue/2024-W45",
+    "source": "/page/sources/sales",
     "restated": "/page/restated",
     "lateness": "/page/lateness?source=sales",
     "quarantine": "/page/quarantine",

@@ -38,6 +38,14 @@ def business_day_of(moment: datetime, zone: ZoneInfo) -> date:
     return local.date() if local.time() >= BUSINESS_DAY_START else local.date() - _DAY
 
 
+def same_time_before(moment: datetime, days: int, zone: ZoneInfo) -> datetime:
+    """The same wall clock time some days before, in its zone; also across a change of the clock.
+
+    :raises OverflowError: where it lies outside the years 1 to 9999.
+    """
+    return moment.astimezone(zone) - timedelta(days=days)
+
+
 def replay_clock(arrival_day: date) -> datetime:
     """The time to which a replay sets the clock for an arrival day: its last second in UTC, when all its files have arrived."""
     return datetime.combine(arrival_day, _LAST_SECOND, timezone.utc)

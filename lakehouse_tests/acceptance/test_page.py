@@ -44,6 +44,8 @@ PAGES = (
     f"/page/metrics/revenue/{DAY}/r4",
     "/page/metrics/revenue/2024-W45",
     "/page/metrics/earthquakes_daily",
+    "/page/sources/sales",
+    "/page/sources/earthquakes",
     "/page/restated",
     "/page/lateness?source=sales",
     "/page/lateness?source=earthquakes",

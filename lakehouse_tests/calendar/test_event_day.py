@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.event_day import business_day_of, end_of_day, lateness, replay_clock, start_of_day
+from lakehouse.calendar.event_day import business_day_of, end_of_day, lateness, replay_clock, same_time_before, start_of_day
 from lakehouse.lateness.measurement import lags
 from lakehouse_tests.support.lake import contract
 
@@ -77,3 +77,10 @@ def test_the_lateness_of_a_row_is_the_same_in_python_and_in_arrow(rows: list[tup
     expected = [lateness(*row, ZoneInfo(name)) for row in rows]
     measured = [None if lag is None else timedelta(microseconds=lag) for lag in lags(table, source).to_pylist()]
     assert measured == expected
+
+
+@given(moment=MOMENTS, days=st.integers(0, 60), zone=ZONES)
+def test_the_same_time_some_days_before_is_that_of_the_wall_clock(moment: datetime, days: int, zone: str) -> None:
+    local, before = moment.astimezone(ZoneInfo(zone)), same_time_before(moment, days, ZoneInfo(zone))
+    assert (before.date(), before.time()) == (local.date() - timedelta(days=days), local.time())
+    assert abs(seconds(moment) - seconds(before) - days * 86_400) <= 26 * 3600, "a zone has changed by a day at most"

@@ -38,6 +38,8 @@ PAGES = (
     f"/page/metrics/total/{on(1)}/r2",
     "/page/metrics/total/2024-W01",
     "/page/metrics/total/2024-W01/r1",
+    "/page/sources/events",
+    "/page/sources/events?days=28",
     "/page/restated",
     f"/page/restated?through={on(2)}",
     "/page/lateness",

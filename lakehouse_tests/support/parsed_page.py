@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from html.parser import HTMLParser
 
 HOSTILE_TEXT = (
@@ -39,3 +41,9 @@ class ParsedPage(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attrs for name, attrs in self.tags if name == tag]
+
+
+def words(html: str) -> str:
+    """The text of a page on one line, without that of its drawings."""
+    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", re.sub(r"(?s)<svg.*?</svg>", "", html))).split())
+    return re.sub(" ([.,:;)])", r"\1", text)

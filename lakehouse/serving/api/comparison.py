@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
@@ -77,7 +78,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         zone = ZoneInfo(contract.publication.timezone or "UTC")
         now = _zoned(wanted.at or cache.settings.clock(), zone)
         try:
-            today, then = now.date(), now - timedelta(days=1)  # the same wall clock time, also across a change of the clock
+            today, then = now.date(), same_time_before(now, 1, zone)
         except OverflowError:
             raise Problem(400, "makes-no-sense", "there is no day before that") from None
         wanted_sides = ((then.date(), then, SelectBy.LATEST), (then.date(), now, SelectBy.FINAL), (today, now, SelectBy.LATEST))

@@ -62,6 +62,7 @@ Day = Annotated[date, BeforeValidator(_iso_day)]
 Moment = Annotated[datetime, BeforeValidator(_iso_moment)]
 Flag = Annotated[bool, BeforeValidator(_yes_or_no)]
 MetricName = Annotated[str, Path(description="The name of a metric.", pattern=NAME, examples=["revenue"])]
+SourceName = Annotated[str, Path(description="The dataset of a source.", pattern=NAME, examples=["sales"])]
 WindowName = Annotated[
     str, Path(description="A day, ISO week, month, quarter, fiscal quarter or year.", pattern=WINDOW, examples=["2024-W46"])
 ]

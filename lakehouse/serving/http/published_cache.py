@@ -18,11 +18,10 @@ from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.numbers import served_version, version_selector
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.closing import Completeness
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
-from lakehouse.serving.http import pending_changes, snapshot, tokens
+from lakehouse.serving.http import observed_source, pending_changes, snapshot, tokens
 from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.http.refreshing import RefreshedValue
 
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.gold.restatement.closing import SourceState
     from lakehouse.lateness.completeness import Arrivals, Estimate
+    from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.pending_changes import PendingChanges
     from lakehouse.serving.http.snapshot import PeriodVersions, Snapshot
     from lakehouse.serving.http.tokens import Token
@@ -80,7 +79,7 @@ class PublishedCache:
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
-        self._source_states: dict[str, RefreshedValue[SourceState]] = {}
+        self._sources: dict[str, RefreshedValue[ObservedSource]] = {}
         self._arrivals: dict[str, RefreshedValue[_ArrivalHistory]] = {}
         self._tokens = RefreshedValue(lambda _: tokens.all_of(settings), *_TOKENS)
 
@@ -142,6 +141,13 @@ class PublishedCache:
             self._pending[source] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._pending[source])
 
+    async def observed(self, source: str) -> ObservedSource:
+        """What is known of the deliveries of a source, and to be missing of it."""
+        if source not in self._sources:
+            read = partial(observed_source.read, with_table_cache(self.settings, TableCache()), self.source(source))
+            self._sources[source] = RefreshedValue(read, *_PENDING)
+        return await _value_of(self._sources[source])
+
     async def arrivals(self, source: str) -> Arrivals | None:
         """How a source's rows arrived; None when no row has."""
         return (await self._arrival_history(source)).arrivals
@@ -191,15 +197,13 @@ class PublishedCache:
         """What the newest number of a period waits for before it becomes final, as sentences; nothing for other versions."""
         if not version.is_latest or version.state is State.FINAL:
             return []
-        name, open_days = series.metric.source, set[date]()
+        open_days = set[date]()
         if series.kind is not Kind.DAY:
             days = (await self._snapshot(_daily(series))).periods
             known = {day: days[day].summaries[-1].state for day in period.days if day in days}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
-        if name not in self._source_states:
-            read = partial(_read_source_state, with_table_cache(self.settings, TableCache()), self.source(name))
-            self._source_states[name] = RefreshedValue(read, *_PENDING)
-        limit = Completeness(series, await _value_of(self._source_states[name]), open_days).limit(period)
+        source = await self.observed(series.metric.source)
+        limit = Completeness(series, source.state, open_days).limit(period)
         return list(limit.waits_for) if limit else []
 
     async def completeness(self, series: Series, period: Period, version: PublishedVersion, *, stale: bool) -> Estimate | Unknown:
@@ -250,10 +254,6 @@ async def _value_of(refreshed: RefreshedValue[T]) -> T:
         raise
     except Exception as error:
         raise Problem(503, "unreadable", "the tables cannot be read at this moment; try again", {"Retry-After": "2"}) from error
-
-
-def _read_source_state(settings: Settings, contract: SourceContract, _: SourceState | None) -> SourceState:
-    return closing.read_source(settings, contract)
 
 
 def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:

@@ -119,6 +119,15 @@ class Snapshot:
         return max(filter(None, (versions.last_restated_at for versions in self.periods.values())), default=None)
 
     @cached_property
+    def open_starts(self) -> list[date]:
+        """The first days of the periods whose newest number is not final, in order."""
+        return sorted(
+            start
+            for start, versions in self.periods.items()
+            if any(summary.is_latest and summary.state is not State.FINAL for summary in versions.summaries)
+        )
+
+    @cached_property
     def starts(self) -> list[date]:
         """The first days of the periods, in order."""
         return sorted(self.periods)

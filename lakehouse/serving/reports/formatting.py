@@ -110,7 +110,8 @@ def moment(when: datetime) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun."""
-    return f"{count:,} {noun if count == 1 else noun + 's'}"
+    plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def unit(periods: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from lakehouse.serving.reports import formatting
+from lakehouse.serving.reports import formatting, svg
 from lakehouse.text import format_duration
 
 
@@ -23,7 +23,7 @@ def _environment() -> Environment:
     )
     names = ("plain", "number", "difference", "both", "percent", "version", "versions", "reason", "cell", "moment", "counted")
     environment.filters |= {name: getattr(formatting, name) for name in names}
-    environment.filters |= {"bound": _bound, "seconds": _seconds, "span": format_duration}
+    environment.filters |= {"cut": svg.cut, "bound": _bound, "seconds": _seconds, "span": format_duration}
     return environment
 
 

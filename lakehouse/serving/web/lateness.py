@@ -16,7 +16,7 @@ from lakehouse.lateness import measurement
 from lakehouse.lateness import rules as judging
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import Day, Parameters
-from lakehouse.serving.web import charts
+from lakehouse.serving.web.charts import lateness as charts
 from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
 
@@ -95,7 +95,7 @@ def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> d
     seconds, expected = measurement.pools(contract, measured)[None], contract.lateness.expected
     proposals = measurement.proposals(contract, measured)
     proposal = proposals.pop(None)
-    watermark = proposal.current
+    watermark, tiers = proposal.current, {tier.within: tier.serves for tier in contract.lateness.tiers}
     bounds = [charts.Bound("expected", f"on time: {format_duration(expected)}", _whole(expected))]
     if watermark is not None:
         bounds.append(charts.Bound("watermark", f"watermark: {format_duration(watermark)}", _whole(watermark)))
@@ -105,7 +105,8 @@ def _source_bounds(contract: SourceContract, measured: LatenessMeasurement) -> d
         "own": {kind: of_type for kind, of_type in proposals.items() if of_type.rows},
         "watermark": watermark,
         "proposal": proposal,
-        "evidence": judging.evidence(seconds, [watermark, proposal.watermark, expected]),
+        "evidence": judging.evidence(seconds, [watermark, proposal.watermark, expected, *tiers]),
+        "tiers": tiers,
         "distribution": charts.distribution(tuple(int(second) for second in seconds), tuple(bounds)) if len(seconds) else None,
         "bounds": bounds,
     }

@@ -10,10 +10,13 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.serving.http.parameters import Day, MetricName, Parameters
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fastapi import APIRouter
 
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
@@ -37,14 +40,19 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def metric(request: Request, name: MetricName, wanted: Annotated[MetricPageParameters, Query()]) -> Response:
         contract = cache.metric(name)
         published = await cache.published(contract, wanted.by)
-        points = await run_in_threadpool(_points, published, wanted.through)
+        now = cache.settings.clock()
+        points = await run_in_threadpool(_points, published, wanted.through, now)
         kinds = ["day", *contract.publication.rollups]
         about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
         about["last_restated_at"] = published.numbers.last_restated_at
+        about["newest"] = newest = points["points"][-1] if points["points"] and points["newer"] is None else None
+        if newest is not None:
+            about["waiting_for"] = await cache.waiting_for(published.series, newest.period, newest.version)
+            about["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, now)
         return respond(request, "metric", "metrics", about | points)
 
 
-def _points(published: PublishedSeries, through: date | None) -> dict[str, Any]:
+def _points(published: PublishedSeries, through: date | None, now: datetime) -> dict[str, Any]:
     starts = published.numbers.starts
     within = [start for start in starts if through is None or start <= through]
     later = [start for start in starts if through is not None and start > through]
@@ -53,6 +61,8 @@ def _points(published: PublishedSeries, through: date | None) -> dict[str, Any]:
     measures = list(dict.fromkeys(name for glance in glances for name in glance.sides))
     return {
         "points": glances,
+        "day_before": {glance.period.start: number_views.day_before(published, glance, now) for glance in glances},
+        "closing": {glance.period.start: number_views.closing(published.series, glance, now) for glance in glances},
         "measures": measures,
         "drawn": names,
         "chart": _chart(glances, names) if glances and names else None,

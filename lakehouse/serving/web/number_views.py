@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
+from lakehouse.calendar.event_day import same_time_before
 from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector, choose
 from lakehouse.lateness.completeness import Estimate, Unknown
 from lakehouse.serving.reports.formatting import LABELS, counted, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
@@ -93,12 +98,77 @@ def drawn(series: Series, most: int) -> list[str]:
     return [measure.name for measure in fit][:most]
 
 
+@dataclass(frozen=True)
+class Precedent:
+    """The period before another one, as readers saw it when it was as old: of a day, at this time yesterday.
+
+    :param sides: the totals, before of the earlier period, after of the other one.
+    """
+
+    period: Period
+    version: PublishedVersion
+    days: int
+    sides: Mapping[str, Sides]
+
+    @property
+    def label(self) -> str:
+        """Its state in words."""
+        return LABELS[self.version.state.value]
+
+
+def precedent(published: PublishedSeries, newest: Glance, now: datetime) -> Precedent | None:
+    """What a number that is not final is to be compared with; None for a final one, and if nothing had been published."""
+    start, series = newest.period.start, published.series
+    if newest.version.state is State.FINAL or start == date.min:
+        return None
+    before = series.period(start - timedelta(days=1))
+    days = (start - before.start).days
+    version = _seen(published, before.start, days, now)
+    if version is None:
+        return None
+    then = totals(series, version)
+    return Precedent(before, version, days, {name: Sides(then.get(name), sides.after) for name, sides in newest.sides.items()})
+
+
+def day_before(published: PublishedSeries, shown: Glance, now: datetime) -> dict[str, Number | None]:
+    """The totals of a number that is not final as readers saw them at this time yesterday, where they differ from now."""
+    version = None if shown.version.state is State.FINAL else _seen(published, shown.period.start, 1, now)
+    if version is None:
+        return {}
+    then = totals(published.series, version)
+    return {name: then[name] for name, sides in shown.sides.items() if name in then and then[name] != sides.after}
+
+
+def _seen(published: PublishedSeries, start: date, days: int, now: datetime) -> PublishedVersion | None:
+    """The version of a period that readers saw some days ago at the same time of day."""
+    versions = published.numbers.periods.get(start)
+    at = same_time_before(now, days, ZoneInfo(published.series.metric.publication.timezone or "UTC"))
+    chosen = None if versions is None else choose(versions.summaries, VersionSelector(SelectBy.AS_OF, f"{at}", at=at))
+    return None if versions is None or chosen is None else versions.version(published.series, chosen[0])
+
+
 async def doubts(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
     """The caveats of a number: newer data that is known, failed checks of a newer number, its completeness, what it waits for."""
     stale = await cache.is_stale(published, version, period)
     complete = await cache.completeness(published.series, period, version, stale=stale)
     held, waiting_for = await cache.failing_checks(published, period), await cache.waiting_for(published.series, period, version)
     return {"behind": stale, "held": held, "complete": completeness(complete), "waiting_for": waiting_for}
+
+
+class Closing(NamedTuple):
+    """The first day on which a number may become final, and whether that day has come."""
+
+    day: date
+    overdue: bool
+
+
+def closing(series: Series, shown: Glance, now: datetime) -> Closing | None:
+    """When a number becomes final by the calendar; None for a final one."""
+    if shown.version.state is State.FINAL:
+        return None
+    terms = series.metric.publication
+    day = lifecycle.closes_on(shown.period.last, terms)
+    return Closing(day, day <= lifecycle.today(now, terms))
 
 
 def completeness(estimate: Estimate | Unknown) -> str:

@@ -1,31 +1,41 @@
-"""``/``: each metric's newest number with its state and caveats, and what needs attention."""
+"""``/``: each metric's newest number with its state and caveats, what it waits for, the sources, and what needs attention."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.dispositions.account_tables import is_overdue
+from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.serving.api import quarantine
 from lakehouse.serving.api.data_quality import restatements
 from lakehouse.serving.http.parameters import NoParameters
 from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.reports.formatting import counted
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import respond
 from lakehouse.stewardship.quarantine import StatusFilter
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fastapi import APIRouter
 
+    from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
+    from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
 
-#: Periods in the small drawing, and days that count as this week.
-_DRAWN, _WEEK = 14, 7
+#: Periods in the small drawing, days that count as this week, and the most metrics that are shown with a card each.
+_DRAWN, _WEEK, _CARDS = 14, 7, 8
 
 
 def add(router: APIRouter, cache: PublishedCache) -> None:
@@ -33,26 +43,90 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get("/")
     async def overview(request: Request, _: NoParameters) -> Response:
-        cards = [await _card(cache, cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
-        cards.sort(key=lambda card: card["newest"] is None)  # metrics without a number come last
+        in_cards = len(cache.catalog.metrics) <= _CARDS
+        cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in sorted(cache.catalog.metrics)]
+        cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
+        sources = [_source(await cache.observed(name)) for name in sorted(cache.catalog.sources)]
         today = cache.settings.clock().date()
         published = await cache.all_published(sorted(cache.catalog.metrics))
         restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, cache)
-        return respond(request, "overview", "overview", {"cards": cards, "restated": len(restated), "waiting": waiting})
+        overdue = sum(card["overdue"].total for card in cards if card["overdue"])
+        shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
+        return respond(request, "overview", "overview", shown | {"restated": len(restated), "waiting": waiting})
 
 
-async def _card(cache: PublishedCache, metric: MetricContract) -> dict[str, Any]:
+class OverdueNumbers(NamedTuple):
+    """The numbers of a metric that are not final although they might be by the calendar; what the oldest of them waits for."""
+
+    total: int
+    oldest: Period
+    waiting_for: list[str]
+
+
+async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: bool) -> dict[str, Any]:
     published = await cache.published(metric)
-    numbers = await run_in_threadpool(_numbers, published)
+    numbers = await run_in_threadpool(_numbers, published, with_drawing=with_drawing)
     newest = numbers["newest"]
     if newest is not None:
         numbers |= await number_views.doubts(cache, published, newest.period, newest.version)
-    return {"name": metric.name, "contract": published.series.metric, "shown": published} | numbers
+        numbers["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
+    about = {"name": metric.name, "contract": published.series.metric, "overdue": await _overdue(cache, metric.name)}
+    return about | numbers
 
 
-def _numbers(published: PublishedSeries) -> dict[str, Any]:
-    recent = number_views.glances(published, published.numbers.starts[-_DRAWN:])
+async def _overdue(cache: PublishedCache, name: str) -> OverdueNumbers | None:
+    """The numbers of a metric, of every length of period, that are overdue; None if none is."""
+    all_published = await cache.all_published([name])
+    due = await run_in_threadpool(_due, all_published, cache.settings.clock())
+    if not due:
+        return None
+    oldest, published = min(due, key=lambda of: (of[0].last, of[0].start))
+    shown = number_views.glance(published, oldest.start)
+    waiting_for = [] if shown is None else await cache.waiting_for(published.series, oldest, shown.version)
+    return OverdueNumbers(len(due), oldest, waiting_for)
+
+
+def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Period, PublishedSeries]]:
+    """The periods that are not final although they might be by the calendar, each with its series."""
+    due = []
+    for published in all_published:
+        terms = published.series.metric.publication
+        today = lifecycle.today(now, terms)
+        started = published.numbers.open_starts[: bisect_right(published.numbers.open_starts, today)]
+        periods = map(published.series.period, started)
+        due += [(period, published) for period in periods if lifecycle.state_on(period.last, today, terms) is State.FINAL]
+    return due
+
+
+def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Together the cards whose newest numbers become final on the same day and wait for the same: often all of a source."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for card in cards:
+        reasons = (card.get("closing"), *card.get("waiting_for", ())) if card["newest"] else None
+        groups.setdefault((card["contract"].source, reasons, card["overdue"] is None), []).append(card)
+    return list(groups.values())
+
+
+def _source(observed: ObservedSource) -> dict[str, Any]:
+    """A line of the table of sources: its watermark, its newest arrival, and how much is known to be missing."""
+    state = observed.state
+    missing = [
+        (len(state.held), "held file"),
+        (len(state.missing), "incomplete arrival day"),
+        (sum(state.undecided.values()), "open review"),
+    ]
+    return {
+        "name": state.contract.dataset,
+        "watermark": state.watermark,
+        "is_set": state.watermark is not None and state.watermark.watermark != BEGINNING,
+        "newest": observed.newest_arrival,
+        "missing": [counted(count, noun) for count, noun in missing if count],
+    }
+
+
+def _numbers(published: PublishedSeries, *, with_drawing: bool) -> dict[str, Any]:
+    recent = number_views.glances(published, published.numbers.starts[-(_DRAWN if with_drawing else 1) :])
     names = number_views.drawn(published.series, 1)
     spark = None
     if names and len(recent) > 1:

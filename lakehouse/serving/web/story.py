@@ -12,8 +12,6 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.rollup_inputs import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
 from lakehouse.impact import row_changes
@@ -22,7 +20,8 @@ from lakehouse.ledger import publications
 from lakehouse.serving.http import parameters
 from lakehouse.serving.http.parameters import MetricName, NoParameters, WindowName
 from lakehouse.serving.reports.formatting import LABELS
-from lakehouse.serving.web import charts, number_views
+from lakehouse.serving.web import number_views
+from lakehouse.serving.web.charts import numbers as charts
 from lakehouse.serving.web.page import PREFIX, respond
 
 if TYPE_CHECKING:
@@ -67,10 +66,11 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
     async def story(request: Request, name: MetricName, window: WindowName, _: NoParameters) -> Response:
         published, period = await _series_and_period(cache, name, window)
         values = await run_in_threadpool(_steps_and_chart, cache, published, period)
-        newest: PublishedVersion = values["newest"].version
-        values |= await number_views.doubts(cache, published, period, newest)
-        is_final = newest.state is State.FINAL
-        values["closes_on"] = None if is_final else lifecycle.closes_on(period.last, published.series.metric.publication)
+        newest: number_views.Glance = values["newest"]
+        values |= await number_views.doubts(cache, published, period, newest.version)
+        values["closing"] = number_views.closing(published.series, newest, cache.settings.clock())
+        values["source"] = published.series.metric.source
+        values["precedent"] = await run_in_threadpool(number_views.precedent, published, newest, cache.settings.clock())
         return respond(request, "story", "metrics", _about(name, period) | values)
 
     @router.get(PREFIX + "/metrics/{name}/{window}/{label}")

@@ -26,7 +26,7 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_settings
 from lakehouse_tests.support.numbers_without_spark import metric, without_spark
 from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, form_secret, page, sign_in
-from lakehouse_tests.support.parsed_page import HOSTILE_TEXT
+from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,7 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
         assert "1 of 20 rows (5.0 %) arrived late, that is later than expected for their type." in shown
         assert "5.00 % arrived beyond the watermark of their type." in shown
         assert "Without the types that have separate bounds: correct." in shown
-        assert "1 d 90.00 % in force" in shown, "of the rows that this watermark is for"
+        assert "1 d 90.00 % 10.00 % in force" in shown, "of the rows that this watermark is for"
         assert "correct 10 0 2 d 2 d 2 d 2 d 30 d 0" in shown
         assert "insert 10 1 30 min 2 d 2 d 2 d 1 d 1" in shown
 
@@ -288,3 +288,15 @@ def test_the_style_and_the_icon_are_ours(client: TestClient) -> None:
     assert "prefers-color-scheme: dark" in style.text
     assert "http" not in re.sub(r"http://www.w3.org", "", style.text)
     assert client.get("/page/icon.svg").headers["content-type"] == "image/svg+xml"
+
+
+def test_the_share_beyond_each_tier(tmp_path: Path) -> None:
+    tiers = [{"within": "PT24H", "serves": "daily <numbers>"}, {"within": "P10D", "serves": "monthly numbers"}]
+    source = contract(lateness={"tiers": tiers})
+    settings = lake_settings(tmp_path)
+    rows = [(f"k{key}", at(1), at(3) if key == 0 else at(1, 2), "insert", "admitted") for key in range(4)]
+    write_source_rows(settings, source, rows)
+    with api_client(settings, catalog(metric(), source=source)) as client:
+        text = words(page(client.get("/page/lateness?source=events")) and client.get("/page/lateness?source=events").text)
+    assert "1 d 75.00 % 25.00 % on time, tier of daily <numbers>" in text
+    assert "10 d 100.00 % 0.00 % tier of monthly numbers" in text

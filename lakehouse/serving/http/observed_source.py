@@ -1,0 +1,44 @@
+"""A source as requests see it: what is known to be missing of it, its watermark, and its recorded deliveries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lakehouse.gold.restatement import closing
+from lakehouse.ledger import ingestions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.gold.restatement.closing import SourceState
+    from lakehouse.ledger.ingestions import Ingestion
+    from lakehouse.settings import Settings
+
+
+@dataclass(frozen=True)
+class ObservedSource:
+    """A source at one moment.
+
+    :param deliveries: every recorded one, by arrival day and file.
+    """
+
+    state: SourceState
+    deliveries: Sequence[Ingestion]
+
+    @cached_property
+    def newest_arrival(self) -> datetime | None:
+        """When its newest row arrived; None before the first."""
+        return max((entry.newest_arrival for entry in self.deliveries if entry.newest_arrival is not None), default=None)
+
+
+def read(settings: Settings, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:
+    """A source as it is now.
+
+    :param settings: with a table cache, so that a table without new commits is not read again.
+    """
+    state = closing.read_source(settings, contract)
+    return ObservedSource(state, ingestions.all_of(settings, contract.dataset))
