@@ -124,6 +124,8 @@ def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
             "3: changes.op: these words have two meanings: r",
         ),
         ("dataset: shop", "dataset: shop\nmaterialization: {reprocess_policy: all}", "2: materialization.reprocess_policy: "),
+        ("dataset: shop", "dataset: shop\nmaterialization: {partition_by: [at]}", "2: materialization.partition_by: silver is"),
+        ("{event: at}", "\n  event: at\n  event_time: immutable", "5: clocks.event_time: unknown key"),
         ("dataset: shop", "dataset: shop\nquality: {row_rules: [{name: x}]}", "2: quality.row_rules.0.sql: is missing"),
     ],
 )
