@@ -85,7 +85,10 @@ def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
         )
         if entry.delivered_at is not None:
             when = f"delivered {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
-        out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
+        if entry.unheard:
+            out.print(f"    {entry.consumer}: within the bounds that the contract gives, not sent", soft_wrap=True)
+        else:
+            out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
     left = len(entries) - _SHOWN
     count = f"{len(entries):,} {'notice' if len(entries) == 1 else 'notices'}"
     out.print(f"{count}{f', {left:,} older ones not shown (--json lists all)' if left > 0 else ''}.")

@@ -14,9 +14,10 @@ from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.contracts.checks import ChangeBounds
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import State
 
@@ -70,6 +71,8 @@ class RestatedPeriod:
     :param changed_rows: how many changed rows of silver caused it, if known.
     :param booked_on: for an adjustment the open day that it is booked to.
     :param changes: every measure by grain; for a closed period with its adjustments included.
+    :param unheard: how many earlier restatements the change includes, of which a consumer was not told because each lay within
+        the consumer's bounds.
     """
 
     period: str
@@ -81,6 +84,20 @@ class RestatedPeriod:
     changed_rows: int | None
     booked_on: date | None
     changes: tuple[MeasureDelta, ...]
+    unheard: int = 0
+
+    def exceeds(self, bounds: Mapping[str, ChangeBounds], additive: frozenset[str]) -> bool:
+        """Whether a measure moved beyond its bounds; one without bounds does if it changed at all.
+
+        What moved is the total over the grain, if the measure has one, else any row of the grain.
+        """
+        for totals in self.totals(additive):
+            bound = bounds.get(totals.measure)
+            rows = [change.sides for change in self.changes if change.measure == totals.measure]
+            sides = rows if totals.sides is None else [totals.sides]
+            if any(side.exceeds(bound.percent, bound.absolute) for side in sides) if bound else totals.changed:
+                return True
+        return False
 
     def totals(self, additive: frozenset[str]) -> list[MeasureTotals]:
         """Every measure, whether its number changed or not."""
@@ -133,6 +150,8 @@ class Notice:
         for period in self.restated[:_SHOWN]:
             versions = f"{period.before.partition('.')[2]} -> {period.after.partition('.')[2]}"
             lines += ["", f"{period.period}, {period.state.value}, {versions}, {_reason(period)}"]
+            if period.unheard:
+                lines.append(f"  with earlier changes that lay within your bounds: {period.unheard:,}")
             if period.booked_on is not None:
                 lines.append(f"  the closed number stays; with its adjustments, the newest booked to {period.booked_on}:")
             measures = [f"  {totals}" for totals in period.totals(self.additive) if totals.changed]
@@ -172,6 +191,7 @@ class Notice:
             "reason": restated.reason.value,
             "explanation": restated.explanation,
             "changed_rows": restated.changed_rows,
+            "earlier_changes": restated.unheard,
             "booked_on": None if restated.booked_on is None else restated.booked_on.isoformat(),
             "measures": [totals.as_json() for totals in restated.totals(self.additive)],
         }
