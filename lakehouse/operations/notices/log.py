@@ -12,7 +12,7 @@ bounds of a consumer is recorded, ``within_bounds``, and not sent. ``pending`` d
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timezone
+from datetime import timedelta, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _TIME = pa.timestamp("us", "UTC")
 #: What identifies a row. The table is partitioned by the first, so that old notices are not read to send new ones.
 _KEYS = ("month", "message_id", "target")
+#: Nobody is notified of what is older than this.
+NOTIFY_WITHIN = timedelta(days=7)
 #: The target of what is recorded and not sent.
 NO_TARGET = "none"
 

@@ -26,6 +26,11 @@ _SHOWN, _LISTED = 5, 200
 _QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
 
 
+def message_id(series: str, cause: str, consumer: str) -> str:
+    """The id of the message to a consumer about what one publication or decision means for a series."""
+    return hashlib.sha256(f"{series}\n{cause}\n{consumer}".encode()).hexdigest()[:32]
+
+
 def restates(reason: RevisionReason) -> bool:
     """Whether a publication for this reason replaces a number that readers had.
 
@@ -55,12 +60,12 @@ class MeasureTotals:
         if self.sides is None:
             return f"{self.measure} changed in {self.changed:,} of {self.of:,} rows of the grain"
         if not self.sides.changed:
-            return f"{self.measure} {_text(self.sides.after)} in all, as before: {self.changed:,} of {self.of:,} rows changed"
+            return f"{self.measure} {as_text(self.sides.after)} in all, as before: {self.changed:,} of {self.of:,} rows changed"
         apart, percent = self.sides.difference, self.sides.percent
-        more = [] if apart is None else [_text(apart, signed=True)]
+        more = [] if apart is None else [as_text(apart, signed=True)]
         more += [] if percent is None else [f"{percent:+,} %"]
         by = f" ({', '.join(more)})" if more else ""
-        return f"{self.measure} {_text(self.sides.before)} -> {_text(self.sides.after)}{by}"
+        return f"{self.measure} {as_text(self.sides.before)} -> {as_text(self.sides.after)}{by}"
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class Notice:
 
     def message_id(self, consumer: str) -> str:
         """The id of the message, which is the same for the same publication and consumer."""
-        return hashlib.sha256(f"{self.series}\n{self.publication_id}\n{consumer}".encode()).hexdigest()[:32]
+        return message_id(self.series, self.publication_id, consumer)
 
     @property
     def reasons(self) -> list[str]:
@@ -165,6 +170,7 @@ class Notice:
         """The same for programs, in JSON types; ``left_out`` counts the periods that are not listed."""
         names = [period.period for period in self.restated]
         return {
+            "kind": "restatement",
             "metric": self.metric,
             "series": self.series,
             "publication_id": self.publication_id,
@@ -203,8 +209,8 @@ def _reason(restated: RestatedPeriod) -> str:
     return explanation if explanation.startswith(reason) else f"{reason}: {explanation}" if explanation else reason
 
 
-def _text(number: Number | None, *, signed: bool = False) -> str:
-    """A decimal with all its places; a double with 12 digits."""
+def as_text(number: Number | None, *, signed: bool = False) -> str:
+    """A number for people: a decimal with all its places; a double with 12 digits."""
     if number is None:
         return "none"
     form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) else "")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import publications, restatements
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices import materiality, restated_numbers
-from lakehouse.operations.notices.log import NO_TARGET, NoticeEntry, NoticeStatus
+from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
 from lakehouse.silver import audit as silver_audit
 from lakehouse.silver import audit_log
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from lakehouse.operations.notices.materiality import JudgedNotice
     from lakehouse.settings import Settings
 
-#: Nobody is notified of publications that are older than this.
-NOTIFY_WITHIN = timedelta(days=7)
 #: How many publications of a series are read at once.
 _AT_ONCE = 100
 
