@@ -16,7 +16,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import Field, PrivateAttr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-_HOW_TARGETS = 'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], or Apprise URLs such as "slack://..."'
+_HOW_TARGETS = (
+    'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], with "chat+https://..." for the '
+    'webhook of a chat, or Apprise URLs such as "mailtos://..." or "slack://..."'
+)
+#: Written in front of the address of a webhook that takes ``{"text": ...}``, as chats do.
+CHAT_FORM = "chat+"
 
 
 class SimulatedClock:
@@ -65,7 +70,7 @@ class Settings(BaseSettings):
 
     alert_targets: Annotated[list[str], NoDecode] = Field(
         ["log"],
-        description='Where alerts and notices are sent, as JSON: ["log", "file:/path/alerts.jsonl", "https://...", "slack://..."].',
+        description='Where alerts and notices are sent, as JSON: ["log", "file:/path/alerts.jsonl", "https://...", "mailtos://..."].',
     )
     alert_seconds: int = Field(60, ge=1, description="Seconds between two evaluations of the alerts.")
 
@@ -105,7 +110,7 @@ class Settings(BaseSettings):
     @field_validator("alert_targets", mode="before")
     @classmethod
     def _known_targets(cls, value: object) -> list[str]:
-        """``log``, ``file:`` with an absolute path, an address of http or https, or an Apprise URL."""
+        """``log``, ``file:`` with an absolute path, an address of http or https, also behind ``chat+``, or an Apprise URL."""
         try:
             addresses = json.loads(value) if isinstance(value, str) else value
         except ValueError:
@@ -149,15 +154,16 @@ def _target(address: str) -> str:
     :raises ValueError: if it is not a target; the text describes the valid forms.
     """
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(address.removeprefix(CHAT_FORM))
         _ = parts.port
     except ValueError as problem:
         raise ValueError(f"{address!r} is no address ({problem}); {_HOW_TARGETS}") from None
-    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+    is_chat = address.startswith(CHAT_FORM)
+    if parts.scheme == "file" and not is_chat and parts.netloc in {"", "localhost"}:
         path = unquote(parts.path) if address.startswith("file://") else address.removeprefix("file:")
         if path and not path.endswith("/"):
             return f"file:{Path(path).expanduser().absolute()}"
-    if address == "log" or _is_web_address(address, parts) or _is_apprise_url(address, parts):
+    if address == "log" or _is_web_address(address, parts) or (not is_chat and _is_apprise_url(address, parts)):
         return address
     raise ValueError(f"unknown target {address!r}; {_HOW_TARGETS}")
 

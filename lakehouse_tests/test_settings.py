@@ -25,6 +25,8 @@ def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
         "file:alerts.jsonl",
         "file:///var/log/a%20b.jsonl",
         "https://example.com:8443/hook?token=x",
+        "chat+https://example.com:8443/hook?token=x",
+        "mailtos://user:password@example.com?to=team@example.com",
         "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#alerts",
     ]
     monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", json.dumps(targets))
@@ -37,6 +39,7 @@ def test_targets_are_a_json_list_and_paths_become_absolute(monkeypatch) -> None:
     [
         *("log", '"log"', '{"log": 1}', "[1]", '["mail:me"]', '["file:"]', '["file:/folder/"]', '["file://host/a"]'),
         *('["https://"]', '["http://[x"]', '["http://host:99999/"]', '["http://host/a b"]', '["slack://"]', '["htps://host/a"]'),
+        *('["chat+https://"]', '["chat+file:/a"]', '["chat+slack://a/b/c"]', '["chat+log"]', '["chat+http://host/a b"]'),
     ],
 )
 def test_anything_else_is_answered_with_what_to_write(monkeypatch, text: str) -> None:

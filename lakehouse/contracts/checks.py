@@ -122,19 +122,24 @@ class Drift(Rule, LooksBack):
         return self
 
 
-class ChangeLimit(Rule):
+class ChangeBounds(Strict):
     """How far a restatement may move a measure's total of the period. Where both bounds are given, both must hold."""
 
-    measure: Name
     percent: Bound | None = Field(None, description="Of the published total; any change of a total of 0 exceeds it.")
     absolute: Bound | None = Field(None, description="In the measure's unit; in quotes if it has over 15 digits.")
 
     @model_validator(mode="after")
-    def _bounds(self) -> ChangeLimit:
+    def _bounds(self) -> ChangeBounds:
         if self.percent is None and self.absolute is None:
             msg = "has no bound; give percent, absolute or both"
             raise ValueError(msg)
         return self
+
+
+class ChangeLimit(Rule, ChangeBounds):
+    """The bounds of a measure for readers: a number that exceeds them is held, or reported."""
+
+    measure: Name
 
 
 class GoldChecks(Strict):

@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
-from lakehouse.contracts.checks import GoldChecks, problems
+from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
 from lakehouse.contracts.publication import PublicationRules
 from lakehouse.contracts.published_columns import RESERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 _EXACT = ("int", "bigint", "decimal")
 #: A star that stands for rows, and one that stands for columns; any other multiplies.
@@ -66,6 +66,10 @@ class MetricContract(Documented):
     )
     deprecated_on: date | None = Field(None, description="The day from which nobody should read this dataset version.")
     consumers: list[str] = Field(default_factory=list, description="Who reads the numbers: dashboards, exports, later models.")
+    materiality: dict[str, dict[Name, ChangeBounds]] = Field(
+        default_factory=dict,
+        description="By consumer and measure: a restatement within these bounds is not told to the consumer.",
+    )
 
     @property
     def name(self) -> str:
@@ -85,7 +89,7 @@ class MetricContract(Documented):
             msg = f"measures: these names are used twice or reserved: {', '.join(twice)}"
             raise ValueError(msg)
         types = {measure.name: measure.type for measure in self.measures}
-        unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain)
+        unfit = problems(self.checks, types, self.grain) + misfits(self.alerts, types, self.grain) + self._immaterial(types)
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]
@@ -99,3 +103,20 @@ class MetricContract(Documented):
             msg = "publication.rollups: a metric over a trailing window has none; give it another metric without a window"
             raise ValueError(msg)
         return self
+
+    def _immaterial(self, types: Mapping[str, str]) -> list[str]:
+        """The bounds of consumers that do not fit the metric, each as ``field: what to do``."""
+        known = ", ".join(self.consumers) or "nobody"
+        unfit = [
+            f"materiality: {consumer!r} is not among the consumers, which are {known}"
+            for consumer in self.materiality
+            if consumer not in self.consumers
+        ]
+        numbers = [measure.name for measure in self.measures if measure.is_number]
+        for consumer, bounds in self.materiality.items():
+            for name in bounds:
+                if name not in types:
+                    unfit.append(f"materiality: {consumer}: no measure is called {name!r}; there are {', '.join(types)}")
+                elif name not in numbers:
+                    unfit.append(f"materiality: {consumer}: {name!r} is a {types[name]}; only numbers have bounds")
+        return unfit

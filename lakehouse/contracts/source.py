@@ -105,7 +105,6 @@ class Clocks(Strict):
     arrival: str | None = Field(None, description="Column of the arrival time; default: the time of ingestion.")
     timezone: str = Field("UTC", description="The zone whose midnight ends an event day.")
     naive_times: Literal["reject", "in_timezone"] = Field("reject", description="What a time without a zone means.")
-    event_time: Literal["mutable", "immutable"] = "mutable"
     start_date: date | None = Field(None, description="The first event day; default: source.start_date.")
     max_ahead: timedelta = Field(timedelta(days=1), ge=timedelta(0), description="How far event time may lie after arrival time.")
     watermark: WatermarkStrategy | None = Field(

@@ -27,7 +27,7 @@ class RowRule(Strict):
 
     name: Name | None = None
     sql: str
-    category: str = "validity"
+    category: str | None = Field(None, description="What kind of mistake it finds, such as validity; shown with its check.")
     severity: Literal["warn", "quarantine", "reject"] = Field(
         "quarantine", description="What becomes of a row that fails: it is only counted, waits for a steward, or is rejected."
     )
@@ -263,14 +263,34 @@ ReprocessPolicyName = Literal["merge", "overwrite_partition_safe", "overwrite_al
 POLICIES_WITH_CHANGES: frozenset[ReprocessPolicyName] = frozenset({"merge"})
 
 
+#: Keys of ``materialization`` that LakeLogic follows and this project does not: silver is a Delta table below the root.
+FOR_LAKELOGIC = ("strategy", "target_path", "format")
+
+
 class Materialization(Strict):
-    """How the silver table is kept; see docs/contracts.md for what each policy promises."""
+    """How the silver table is kept; see docs/contracts.md for what each policy promises.
+
+    The keys :data:`FOR_LAKELOGIC` are accepted so that a file of LakeLogic loads as it is, and have no effect here.
+    """
 
     strategy: Literal["merge", "append", "overwrite"] = "merge"
-    partition_by: list[str] = Field(default_factory=lambda: ["event_date"])
+    partition_by: list[str] = Field(default_factory=lambda: ["event_date"], description="Silver is partitioned by event day.")
     reprocess_policy: ReprocessPolicyName = "merge"
     max_shrink: float = Field(
         0.5, ge=0, le=1, description="The share of a day's rows that a re-sent file may lack; one that lacks more is held."
     )
     target_path: str | None = None
     format: Literal["delta", "csv", "json", "parquet"] = "delta"
+
+    @field_validator("partition_by")
+    @classmethod
+    def _by_event_day(cls, value: list[str]) -> list[str]:
+        if value != ["event_date"]:
+            msg = "silver is partitioned by [event_date] only; leave the key out"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def for_lakelogic(self) -> list[str]:
+        """The keys of the file that only LakeLogic follows."""
+        return [name for name in FOR_LAKELOGIC if name in self.model_fields_set]

@@ -39,7 +39,8 @@ def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
     (column,) = table.metadata().partition_columns
     files = listed_files(table)
     counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
-    return dict(zip(*(values.to_pylist() for values in counted.columns)))
+    rows = pc.fill_null(counted["num_records_sum"], 0)  # a file of another writer may lack its count
+    return dict(zip(counted[f"partition.{column}"].to_pylist(), rows.to_pylist()))
 
 
 def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:

@@ -31,8 +31,8 @@ def code() -> str:
 
 
 def of_contract(contract: SourceContract | MetricContract) -> str:
-    """A hash of a contract without the keys that change no number: descriptions, owners, tags and alerts."""
-    content = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts"})
+    """A hash of a contract without the keys that change no number: descriptions, owners, tags, alerts and bounds of notices."""
+    content = contract.model_dump_json(exclude={"info", "description", "owner", "tags", "alerts", "materiality"})
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 

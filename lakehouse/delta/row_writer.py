@@ -195,9 +195,8 @@ def upsert(
 def _compact(path: str, options: Mapping[str, str] | None) -> None:
     """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
     table = open_table(path, options)
-    if table is None or len(table.file_uris()) <= _COMPACT_ABOVE_FILES:
+    if table is None or len(files := listed_files(table)) <= _COMPACT_ABOVE_FILES:
         return
-    files = listed_files(table)
     small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
     if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.source_rules import RowRule
     from lakehouse.settings import Settings
 
 
@@ -36,16 +37,18 @@ _SILVER_ROW = [*_PLACE, *_IDENTITY]
 
 def row_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of a source's rows, each with its description."""
-    rules = {
-        f"rule_{name}": rule.description or f"Rows meet {rule.sql} (else: {rule.severity})."
-        for name, rule in contract.quality.named_rules.items()
-    }
+    rules = {f"rule_{name}": _description(rule) for name, rule in contract.quality.named_rules.items()}
     return {
         "every_row_disposed": "Each row has one disposition; silver holds exactly the applied rows.",
         "lateness_tolerated": "No more rows than the contract tolerates came beyond the watermark.",
         "no_review_overdue": "No quarantined row is past its review deadline.",
         **rules,
     }
+
+
+def _description(rule: RowRule) -> str:
+    category = f" Category: {rule.category}." if rule.category else ""
+    return (rule.description or f"Rows meet {rule.sql} (else: {rule.severity}).") + category
 
 
 def check_rows(

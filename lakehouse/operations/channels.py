@@ -13,7 +13,7 @@ import logging
 import os
 import ssl
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from requests import RequestException, Session
@@ -21,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lakehouse.errors import LakehouseError
+from lakehouse.settings import CHAT_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 _FILE = "file:"
+#: Chats cut or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
+_CHAT_CHARACTERS = 3_500
 _ATTEMPTS = 3
 _TIMEOUT_SECONDS = 4.0
 #: Answers after which the same request may succeed shortly afterwards; any other refusal is final for this tick.
@@ -123,7 +126,10 @@ class File:
 
 @dataclass(frozen=True)
 class Webhook:
-    """An address that receives the message as JSON by POST, with the header ``Idempotency-Key: <message_id>``.
+    """An address that receives the message by POST, with the header ``Idempotency-Key: <message_id>``.
+
+    The body is the message as JSON or, in the form ``chat``, ``{"text": ...}`` as the incoming webhooks of Slack, Mattermost,
+    Rocket.Chat and Google Chat take it.
 
     Any 2xx answer is a delivery. A failed connection, a timeout, and the answers 408, 425, 429 and 5xx are retried, three
     attempts in total. A redirect is refused, because following it would turn the POST into a GET.
@@ -135,11 +141,13 @@ class Webhook:
     url: str
     timeout: float = _TIMEOUT_SECONDS
     pause: float = 0.5
+    form: Literal["json", "chat"] = "json"
 
     @property
     def name(self) -> str:
         """The host, and a hash of the whole address: the path is often a secret."""
-        return f"webhook:{urlsplit(self.url).hostname}:{_digest(self.url)}"
+        kind = "chat" if self.form == "chat" else "webhook"
+        return f"{kind}:{urlsplit(self.url).hostname}:{_digest(self.url)}"
 
     def send(self, message: Message) -> None:
         """Post the message."""
@@ -158,7 +166,7 @@ class Webhook:
 
     def _post(self, message: Message) -> None:
         headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": message.message_id}
-        body = message.json_line().encode()
+        body = (json.dumps({"text": chat_text(message)}) if self.form == "chat" else message.json_line()).encode()
         try:
             with Session() as session:
                 session.mount("https://", _SystemTrust())
@@ -174,6 +182,18 @@ class Webhook:
             raise DeliveryError(
                 f"{self.name} refused message {message.message_id}: {answer}; check its address in LAKEHOUSE_ALERT_TARGETS"
             )
+
+
+def chat_text(message: Message) -> str:
+    """A message for a chat: subject, addressees and text, shortened to what chats take.
+
+    ``&``, ``<`` and ``>`` are escaped, as these webhooks require, so that nothing in a message becomes a link or a mention.
+    """
+    to = f"To: {', '.join(message.addressed_to)}\n" if message.addressed_to else ""
+    text = f"{' '.join(message.subject.split())}\n{to}\n{message.text}"
+    if len(text) > _CHAT_CHARACTERS:
+        text = f"{text[:_CHAT_CHARACTERS].rstrip()} ... (shortened)"
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @dataclass(frozen=True)
@@ -221,6 +241,8 @@ def _target(address: str, logger: logging.Logger | None) -> Target:
         return Log(logger) if logger else Log()
     if address.startswith(_FILE):
         return File(address.removeprefix(_FILE))
+    if address.startswith(CHAT_FORM):
+        return Webhook(address.removeprefix(CHAT_FORM), form="chat")
     return Webhook(address) if urlsplit(address).scheme in {"http", "https"} else AppriseService(address)
 
 

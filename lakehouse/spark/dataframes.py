@@ -53,12 +53,11 @@ def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[s
         raise FileNotFoundError(msg)
     files = table_io.files_with(table, where)
     row_count = table_io.rows_of(files)
-    if row_count <= FEW_ROWS or (row_count <= settings.local_rows and len(files) > _FEW_FILES):
+    is_listed_here = row_count <= settings.local_rows
+    if row_count <= FEW_ROWS or (is_listed_here and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
-    if row_count <= settings.local_rows and table.protocol().min_reader_version == 1:  # else the files do not tell all
-        frame = _of_files(spark, path, table, files)
-    else:
-        frame = spark.read.format("delta").load(path)
+    is_plain = table.protocol().min_reader_version == 1  # else the files do not tell all
+    frame = _of_files(spark, path, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(path)
     for column, values in where.items():
         frame = frame.where(F.col(column).isin(sorted(values)))
     return frame.select(*columns)

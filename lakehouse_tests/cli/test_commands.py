@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
+from lakehouse_tests.support.contract_texts import LAKELOGIC
 
 
 def test_sound_contracts_are_summed_up(tmp_path: Path) -> None:
@@ -19,6 +20,14 @@ def test_sound_contracts_are_summed_up(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "sales.yaml: source sales, 4 fields, key sale_id" in done.stdout
     assert "revenue.yaml: metric revenue over sales, 3 measures" in done.stdout
+
+
+def test_keys_for_another_tool_are_named(tmp_path: Path) -> None:
+    (tmp_path / "seed.yaml").write_text(LAKELOGIC)
+    done = lakehouse_command(tmp_path, "contract", "check", "seed.yaml")
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert "seed.yaml: without effect: materialization.strategy, materialization.target_path, materialization.format" in said
 
 
 def test_each_mistake_of_a_contract_is_named_by_line_and_field(tmp_path: Path) -> None:

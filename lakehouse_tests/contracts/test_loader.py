@@ -124,6 +124,8 @@ def test_types_and_periods_and_dates_in_the_words_of_people(file: Path) -> None:
             "3: changes.op: these words have two meanings: r",
         ),
         ("dataset: shop", "dataset: shop\nmaterialization: {reprocess_policy: all}", "2: materialization.reprocess_policy: "),
+        ("dataset: shop", "dataset: shop\nmaterialization: {partition_by: [at]}", "2: materialization.partition_by: silver is"),
+        ("{event: at}", "\n  event: at\n  event_time: immutable", "5: clocks.event_time: unknown key"),
         ("dataset: shop", "dataset: shop\nquality: {row_rules: [{name: x}]}", "2: quality.row_rules.0.sql: is missing"),
     ],
 )
@@ -168,11 +170,36 @@ def test_a_correction_of_another_key_needs_a_key_of_one_column(file: Path) -> No
         ("source: shop", "source: shop\nwindow: 0", "3: window: "),
         ("source: shop\n", "", "1: source: is missing"),
         ("sql: sum(id), ", "", "4: measures.0.sql: is missing"),
+        (
+            "source: shop",
+            "source: shop\nmateriality: {me: {total: {absolute: 1}}}",
+            "3: materiality: 'me' is not among the consumers",
+        ),
+        (
+            "source: shop",
+            "source: shop\nconsumers: [me]\nmateriality: {me: {sum: {absolute: 1}}}",
+            "4: materiality: me: no measure is called 'sum'; there are total",
+        ),
+        (
+            "source: shop",
+            "source: shop\nconsumers: [me]\nmateriality:\n  me:\n    total: {}",
+            "6: materiality.me.total: has no bound; give percent, absolute or both",
+        ),
+        (
+            "source: shop",
+            "source: shop\nconsumers: [me]\nmateriality:\n  me:\n    total: {percent: -1}",
+            "6: materiality.me.total.percent: ",
+        ),
     ],
 )
 def test_a_mistake_in_a_metric_names_line_and_field(file: Path, old: str, new: str, expected: str) -> None:
     (mistake,) = mistakes(file, TURNOVER_METRIC.replace(old, new))
     assert mistake.startswith(expected)
+
+
+def test_only_numbers_have_bounds_of_consumers(file: Path) -> None:
+    text = TURNOVER_METRIC.replace("type: long", "type: string") + "consumers: [me]\nmateriality: {me: {total: {percent: 1}}}\n"
+    assert mistakes(file, text) == ["6: materiality: me: 'total' is a string; only numbers have bounds"]
 
 
 def test_all_mistakes_of_a_file_are_named(file: Path) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import shutil
 import socket
 import ssl
 import subprocess
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, targets
+from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, chat_text, targets
 from lakehouse.settings import Settings
+from lakehouse_tests.support.mail_server import mail_server
 from lakehouse_tests.support.webhook_server import Receiver, webhook_server
 
 if TYPE_CHECKING:
@@ -141,6 +144,61 @@ def test_a_certificate_that_the_system_trusts_is_trusted(tmp_path: Path, monkeyp
     assert receiver.taken == [AS_JSON]
 
 
+def test_a_chat_receives_readable_text(receiver: Receiver) -> None:
+    Webhook(receiver.url, form="chat").send(MESSAGE)
+    [(_, headers, body)] = receiver.requests
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    assert headers["Idempotency-Key"] == "a1:opened"
+    assert json.loads(body) == {"text": "Alert: München\nTo: anna, ben\n\nOne line.\nAnother."}
+
+
+def test_nothing_in_a_message_becomes_a_link_or_a_mention_in_a_chat(receiver: Receiver) -> None:
+    text = "revenue 10 -> 15: <!channel> <https://example.com|R&D>\n&lt;"
+    Webhook(receiver.url, form="chat").send(replace(MESSAGE, subject="one\nline", text=text, addressed_to=[]))
+    [sent] = receiver.taken
+    assert not set(sent["text"]) & {"<", ">"}
+    assert html.unescape(sent["text"]) == f"one line\n\n{text}", "as a chat shows it"
+
+
+@pytest.mark.parametrize("character", ["x", "&", "<"])
+def test_a_chat_receives_the_beginning_of_a_long_text(character: str) -> None:
+    shown = html.unescape(chat_text(replace(MESSAGE, text=character * 90_000)))
+    assert shown.endswith(f"{character * 9} ... (shortened)")
+    assert 3_000 < len(shown) < 4_000
+
+
+def test_a_mail_has_subject_addressees_and_text() -> None:
+    with mail_server() as mailbox:
+        AppriseService(mail_url(mailbox.port)).send(MESSAGE)
+    [(recipients, mail)] = mailbox.mails
+    assert recipients == ["team@example.com"]
+    assert (mail["From"], mail["To"], mail["Subject"]) == ("lake@example.com", "team@example.com", "Alert: München")
+    assert mail.get_content_type() == "text/plain"
+    assert mail.get_content().splitlines() == ["To: anna, ben", "", "One line.", "Another."]
+
+
+def test_a_subject_cannot_add_headers_to_a_mail() -> None:
+    injected = replace(MESSAGE, subject="Late\r\nBcc: eve@example.com\n\n<b>body</b>", addressed_to=["a\r\nCc: eve@example.com"])
+    with mail_server() as mailbox:
+        AppriseService(mail_url(mailbox.port)).send(injected)
+    [(recipients, mail)] = mailbox.mails
+    assert recipients == ["team@example.com"]
+    assert (mail["Bcc"], mail["Cc"]) == (None, None)
+    assert mail["Subject"] == "Late Bcc: eve@example.com <b>body</b>"
+
+
+def test_a_mail_server_that_refuses_is_reported() -> None:
+    with mail_server() as mailbox:
+        mailbox.refuses = True
+        with pytest.raises(DeliveryError, match=r"mailto:\w+ did not take message a1:opened: Sending email to .* failed"):
+            AppriseService(mail_url(mailbox.port)).send(MESSAGE)
+    assert mailbox.mails == []
+
+
+def mail_url(port: int) -> str:
+    return f"mailto://127.0.0.1:{port}?from=lake@example.com&to=team@example.com&mode=insecure"
+
+
 def test_a_service_of_apprise_receives_subject_addressees_and_text(receiver: Receiver) -> None:
     AppriseService(receiver.url.replace("http://", "json://")).send(MESSAGE)
     [taken] = receiver.taken
@@ -168,9 +226,12 @@ def test_names_tell_targets_apart_and_no_secrets() -> None:
 
 
 def test_the_setting_names_the_targets_each_once() -> None:
-    found = targets(Settings(alert_targets=["log", "file:/a/b.jsonl", "https://example.com/x", "log", "json://example.com/x"]))
-    assert [type(one) for one in found] == [Log, File, Webhook, AppriseService]
-    assert found[1].name == "file:/a/b.jsonl"
+    addresses = ["log", "file:/a/b.jsonl", "https://example.com/x", "log", "json://example.com/x", "chat+https://example.com/x"]
+    listed = targets(Settings(alert_targets=addresses))
+    assert [type(target) for target in listed] == [Log, File, Webhook, AppriseService, Webhook]
+    assert listed[1].name == "file:/a/b.jsonl"
+    assert listed[-1] == Webhook("https://example.com/x", form="chat")
+    assert listed[-1].name.startswith("chat:example.com:")
     logger = logging.getLogger("mine")
     assert targets(Settings(alert_targets=["log"]), logger) == [Log(logger)]
     assert targets(Settings(alert_targets=[])) == []

@@ -1,4 +1,4 @@
-"""``lakehouse notices``: list the notices of restated numbers, and send those that are pending."""
+"""``lakehouse notices``: list the notices to consumers, and send those that are pending."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ _SECONDS = 60.0
 def notices(
     metric: Annotated[str | None, typer.Option(help="Notices about this metric, its longer periods among them.")] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only notices that were not delivered yet.")] = False,  # noqa: FBT002
-    send: Annotated[bool, typer.Option("--send", help="First detect restatements and send pending notices.")] = False,  # noqa: FBT002
+    send: Annotated[
+        bool, typer.Option("--send", help="First detect restatements and rejections, and send pending notices.")
+    ] = False,  # noqa: FBT002
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the notices of restated numbers: to whom, through which target, and when."""
+    """List the notices of restated numbers and rejected rows: to whom, through which target, and when."""
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
     settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
@@ -71,7 +73,7 @@ def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
 
 def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
     """Print the newest notices, each with a line per consumer and target."""
-    from lakehouse.operations.notices.pending import NOTIFY_WITHIN  # noqa: PLC0415
+    from lakehouse.operations.notices.log import NOTIFY_WITHIN  # noqa: PLC0415
 
     shown: str | None = None
     for entry in entries[-_SHOWN:]:
@@ -85,7 +87,10 @@ def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
         )
         if entry.delivered_at is not None:
             when = f"delivered {entry.delivered_at:%Y-%m-%d %H:%M} UTC"
-        out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
+        if entry.unheard:
+            out.print(f"    {entry.consumer}: within the bounds that the contract gives, not sent", soft_wrap=True)
+        else:
+            out.print(f"    {entry.consumer} by {entry.target}: {when}", soft_wrap=True)
     left = len(entries) - _SHOWN
     count = f"{len(entries):,} {'notice' if len(entries) == 1 else 'notices'}"
     out.print(f"{count}{f', {left:,} older ones not shown (--json lists all)' if left > 0 else ''}.")

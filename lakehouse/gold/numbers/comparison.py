@@ -82,6 +82,17 @@ class Sides(NamedTuple):
         apart = _EXACT.abs(_EXACT.subtract(exact(self.after or 0), exact(self.before or 0)))
         return Decimal("Infinity") if apart.is_nan() else apart
 
+    def exceeds(self, percent: Decimal | None = None, absolute: Decimal | None = None) -> bool:
+        """Whether the change lies beyond one of the bounds given.
+
+        A change from or to a missing number, or from 0, exceeds any percentage; a missing number counts as 0 in the difference.
+        """
+        if not self.changed:
+            return False
+        ratio = self.ratio
+        beyond_share = percent is not None and (ratio is None or abs(ratio) > percent)
+        return beyond_share or (absolute is not None and self.size > absolute)
+
     def as_json(self) -> dict[str, Any]:
         """Both numbers, the difference and the change in percent, as :func:`lakehouse.text.json_value` writes each."""
         values = {"before": self.before, "after": self.after, "difference": self.difference, "percent": self.percent}
@@ -142,10 +153,7 @@ class Threshold:
 
     def broken_by(self, change: MeasureDelta) -> bool:
         """Whether the change exceeds the threshold; a change from or to a missing number, or from 0, always does."""
-        if change.measure != self.measure or not change.changed:
-            return False
-        ratio = change.sides.ratio
-        return ratio is None or abs(ratio) > self.percent
+        return change.measure == self.measure and change.sides.exceeds(percent=self.percent)
 
 
 class Missing(NamedTuple):

@@ -82,7 +82,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
     """The periods whose newest number is due for its next state, each with the day since which, from the table's log alone."""
-    files = _files(settings, locations.gold(settings, series))
+    files = files_of(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
@@ -92,11 +92,12 @@ def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
 
 def partitions(settings: Settings, path: str, by: str) -> set[date]:
     """The days for which a table has files, from its log alone."""
-    files = _files(settings, path)
+    files = files_of(settings, path)
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
 
 
-def _files(settings: Settings, path: str) -> pa.Table | None:
+def files_of(settings: Settings, path: str) -> pa.Table | None:
+    """The files of a table with their partitions and statistics, from its log alone; None if it has none."""
     table = table_io.open_table(path, settings.storage_options)
     files = None if table is None else listed_files(table)
     return files if files is not None and len(files) else None

@@ -89,6 +89,8 @@ def of_then(settings: Settings, now: HistoricalContracts, revision: Mapping[str,
 
 
 def _read(kind: type[Any], stored: dict[str, Any], name: str) -> Any:
+    if "clocks" in stored:  # a key that earlier releases accepted and that never had an effect
+        stored = {**stored, "clocks": {key: value for key, value in stored["clocks"].items() if key != "event_time"}}
     try:
         return kind.model_validate(stored)
     except ValidationError as problem:

@@ -18,8 +18,7 @@ from lakehouse import locations
 from lakehouse.calendar.event_day import start_of_day
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, provenance, table_io
-from lakehouse.delta.delta_rs_internals import listed_files
-from lakehouse.gold.numbers import lifecycle, served_version
+from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates
@@ -138,8 +137,8 @@ def _overdue(settings: Settings, source: SourceContract | None, series: Series, 
 def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:
     """Restatements of days, and their values."""
     terms, now = daily.metric.alerts, settings.clock()
-    files = _files(settings, daily)
-    if files is None:
+    files = published_table.files_of(settings, locations.gold(settings, daily))
+    if files is None or "max.published_at" not in files.column_names:
         return
     if terms.restatements:
         begin = now - (terms.restatements.weeks + 1) * _WEEK
@@ -186,13 +185,6 @@ def _restated(settings: Settings, daily: Series, days: set[date], begin: datetim
     return [PeriodRestatement(version["published_at"], version["period"]) for version in versions]
 
 
-def _files(settings: Settings, series: Series) -> pa.Table | None:
-    """The files of a table of numbers with their statistics."""
-    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
-    files = None if table is None else listed_files(table)
-    return files if files is not None and len(files) and "max.published_at" in files.column_names else None
-
-
 def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set[date]:
     """The periods with a row whose time in a column is this or later."""
     if f"max.{column}" not in files.column_names:
@@ -203,7 +195,7 @@ def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set
 
 def _due_on(settings: Settings, series: Series) -> dict[date, date]:
     """When the numbers that are not final are to change their state, by period."""
-    files = _files(settings, series)
+    files = published_table.files_of(settings, locations.gold(settings, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     open_periods = files.filter(pc.is_valid(files["min.due_on"]))

@@ -7,7 +7,7 @@ This module only reads. The plan itself is defined in ``plan``; ``planned_files`
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.calendar.days import reach_ahead
-from lakehouse.delta import provenance, table_io
-from lakehouse.delta.delta_rs_internals import listed_files
+from lakehouse.delta import data_files, provenance, table_io
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
@@ -197,14 +196,14 @@ def _silver_days(
 
 def _bronze_waves(settings: Settings, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in files if not file.known}
-    rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target), "arrival_date", arrivals)
+    rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target))
     for part in cut_into_waves(arrivals, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows)
 
 
 def _silver_waves(settings: Settings, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
-    rows_by_day = _rows_by_day(settings, locations.silver(settings, request.target), "event_date", days)
+    rows_by_day = _rows_by_day(settings, locations.silver(settings, request.target))
     for part in cut_into_waves(days, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.SILVER, table=f"silver/{request.target}", partitions=tuple(part), rows=rows)
@@ -242,16 +241,10 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
         raise PlanProblemError(msg)
 
 
-def _rows_by_day(settings: Settings, path: str, column: str, days: Collection[date]) -> dict[date, int]:
-    """How many rows each day has, from the statistics of the files."""
+def _rows_by_day(settings: Settings, path: str) -> Counter[date]:
+    """How many rows each day of a table has; none if there is no table."""
     table = table_io.open_table(path, settings.storage_options)
-    counted: dict[date, int] = defaultdict(int)
-    if table is None or not days:
-        return counted
-    files = listed_files(table)
-    for day, rows in zip(files[f"partition.{column}"].to_pylist(), files["num_records"].to_pylist()):
-        counted[day] += rows or 0
-    return counted
+    return Counter({} if table is None else data_files.rows_by_partition(table))
 
 
 def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:

@@ -111,7 +111,7 @@ def _maintained(
             table = table_io.open_snapshot(lake_table.path(settings), settings.storage_options)
             if table is None:
                 continue
-            before = len(table.file_uris())
+            before = len(listed_files(table))
             yield _Work(settings, catalog, lake_table, hours, dry_run=dry_run).done(table)
         except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError) as problem:
             yield Upkeep(f"{lake_table}", before, before, problem=f"{problem}")
@@ -133,7 +133,7 @@ class _Work:
         self._kept: list[str] = []
 
     def done(self, table: DeltaTable) -> Upkeep:
-        before = len(table.file_uris())
+        before = len(listed_files(table))
         if self._lake_table.silver_of is not None and not self._dry_run:
             readers.bring_audit_up_to_date(self._settings, self._catalog, self._lake_table.silver_of, table)
         crowds = self._compact(table)
@@ -145,7 +145,7 @@ class _Work:
         return Upkeep(
             table=f"{self._lake_table}",
             files_before=before,
-            files_after=before - saved if self._dry_run else len(table.file_uris()),
+            files_after=before - saved if self._dry_run else len(listed_files(table)),
             partitions_compacted=len(crowds),
             checkpointed=checkpointed,
             log_files_deleted=log_files,

@@ -1,4 +1,4 @@
-"""Notices of restated numbers to consumers: what they contain, which are pending, their log and delivery.
+"""Notices of restated numbers and rejected rows to consumers: what they contain, which are pending, their log and delivery.
 
-Plain Python: ``notice``.
+Plain Python: ``notice``, ``rejection``.
 """

@@ -1,7 +1,7 @@
-"""One run of notifying consumers: finds new restatements, sends waiting notices, and marks the audit rows of silver.
+"""One run of notifying consumers: finds news, sends waiting notices, and marks the audit rows of silver.
 
-``pending`` decides which publications make a notice and which audit rows it covers; ``log`` has the record of notices. The
-sensor ``notices`` and ``lakehouse notices --send`` start a run.
+``pending`` decides which publications make a notice and which audit rows it covers, ``rejections`` which decisions of stewards
+do; ``log`` has the record of notices. The sensor ``notices`` and ``lakehouse notices --send`` start a run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.operations.channels import Message
 from lakehouse.operations.delivery import AfterFailure, PendingMessage, deliver
-from lakehouse.operations.notices import log, pending
+from lakehouse.operations.notices import log, pending, rejections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,9 @@ def dispatch_notices(settings: Settings, catalog: Catalog, targets: Sequence[Tar
     """
     settings = with_table_cache(settings)
     audiences, problems = pending.audiences(settings, catalog)
-    pending.add_notices(settings, audiences, [target.name for target in targets])
+    names = [target.name for target in targets]
+    pending.add_notices(settings, audiences, names)
+    rejections.add_notices(settings, audiences, names)
     waiting = pending.waiting(settings)
     delivered = 0
     for target in targets:

@@ -5,14 +5,14 @@ and the same ``message_id``. Notices and the version up to which publications we
 delivery is recorded in another. If the process dies after sending but before recording, the notice is sent again
 (at-least-once delivery).
 
-A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. ``pending`` decides
-which publications make a notice.
+A notice is ``waiting`` until it is ``delivered``, and ``audited`` when the audit of silver records it too. What lies within the
+bounds of a consumer is recorded, ``within_bounds``, and not sent. ``pending`` decides which publications make a notice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timezone
+from dataclasses import dataclass, field, replace
+from datetime import timedelta, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 _TIME = pa.timestamp("us", "UTC")
 #: What identifies a row. The table is partitioned by the first, so that old notices are not read to send new ones.
 _KEYS = ("month", "message_id", "target")
+#: Nobody is notified of what is older than this.
+NOTIFY_WITHIN = timedelta(days=7)
+#: The target of what is recorded and not sent.
+NO_TARGET = "none"
 
 
 class NoticeStatus(str, Enum):
@@ -40,6 +44,7 @@ class NoticeStatus(str, Enum):
     WAITING = "waiting"
     DELIVERED = "delivered"
     AUDITED = "audited"
+    WITHIN_BOUNDS = "within_bounds"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class NoticeEntry:
     :param data: see ``operations.notices.notice.Notice.data``.
     :param answers: per restated period the versions of silver whose changes the number contains and the number before it did not:
         after the first, through the second.
+    :param unheard: of what lies within the consumer's bounds: the published versions, each with the version of its period that
+        the consumer last heard of.
     """
 
     message_id: str
@@ -65,6 +72,7 @@ class NoticeEntry:
     found_at: datetime
     status: NoticeStatus = NoticeStatus.WAITING
     delivered_at: datetime | None = None
+    unheard: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def month(self) -> str:
@@ -121,6 +129,12 @@ def of(
         rows = rows.filter(pc.greater_equal(rows["published_at"], pa.scalar(since, _TIME)))
     entries = map(_with_ranges, log(settings).entries(rows))
     return sorted(entries, key=lambda entry: (entry.published_at, entry.series, entry.gold_version, entry.consumer, entry.target))
+
+
+def within_bounds(settings: Settings, series: str, months: Collection[str]) -> list[NoticeEntry]:
+    """What consumers of a series were not told in some months (``2024-11``) because it lay within their bounds."""
+    where = {"month": months, "series": [series], "status": [NoticeStatus.WITHIN_BOUNDS.value]}
+    return [*map(_with_ranges, log(settings).entries(log(settings).select(None, where)))]
 
 
 def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:

@@ -14,15 +14,21 @@ from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.contracts.checks import ChangeBounds
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.lifecycle import State
 
 #: How many periods are listed with their numbers, for people and for programs.
 _SHOWN, _LISTED = 5, 200
 _QUIET = frozenset({RevisionReason.INITIAL, RevisionReason.DAILY_FINALIZATION})
+
+
+def message_id(series: str, cause: str, consumer: str) -> str:
+    """The id of the message to a consumer about what one publication or decision means for a series."""
+    return hashlib.sha256(f"{series}\n{cause}\n{consumer}".encode()).hexdigest()[:32]
 
 
 def restates(reason: RevisionReason) -> bool:
@@ -54,12 +60,12 @@ class MeasureTotals:
         if self.sides is None:
             return f"{self.measure} changed in {self.changed:,} of {self.of:,} rows of the grain"
         if not self.sides.changed:
-            return f"{self.measure} {_text(self.sides.after)} in all, as before: {self.changed:,} of {self.of:,} rows changed"
+            return f"{self.measure} {as_text(self.sides.after)} in all, as before: {self.changed:,} of {self.of:,} rows changed"
         apart, percent = self.sides.difference, self.sides.percent
-        more = [] if apart is None else [_text(apart, signed=True)]
+        more = [] if apart is None else [as_text(apart, signed=True)]
         more += [] if percent is None else [f"{percent:+,} %"]
         by = f" ({', '.join(more)})" if more else ""
-        return f"{self.measure} {_text(self.sides.before)} -> {_text(self.sides.after)}{by}"
+        return f"{self.measure} {as_text(self.sides.before)} -> {as_text(self.sides.after)}{by}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,8 @@ class RestatedPeriod:
     :param changed_rows: how many changed rows of silver caused it, if known.
     :param booked_on: for an adjustment the open day that it is booked to.
     :param changes: every measure by grain; for a closed period with its adjustments included.
+    :param unheard: how many earlier restatements the change includes, of which a consumer was not told because each lay within
+        the consumer's bounds.
     """
 
     period: str
@@ -81,6 +89,20 @@ class RestatedPeriod:
     changed_rows: int | None
     booked_on: date | None
     changes: tuple[MeasureDelta, ...]
+    unheard: int = 0
+
+    def exceeds(self, bounds: Mapping[str, ChangeBounds], additive: frozenset[str]) -> bool:
+        """Whether a measure moved beyond its bounds; one without bounds does if it changed at all.
+
+        What moved is the total over the grain, if the measure has one, else any row of the grain.
+        """
+        for totals in self.totals(additive):
+            bound = bounds.get(totals.measure)
+            rows = [change.sides for change in self.changes if change.measure == totals.measure]
+            sides = rows if totals.sides is None else [totals.sides]
+            if any(side.exceeds(bound.percent, bound.absolute) for side in sides) if bound else totals.changed:
+                return True
+        return False
 
     def totals(self, additive: frozenset[str]) -> list[MeasureTotals]:
         """Every measure, whether its number changed or not."""
@@ -113,7 +135,7 @@ class Notice:
 
     def message_id(self, consumer: str) -> str:
         """The id of the message, which is the same for the same publication and consumer."""
-        return hashlib.sha256(f"{self.series}\n{self.publication_id}\n{consumer}".encode()).hexdigest()[:32]
+        return message_id(self.series, self.publication_id, consumer)
 
     @property
     def reasons(self) -> list[str]:
@@ -133,6 +155,8 @@ class Notice:
         for period in self.restated[:_SHOWN]:
             versions = f"{period.before.partition('.')[2]} -> {period.after.partition('.')[2]}"
             lines += ["", f"{period.period}, {period.state.value}, {versions}, {_reason(period)}"]
+            if period.unheard:
+                lines.append(f"  with earlier changes that lay within your bounds: {period.unheard:,}")
             if period.booked_on is not None:
                 lines.append(f"  the closed number stays; with its adjustments, the newest booked to {period.booked_on}:")
             measures = [f"  {totals}" for totals in period.totals(self.additive) if totals.changed]
@@ -146,6 +170,7 @@ class Notice:
         """The same for programs, in JSON types; ``left_out`` counts the periods that are not listed."""
         names = [period.period for period in self.restated]
         return {
+            "kind": "restatement",
             "metric": self.metric,
             "series": self.series,
             "publication_id": self.publication_id,
@@ -172,6 +197,7 @@ class Notice:
             "reason": restated.reason.value,
             "explanation": restated.explanation,
             "changed_rows": restated.changed_rows,
+            "earlier_changes": restated.unheard,
             "booked_on": None if restated.booked_on is None else restated.booked_on.isoformat(),
             "measures": [totals.as_json() for totals in restated.totals(self.additive)],
         }
@@ -183,8 +209,8 @@ def _reason(restated: RestatedPeriod) -> str:
     return explanation if explanation.startswith(reason) else f"{reason}: {explanation}" if explanation else reason
 
 
-def _text(number: Number | None, *, signed: bool = False) -> str:
-    """A decimal with all its places; a double with 12 digits."""
+def as_text(number: Number | None, *, signed: bool = False) -> str:
+    """A number for people: a decimal with all its places; a double with 12 digits."""
     if number is None:
         return "none"
     form = ("+" if signed else "") + "," + (".12g" if isinstance(number, float) else "")

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,8 +20,8 @@ from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import publications, restatements
 from lakehouse.operations.notices import log as notice_log
-from lakehouse.operations.notices import restated_numbers
-from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
+from lakehouse.operations.notices import materiality, restated_numbers
+from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
 from lakehouse.silver import audit as silver_audit
 from lakehouse.silver import audit_log
 
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
     from lakehouse.ledger.publications import Publication
+    from lakehouse.operations.notices.materiality import JudgedNotice
     from lakehouse.settings import Settings
 
-#: Nobody is notified of publications that are older than this.
-NOTIFY_WITHIN = timedelta(days=7)
 #: How many publications of a series are read at once.
 _AT_ONCE = 100
 
@@ -81,8 +79,10 @@ def waiting(settings: Settings) -> list[NoticeEntry]:
 def add_notices(settings: Settings, every: Iterable[Audience], targets: Collection[str]) -> int:
     """Add a notice for each publication that restated something since the last run, one per consumer and target.
 
-    :param targets: the names of the targets that are to send them.
-    :returns: how many were added.
+    What lies within the bounds of a consumer is recorded and not sent.
+
+    :param targets: the names of the targets that are to send them; without any, nothing is recorded.
+    :returns: how many are to be sent.
     """
     return sum(
         _add_notices(settings, series, audience, targets)
@@ -119,9 +119,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
         if series in audience_of:
             source = audience_of[series].daily.metric.source
             silver_audit.follow(settings, catalog.sources[source], catalog.metrics_of(source))
-            count, waits = _mark(
-                settings, audience_of, series, [entries[0].answers for entries in by_publication.values()], open_
-            )
+            count, waits = _mark(settings, audience_of, series, [*map(_all_answers, by_publication.values())], open_)
             marked += count
         done += [] if waits else [entry for entries in by_publication.values() for entry in entries]
     notice_log.audited(settings, done)
@@ -139,26 +137,42 @@ def _add_notices(settings: Settings, series: Series, audience: Audience, targets
         new = [entry for entry in publications.of(settings, series.name) if scanned < entry.gold_version <= version]
         version = new[_AT_ONCE - 1].gold_version if len(new) > _AT_ONCE else version
         new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
-    entries = [
-        NoticeEntry(
-            message_id=notice.message_id(consumer),
-            series=series.name,
-            publication_id=notice.publication_id,
-            gold_version=notice.gold_version,
-            consumer=consumer,
-            target=target,
-            subject=notice.subject,
-            text=notice.text,
-            data={**notice.data, "consumer": consumer},
-            answers=answers,
-            published_at=notice.published_at,
-            found_at=settings.clock(),
-        )
-        for notice, answers in restated_numbers.notices(settings, audience.daily, series, new)
-        for consumer in audience.consumers
-        for target in targets
-    ]
-    return len(entries) if notice_log.add(settings, series.name, entries, version, scanned) else 0
+    reader = restated_numbers.read(settings, audience.daily, series, new)
+    judged = materiality.judged(reader, new, audience.consumers, series.metric.materiality) if targets else ()
+    entries = [entry for notice in judged for entry in _entries(settings, notice, targets)]
+    waiting = sum(entry.status is NoticeStatus.WAITING for entry in entries)
+    return waiting if notice_log.add(settings, series.name, entries, version, scanned) else 0
+
+
+def _entries(settings: Settings, judged: JudgedNotice, targets: Collection[str]) -> list[NoticeEntry]:
+    """A notice per target, or one that no target sends because it lies within the consumer's bounds."""
+    notice, is_told = judged.notice, judged.unheard is None
+    entry = NoticeEntry(
+        message_id=notice.message_id(judged.consumer),
+        series=notice.series,
+        publication_id=notice.publication_id,
+        gold_version=notice.gold_version,
+        consumer=judged.consumer,
+        target=NO_TARGET,
+        subject=notice.subject,
+        text=notice.text,
+        data={**notice.data, "consumer": judged.consumer},
+        answers=judged.answers,
+        published_at=notice.published_at,
+        found_at=settings.clock(),
+        status=NoticeStatus.WAITING if is_told else NoticeStatus.WITHIN_BOUNDS,
+        unheard=judged.unheard or {},
+    )
+    return [replace(entry, target=target) for target in targets] if is_told else [entry]
+
+
+def _all_answers(entries: Sequence[NoticeEntry]) -> dict[str, tuple[int, int]]:
+    """The changes that the notices of one publication contain; with bounds they are of fewer days, or more changes."""
+    answers: dict[str, tuple[int, int]] = {}
+    for period, (after, through) in ((period, span) for entry in entries for period, span in entry.answers.items()):
+        first, last = answers.get(period, (after, through))
+        answers[period] = (min(first, after), max(last, through))
+    return answers
 
 
 def _mark(

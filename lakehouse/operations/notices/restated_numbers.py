@@ -5,22 +5,27 @@ This module only reads. ``pending`` decides which publications make a notice, an
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.ledger import restatements
 from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakehouse.contracts.series import Series
+    from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.ledger.publications import Publication
+    from lakehouse.ledger.restatements import Restatement
     from lakehouse.settings import Settings
 
 #: Per restated day the versions of silver whose changes its number contains and the one before did not: those after the
@@ -28,30 +33,86 @@ if TYPE_CHECKING:
 Answers = dict[str, tuple[int, int]]
 
 
-def notices(settings: Settings, daily: Series, series: Series, entries: Sequence[Publication]) -> list[tuple[Notice, Answers]]:
-    """A notice for each of some publications of a series that restated something, with the changes its days contain.
+@dataclass(frozen=True)
+class LastHeard:
+    """The version of a period that a consumer last heard of, and the version of silver whose changes the consumer knows."""
+
+    version: str
+    followed: int | None = None
+
+
+@dataclass(frozen=True)
+class RestatedNumber:
+    """A number that a publication restated, with the changes of silver that it contains if it is a day's."""
+
+    period: RestatedPeriod
+    answers: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class PublicationReader:
+    """What some publications of a series restated; made by :func:`read`."""
+
+    settings: Settings
+    daily: Series
+    series: Series
+    history: Mapping[date, Sequence[PublishedVersion]]
+    followed: Sequence[Restatement]
+
+    def restated(self, entry: Publication, heard: Mapping[str, LastHeard] | None = None) -> list[RestatedNumber]:
+        """The periods that a publication restated, each compared with the version before it.
+
+        :param heard: by the name of a published version: the version to compare it with instead.
+        """
+        before = max((run.followed_version for run in self.followed if run.gold_version < entry.gold_version), default=-1)
+        numbers = []
+        for versions, place in self._places(entry):
+            last_heard = (heard or {}).get(versions[place].name)
+            first = _place(versions, last_heard.version) if last_heard else None
+            answers = _answered(versions, place, before) if self.series.kind is Kind.DAY else None
+            if answers and last_heard and last_heard.followed is not None:
+                answers = (min(last_heard.followed, answers[0]), answers[1])
+            first = place - 1 if first is None else first
+            restated = _restated(self.settings, self.daily, self.series, versions, first, place)
+            numbers.append(RestatedNumber(restated, answers))
+        return numbers
+
+    def earlier(self, entry: Publication) -> dict[str, PublishedVersion]:
+        """By the name of each version that restates its period: the newest one before it that did."""
+        result = {}
+        for versions, place in self._places(entry):
+            earlier = [version for version in versions[1:place] if restates(version.reason)]
+            if earlier:
+                result[versions[place].name] = earlier[-1]
+        return result
+
+    def _places(self, entry: Publication) -> Iterator[tuple[Sequence[PublishedVersion], int]]:
+        """The history of each period that a publication restated, and the place of the published version in it."""
+        for start, name in sorted(_later_versions(entry).items()):
+            versions = self.history.get(start, [])
+            place = _place(versions, name)
+            if place and restates(versions[place].reason):
+                yield versions, place
+
+    def notice(self, entry: Publication, numbers: Sequence[RestatedNumber]) -> tuple[Notice, Answers]:
+        """The notice of some numbers of a publication, with the changes that its days contain."""
+        answers = {number.period.period: number.answers for number in numbers if number.answers}
+        return _notice(self.series, entry, [number.period for number in numbers]), answers
+
+
+def read(settings: Settings, daily: Series, series: Series, entries: Sequence[Publication]) -> PublicationReader:
+    """Read the history of the periods that some publications of a series contain.
 
     :param daily: the daily series: the series itself, or the one that it is computed from.
     """
-    later_versions = {entry.publication_id: _later_versions(entry) for entry in entries}
-    starts = {start for versions in later_versions.values() for start in versions}
+    starts = {start for entry in entries for start in _later_versions(entry)}
     history = numbers_history.history(settings, series, starts) if starts else {}
     followed = restatements.of(settings, served_version.follower(series)) if series.kind is Kind.DAY and starts else []
-    result = []
-    for entry in entries:
-        before = max((run.followed_version for run in followed if run.gold_version < entry.gold_version), default=-1)
-        periods: list[RestatedPeriod] = []
-        answers: Answers = {}
-        for start, name in sorted(later_versions[entry.publication_id].items()):
-            restated = _restated(settings, daily, series, history.get(start, []), name)
-            if restated is None:
-                continue
-            periods.append(restated)
-            if series.kind is Kind.DAY and (answer := _answered(history[start], name, before)):
-                answers[restated.period] = answer
-        if periods:
-            result.append((_notice(series, entry, periods), answers))
-    return result
+    return PublicationReader(settings, daily, series, history, followed)
+
+
+def _place(versions: Sequence[PublishedVersion], name: str) -> int | None:
+    return next((place for place, version in enumerate(versions) if version.name == name), None)
 
 
 def _notice(series: Series, entry: Publication, restated: Sequence[RestatedPeriod]) -> Notice:
@@ -76,13 +137,13 @@ def _later_versions(entry: Publication) -> dict[date, str]:
 
 
 def _restated(
-    settings: Settings, daily: Series, series: Series, versions: Sequence[PublishedVersion], name: str
-) -> RestatedPeriod | None:
-    """A version of a period compared with the one before; None if it restates nothing."""
-    place = next((place for place, version in enumerate(versions) if version.name == name), 0)
-    if not place or not restates(versions[place].reason):
-        return None
-    before, after = versions[place - 1], versions[place]
+    settings: Settings, daily: Series, series: Series, versions: Sequence[PublishedVersion], first: int, place: int
+) -> RestatedPeriod:
+    """The version of a period at one place of its history compared with one at an earlier place."""
+    before, after = versions[first], versions[place]
+    steps = [step for step in range(first + 1, place + 1) if restates(versions[step].reason)]
+    rows = [_rows_of_step(settings, daily, series, versions[step - 1], versions[step]) for step in steps]
+    counts = [count for count in rows if count is not None]
     return RestatedPeriod(
         period=after.period,
         before=before.name,
@@ -90,14 +151,40 @@ def _restated(
         state=after.state,
         reason=after.reason,
         explanation=after.restatement_reason,
-        changed_rows=_changed_rows(settings, daily, before, after) if series.kind is not Kind.DAY else after.row["changed_rows"],
+        changed_rows=sum(counts) if counts else None,
         booked_on=after.row["booked_on"],
-        changes=tuple(
-            numbers_history.changes(
-                series, numbers_history.in_whole(series, before, versions), numbers_history.in_whole(series, after, versions)
-            )
-        ),
+        changes=tuple(_changes(series, versions, first, place, steps)),
+        unheard=len(steps) - 1,
     )
+
+
+def _rows_of_step(
+    settings: Settings, daily: Series, series: Series, before: PublishedVersion, after: PublishedVersion
+) -> int | None:
+    """How many changed rows of silver led from one version to the next; None if not known."""
+    count: int | None = after.row["changed_rows"]
+    return count if series.kind is Kind.DAY else _changed_rows(settings, daily, before, after)
+
+
+def _changes(
+    series: Series, versions: Sequence[PublishedVersion], first: int, place: int, steps: Sequence[int]
+) -> list[MeasureDelta]:
+    """What the restatements between two versions changed. The growth of a running period between them is not counted."""
+
+    def between(before: int, after: int) -> list[MeasureDelta]:
+        old, new = (numbers_history.in_whole(series, versions[side], versions) for side in (before, after))
+        return numbers_history.changes(series, old, new)
+
+    quiet = [versions[step] for step in range(first + 1, place) if step not in steps]
+    if not any(version.restated_on == version.published_at for version in quiet):
+        return between(first, place)
+    moved_back: dict[tuple[Any, str], list[Number | None]] = defaultdict(list)
+    for change in (change for step in steps for change in between(step - 1, step)):
+        moved_back[change.grain, change.measure].append(Sides(change.after or 0, change.before or 0).difference)
+    return [
+        replace(change, before=added([change.after or 0, *moved_back[change.grain, change.measure]]))
+        for change in between(place - 1, place)
+    ]
 
 
 def _changed_rows(settings: Settings, daily: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
@@ -116,13 +203,12 @@ def _revision(label: str | None) -> int:
     return int((label or "r0").removeprefix("r"))
 
 
-def _answered(versions: Sequence[PublishedVersion], name: str, followed: int) -> tuple[int, int] | None:
+def _answered(versions: Sequence[PublishedVersion], place: int, followed: int) -> tuple[int, int] | None:
     """The versions of silver whose changes a number is the first to contain: those after one, through another.
 
     :param followed: the version of silver that the metric had followed before; changes up to it did not change the number. A
         number that was held and signed off later contains all changes since the one before it.
     """
-    place = next(place for place, version in enumerate(versions) if version.name == name)
     before, after = (version.row["silver_version"] for version in (versions[place - 1], versions[place]))
     if after is None:
         return None

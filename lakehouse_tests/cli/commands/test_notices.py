@@ -89,6 +89,21 @@ def test_a_target_that_fails_is_named_and_its_notice_waits(folder: Path) -> None
     assert json.loads(told)["status"] == "waiting"
 
 
+def test_what_lies_within_the_bounds_of_a_consumer_is_listed_and_not_sent(folder: Path) -> None:
+    restated(folder)
+    (folder / "contracts" / "total.yaml").write_text(
+        f"{TOTAL_METRIC}consumers: [board]\nmateriality: {{board: {{total: {{percent: 50}}}}}}\n"
+    )
+    done = command(folder, "--send")
+    assert (done.returncode, (folder / "told.jsonl").exists()) == (0, False)
+    assert done.stdout == (
+        "2024-02-04 12:00  total restated for 2024-02-01: late_data\n"
+        "    board: within the bounds that the contract gives, not sent\n"
+        "1 notice.\n"
+    )
+    assert command(folder, "--pending").stdout == "0 notices.\n"
+
+
 def test_the_first_scan_reports_that_notification_begins(folder: Path) -> None:
     lake = NotifiedLake(settings_below(folder), [metric("total", "board")])
     lake.at(4)

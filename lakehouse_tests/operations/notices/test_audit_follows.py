@@ -11,7 +11,7 @@ from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.operations.notices import pending as notice_pending
+from lakehouse.operations.notices import log as notice_log
 from lakehouse_tests.support.notified_lake import (
     NotifiedLake,
     RecordingChannel,
@@ -38,7 +38,7 @@ def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> N
     lake, channel = published_lake(settings, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
     lake.add_rows(("late", 1, 5))
     lake.publish("trailing")
-    given_up = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
+    given_up = settings.clock() + notice_log.NOTIFY_WITHIN + timedelta(seconds=1)
     lake.at(5)
     lake.publish("total")
     assert (lake.dispatch(channel).delivered, lake.notified()) == (1, {"late": [False]})

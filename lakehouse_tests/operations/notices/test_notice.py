@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.contracts.checks import ChangeBounds
 from lakehouse.gold.numbers.comparison import MeasureDelta
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.operations.notices.notice import Notice, RestatedPeriod, restates
@@ -148,3 +149,33 @@ def test_any_numbers_can_be_written(before: Any, after: Any) -> None:
     (measure,) = told.data["restated"][0]["measures"]
     if not any(one is None or isinstance(one, float) for one in (before, after)):
         assert Fraction(measure["before"]) + Fraction(measure["difference"]) == Fraction(measure["after"])
+
+
+def exceeds(*changes: MeasureDelta, additive: frozenset[str] = frozenset({"revenue"}), **bounds: int) -> bool:
+    """With these absolute bounds by measure."""
+    return restated(*changes).exceeds({name: ChangeBounds(absolute=D(bound)) for name, bound in bounds.items()}, additive)
+
+
+def test_a_measure_without_bounds_exceeds_them_if_it_changed_at_all() -> None:
+    assert exceeds(change("revenue", 10, 12), change("customers", 4, 5), revenue=9)
+    assert not exceeds(change("revenue", 10, 12), change("customers", 4, 4), revenue=9)
+    assert not exceeds(change("revenue", 10, 10))
+
+
+def test_a_total_is_compared_where_there_is_one_else_each_row_of_the_grain() -> None:
+    rows = [change("revenue", 10, 15, store="south"), change("revenue", 10, 6, store="north")]
+    assert not exceeds(*rows, revenue=1)
+    assert exceeds(*rows, revenue=4, additive=frozenset())
+    assert not exceeds(*rows, revenue=5, additive=frozenset())
+
+
+def test_a_number_that_is_new_or_gone_counts_with_all_of_it() -> None:
+    assert exceeds(change("revenue", None, 10), revenue=9)
+    assert not exceeds(change("revenue", 10, None), revenue=10)
+    assert restated(change("revenue", None, 1)).exceeds({"revenue": ChangeBounds(percent=D(900))}, frozenset())
+    assert restated(change("revenue", 0, 1)).exceeds({"revenue": ChangeBounds(percent=D(900))}, frozenset())
+
+
+def test_a_double_that_is_no_number_exceeds_any_bound() -> None:
+    assert exceeds(change("revenue", 1.0, float("nan")), revenue=10**9)
+    assert not exceeds(change("revenue", float("nan"), float("nan")), revenue=0)

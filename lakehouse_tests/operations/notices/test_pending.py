@@ -105,7 +105,7 @@ def test_what_a_replay_publishes_is_no_news(settings) -> None:
     lake, channel = published_lake(settings), RecordingChannel()
     lake.add_rows(("late", 1, 5))
     lake.publish()
-    settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
+    settings.now = settings.clock() + ledger.NOTIFY_WITHIN + timedelta(seconds=1)
     assert (lake.dispatch(channel).delivered, ledger.of(settings)) == (0, [])
 
 
@@ -115,7 +115,7 @@ def test_undelivered_messages_are_given_up_after_seven_days(settings) -> None:
     lake.publish()
     assert (lake.dispatch(channel).waiting, lake.notified()) == (2, {"late": [False]})
     channel.broken = None
-    settings.now = settings.clock() + notice_pending.NOTIFY_WITHIN + timedelta(seconds=1)
+    settings.now = settings.clock() + ledger.NOTIFY_WITHIN + timedelta(seconds=1)
     told = lake.dispatch(channel)
     assert (told.delivered, told.waiting, channel.messages) == (0, 0, [])
     assert [entry.status for entry in ledger.of(settings)] == [NoticeStatus.WAITING] * 2

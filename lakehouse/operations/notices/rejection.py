@@ -1,0 +1,105 @@
+"""The notice of a steward's rejection: a few lines for people, data for programs.
+
+Like the notice of a restatement it contains no key and no value of the grain, because a message that was sent cannot be
+redacted. ``rejections`` finds what is to be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.operations.notices.notice import as_text, message_id
+from lakehouse.text import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date, datetime
+
+    from lakehouse.gold.numbers.comparison import Number
+
+#: How many days are listed, for people and for programs.
+_SHOWN, _LISTED = 5, 200
+
+
+@dataclass(frozen=True)
+class DayOfRejection:
+    """The rejected rows of an event day; ``values`` are the measures over these rows alone, as far as they are known."""
+
+    day: date
+    rows: int
+    values: Mapping[str, Number] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """A dictionary for JSON; decimals are written as text, so that none is rounded."""
+        measures = [{"measure": name, "value": json_value(value)} for name, value in self.values.items()]
+        return {"day": self.day.isoformat(), "rows": self.rows, "measures": measures}
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name} {as_text(value)}" for name, value in self.values.items())
+        return f"{self.day}: {_rows(self.rows)}{f'; over these alone {values}' if values else ''}"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One decision by which a steward rejected rows that waited, for the readers of a metric. ``days`` is never empty."""
+
+    metric: str
+    series: str
+    source: str
+    decision_id: str
+    decided_at: datetime
+    by: str
+    reason: str
+    days: Sequence[DayOfRejection]
+
+    def message_id(self, consumer: str) -> str:
+        """The id of the message, which is the same for the same decision and consumer."""
+        return message_id(self.series, self.decision_id, consumer)
+
+    @property
+    def subject(self) -> str:
+        """The subject line."""
+        return f"{self.series} without {_rows(self._count)} for {self._window}: rejected by a steward"
+
+    @property
+    def text(self) -> str:
+        """Some lines for people."""
+        head = (
+            f"{_rows(self._count)} of {self.source} that waited for a steward will not be in {self.metric}, for {self._window}."
+        )
+        why = f"Rejected {self.decided_at:%Y-%m-%d %H:%M} UTC by {self.by}: {self.reason}"
+        left = len(self.days) - _SHOWN
+        more = [f"  and {left:,} more days"] if left > 0 else []
+        command = f"lakehouse quarantine list {self.source} --status rejected"
+        return "\n".join([head, why, "", *(f"  {day}" for day in self.days[:_SHOWN]), *more, "", command])
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same for programs, in JSON types; ``left_out`` counts the days that are not listed."""
+        return {
+            "kind": "rejection",
+            "metric": self.metric,
+            "series": self.series,
+            "source": self.source,
+            "decision_id": self.decision_id,
+            "decided_at": self.decided_at.isoformat(),
+            "by": self.by,
+            "reason": self.reason,
+            "rows": self._count,
+            "days": [day.as_json() for day in self.days[:_LISTED]],
+            "left_out": max(0, len(self.days) - _LISTED),
+        }
+
+    @property
+    def _count(self) -> int:
+        return sum(day.rows for day in self.days)
+
+    @property
+    def _window(self) -> str:
+        first, last, count = self.days[0].day, self.days[-1].day, len(self.days)
+        return f"{first}" if count == 1 else f"{count:,} days, {first} to {last}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"

@@ -1,0 +1,151 @@
+"""The rejections by stewards that consumers have yet to be notified of: rows that waited, and will not be in the numbers.
+
+A rejection of rows that waited changes no published number, so that no restatement reports it; one of rows that were in the
+numbers does, and is reported as the restatement that it causes. Rejections of the last days that have no notice yet make one
+per metric, consumer and target. ``log`` stores the notices, and ``dispatch`` sends them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse import locations
+from lakehouse.delta import table_io
+from lakehouse.ledger import decisions
+from lakehouse.ledger.row_states import StewardVerdict
+from lakehouse.operations.notices import log as notice_log
+from lakehouse.operations.notices.log import NOTIFY_WITHIN, NoticeEntry
+from lakehouse.operations.notices.rejection import DayOfRejection, Rejection
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime
+
+    from lakehouse.contracts.metric import Measure
+    from lakehouse.contracts.series import Series
+    from lakehouse.operations.notices.pending import Audience
+    from lakehouse.settings import Settings
+
+#: Measures of which the value over some rows is known without Spark.
+_SUM = re.compile(r"\s*(?:sum\(\s*(\w+)\s*\)|coalesce\(\s*sum\(\s*(\w+)\s*\)\s*,\s*0\s*\))\s*", re.IGNORECASE)
+_COUNT = re.compile(r"\s*count\(\s*\*\s*\)\s*", re.IGNORECASE)
+_ROW = ["ingestion_id", "line_number"]
+_ABOUT_ROW = ["event_date", "change_op", "is_correction"]
+
+
+def add_notices(settings: Settings, every: Sequence[Audience], targets: Collection[str]) -> int:
+    """Add a notice for each rejection of rows that waited, one per metric, consumer and target.
+
+    :param targets: the names of the targets that are to send them.
+    :returns: how many were added.
+    """
+    by_source: dict[str, list[Audience]] = {}
+    for audience in every:
+        by_source.setdefault(audience.daily.metric.source, []).append(audience)
+    return sum(_add_notices(settings, source, audiences, targets) for source, audiences in by_source.items())
+
+
+def _add_notices(settings: Settings, source: str, audiences: Sequence[Audience], targets: Collection[str]) -> int:
+    commits = table_io.version(locations.decisions(settings, source), settings.storage_options) + 1
+    scanned = notice_log.scanned_version(settings, _log_of(source))
+    if not commits or not targets or (scanned or 0) >= commits:
+        return 0
+    since = settings.clock() - NOTIFY_WITHIN
+    rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
+    known = {(entry.series, entry.publication_id) for entry in notice_log.of(settings, since=since)} if len(rejected) else set()
+    entries = [
+        NoticeEntry(
+            message_id=rejection.message_id(consumer),
+            series=rejection.series,
+            publication_id=rejection.decision_id,
+            gold_version=commits,
+            consumer=consumer,
+            target=target,
+            subject=rejection.subject,
+            text=rejection.text,
+            data={**rejection.data, "consumer": consumer},
+            answers={},
+            published_at=rejection.decided_at,
+            found_at=settings.clock(),
+        )
+        for audience in audiences
+        for rejection in _rejections(rejected, source, audience.daily)
+        if (rejection.series, rejection.decision_id) not in known
+        for consumer in audience.consumers
+        for target in targets
+    ]
+    return len(entries) if notice_log.add(settings, _log_of(source), entries, commits, scanned) else 0
+
+
+def _rejected(settings: Settings, source: str, since: datetime, every: Sequence[Series]) -> pa.Table:
+    """The rows that stewards rejected while they waited, with what the measures of metrics add up, and the decision.
+
+    Only the first decision about a row is one about a row that waits, and only rows that waited are in the quarantine. Rows
+    without an event day are left out.
+    """
+    columns = [*_ROW, "decision_id", "number", "verdict", "by", "reason", "decided_at"]
+    decided = decisions.log(settings, source).select(columns, {"verdict": [StewardVerdict.REJECT.value]})
+    is_first = pc.equal(pc.fill_null(decided["number"], 1), 1)
+    is_new = pc.greater_equal(decided["decided_at"], pa.scalar(since, decided["decided_at"].type))
+    decided = decided.filter(pc.and_(is_first, is_new)).drop_columns(["number", "verdict"])
+    where = {"ingestion_id": pc.unique(decided["ingestion_id"]).to_pylist()}
+    summed = [_summed(measure) for series in every for measure in series.metric.measures]
+    names = dict.fromkeys([*_ROW, *_ABOUT_ROW, *(name for name in summed if name)])
+    path = locations.quarantine(settings, source)
+    waited = table_io.read(path, [*names], where, settings.storage_options) if len(decided) else None
+    if waited is None:
+        return decided.slice(0, 0)
+    waited = waited.set_column(0, _ROW[0], waited[_ROW[0]].cast(pa.string()))  # delta-rs writes string views
+    return waited.filter(pc.is_valid(waited["event_date"])).join(decided, _ROW, join_type="inner")
+
+
+def _rejections(rejected: pa.Table, source: str, daily: Series) -> Iterator[Rejection]:
+    """The rejections for the readers of a metric, oldest first."""
+    decided = ["decision_id", "by", "reason", "decided_at"]
+    for decision in rejected.group_by(decided).aggregate([]).sort_by("decided_at").to_pylist() if len(rejected) else ():
+        rows = rejected.filter(pc.equal(rejected["decision_id"], decision["decision_id"]))
+        days = table_io.split(rows, "event_date")
+        yield Rejection(
+            metric=daily.metric.metric,
+            series=daily.name,
+            source=source,
+            **decision,
+            days=tuple(DayOfRejection(day, len(days[day]), _values(daily, days[day])) for day in sorted(days)),
+        )
+
+
+def _values(daily: Series, rows: pa.Table) -> dict[str, Any]:
+    """The additive measures over some rows alone, as far as they can be computed here; none if a row is no plain insert.
+
+    If a key of the rows is new, these are what the day's number would have been greater by.
+    """
+    inserts = pc.and_(pc.equal(rows["change_op"], "insert"), pc.invert(pc.fill_null(rows["is_correction"], False)))
+    if not pc.all(inserts).as_py():
+        return {}
+    values = {measure.name: _value(measure, rows) for measure in daily.metric.measures if measure.additive}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _value(measure: Measure, rows: pa.Table) -> Any:
+    if _COUNT.fullmatch(measure.sql):
+        return len(rows)
+    column = _summed(measure)
+    return pc.sum(rows[column]).as_py() if column and _is_number(rows[column].type) else None
+
+
+def _summed(measure: Measure) -> str | None:
+    """The column that a measure adds up, if it does no more."""
+    summed = _SUM.fullmatch(measure.sql)
+    return (summed[1] or summed[2]).lower() if summed else None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def _log_of(source: str) -> str:
+    return f"rejections:{source}"

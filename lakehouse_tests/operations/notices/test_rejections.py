@@ -1,0 +1,132 @@
+"""Consumers are notified of rows that a steward rejected while they waited. No Spark."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from lakehouse import locations
+from lakehouse.contracts import Catalog
+from lakehouse.operations.channels import Webhook
+from lakehouse.operations.notices import log as ledger
+from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
+from lakehouse.operations.notices.log import NoticeStatus
+from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.notified_lake import RecordingChannel, metric
+from lakehouse_tests.support.quarantine_lake import FIRST_FILE, LATE, ON_TIME, WEEK_WATERMARK, decide
+from lakehouse_tests.support.webhook_server import webhook_server
+
+if TYPE_CHECKING:
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.settings import Settings
+
+COUNT = {"name": "events", "sql": "count(*)", "type": "long", "additive": True}
+TOTAL = {"name": "total", "sql": "coalesce(sum(amount), 0)", "type": "long", "additive": True}
+LARGEST = {"name": "largest", "sql": "max(amount)", "type": "long"}
+#: Four rows that come 18 and 19 days late: two inserts of one day, one of the next, and a correction.
+LATE_FILE = [
+    "b,2,2024-02-01T06:00:00Z,2024-02-20T12:00:00Z,insert,,0",
+    "c,30,2024-02-01T07:00:00Z,2024-02-20T12:00:00Z,insert,,0",
+    "d,4,2024-02-02T06:00:00Z,2024-02-20T12:00:00Z,insert,,0",
+    "e,5,2024-02-02T06:00:00Z,2024-02-20T12:00:00Z,correct,a,0",
+]
+
+
+@pytest.fixture(name="lake")
+def _lake(settings) -> Lake:
+    """A lake in which four rows wait, before the first silver."""
+    lake = Lake(settings, contract(**WEEK_WATERMARK), None)
+    for arrival, lines in ((ON_TIME, FIRST_FILE), (LATE, LATE_FILE)):
+        lake.deliver(arrival, csv_file(lines))
+        lake.ingest(arrival)
+    return lake
+
+
+def reader(*consumers: str, **changes: Any) -> MetricContract:
+    return metric("total", *(consumers or ("board",)), **{"measures": [TOTAL, COUNT, LARGEST], **changes})
+
+
+def dispatch(settings: Settings, *targets: Any, metrics: tuple[MetricContract, ...] = ()) -> NoticeDispatch:
+    catalog = Catalog({"events": contract(**WEEK_WATERMARK)}, {made.name: made for made in metrics or (reader(),)})
+    return dispatch_notices(settings, catalog, targets)
+
+
+def test_a_rejection_is_told_with_its_rows_days_measures_author_and_reason(settings, lake: Lake) -> None:
+    decide(lake, "reject", "b", "c", "d", by="anna", reason="test data of <the till>")
+    channel = RecordingChannel()
+    assert dispatch(settings, channel).delivered == 1
+    (message,) = channel.messages
+    assert message.subject == "total without 3 rows for 2 days, 2024-02-01 to 2024-02-02: rejected by a steward"
+    assert message.addressed_to == ["board"]
+    assert message.text.splitlines() == [
+        "3 rows of events that waited for a steward will not be in total, for 2 days, 2024-02-01 to 2024-02-02.",
+        f"Rejected {settings.clock():%Y-%m-%d %H:%M} UTC by anna: test data of <the till>",
+        "",
+        "  2024-02-01: 2 rows; over these alone total 32, events 2",
+        "  2024-02-02: 1 row; over these alone total 4, events 1",
+        "",
+        "lakehouse quarantine list events --status rejected",
+    ]
+    assert (message.data["kind"], message.data["consumer"], message.data["rows"]) == ("rejection", "board", 3)
+    assert (message.data["by"], message.data["reason"]) == ("anna", "test data of <the till>")
+    assert message.data["days"] == [
+        {"day": "2024-02-01", "rows": 2, "measures": [{"measure": "total", "value": 32}, {"measure": "events", "value": 2}]},
+        {"day": "2024-02-02", "rows": 1, "measures": [{"measure": "total", "value": 4}, {"measure": "events", "value": 1}]},
+    ]
+    (entry,) = ledger.of(settings)
+    assert (entry.series, entry.publication_id, entry.status) == ("total", message.data["decision_id"], NoticeStatus.AUDITED)
+
+
+def test_each_consumer_is_told_once_and_a_tick_without_news_writes_nothing(settings, lake: Lake) -> None:
+    channel, both = RecordingChannel(), (reader("board", "shop"), metric("other", "press"), metric("unread"))
+    decide(lake, "reject", "b")
+    assert dispatch(settings, channel, metrics=both).delivered == 3
+    assert sorted(message.addressed_to[0] for message in channel.messages) == ["board", "press", "shop"]
+    version = DeltaTable(locations.notices(settings)).version()
+    assert dispatch(settings, channel, metrics=both).delivered == 0
+    assert DeltaTable(locations.notices(settings)).version() == version
+    decide(lake, "reject", "c")
+    assert dispatch(settings, channel, metrics=both).delivered == 3
+
+
+def test_the_sum_over_rows_that_may_replace_others_is_not_stated(settings, lake: Lake) -> None:
+    channel = RecordingChannel()
+    decide(lake, "reject", "d", "e")
+    dispatch(settings, channel)
+    assert channel.messages[0].data["days"] == [{"day": "2024-02-02", "rows": 2, "measures": []}]
+    assert "  2024-02-02: 2 rows\n" in channel.messages[0].text
+
+
+def test_only_the_rejection_of_a_waiting_row_is_told(settings, lake: Lake) -> None:
+    channel = RecordingChannel()
+    decide(lake, "accept", "b")
+    decide(lake, "duplicate", "c")
+    decide(lake, "reject", "c", reason="another reason")
+    decide(lake, "reject", "b", reason="it was in silver: the restatement tells of it")
+    assert dispatch(settings, channel).delivered == 0
+
+
+def test_an_old_rejection_is_not_told(settings, lake: Lake) -> None:
+    decide(lake, "reject", "b")
+    settings.now = settings.clock() + ledger.NOTIFY_WITHIN + timedelta(seconds=1)
+    assert dispatch(settings, RecordingChannel()).delivered == 0
+
+
+def test_a_target_that_refuses_gets_the_same_message_again(settings, lake: Lake) -> None:
+    decide(lake, "reject", "b")
+    with webhook_server() as receiver:
+        receiver.answers = [400]
+        told = dispatch(settings, Webhook(receiver.url))
+        assert (told.delivered, told.waiting) == (0, 1)
+        assert dispatch(settings, Webhook(receiver.url)).delivered == 1
+    first, second = (headers["Idempotency-Key"] for _, headers, _ in receiver.requests)
+    assert first == second
+    assert receiver.taken[0]["data"]["rows"] == 1
+
+
+@pytest.mark.usefixtures("lake")
+def test_rows_that_wait_are_no_news(settings) -> None:
+    assert dispatch(settings, RecordingChannel()).delivered == 0
