@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -45,11 +45,28 @@ class Lag(Strict):
     needs_rows: int = Field(100, ge=1, description="With fewer rows in the newest day or the baseline nothing is judged.")
 
 
+class Rhythm(Strict):
+    """Something takes longer than on the days before: longer than the longest time that it usually takes within a day."""
+
+    factor: Annotated[Decimal, Field(gt=1)] = Field(Decimal(2), description="How many times the usual time is too long.")
+    days: int = Field(28, ge=7, le=366, description="How many days before make the rhythm.")
+    needs: int = Field(5, ge=2, description="With fewer days with arrivals among them nothing is judged.")
+
+
 class SourceAlerts(Strict):
-    """What a source alerts on."""
+    """What a source alerts on. Held files, files that could not be ingested and overdue reviews always alert."""
 
     late_share: LateShare | None = Field(LateShare(), description="null for none.")
     lag: Lag | None = Field(Lag(), description="null for none.")
+    unfinished_after: timedelta = Field(
+        timedelta(hours=6),
+        ge=timedelta(0),
+        description="This long after its end, and after the last news of it, an arrival day that is not complete alerts.",
+    )
+    silent_source: Rhythm | Literal["with_watermark"] | None = Field(
+        "with_watermark", description="null for none; with_watermark: where clocks.watermark says what is to be complete."
+    )
+    watermark_stalled: Rhythm | None = Field(Rhythm(), description="null for none; only where there is clocks.watermark.")
 
 
 class Restatements(Strict):

@@ -76,6 +76,7 @@ class SourceWatermark:
     """The watermark of a source at a time, and the deliveries that it follows from.
 
     :param skewed: how many of their rows have an event ahead of its arrival.
+    :param held_by: the keys that hold it where it stands, if it follows the slowest of several.
     """
 
     source: str
@@ -83,6 +84,7 @@ class SourceWatermark:
     at: datetime
     watermark: datetime
     steps: Sequence[WatermarkStep]
+    held_by: Sequence[str] = ()
 
     @property
     def skewed(self) -> int:

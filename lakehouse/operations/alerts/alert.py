@@ -20,6 +20,12 @@ class AlertKind(str, Enum):
     HELD = "held"
     OVERDUE = "overdue"
     VALUE = "value"
+    HELD_FILE = "held_file"
+    FAILED_INGESTION = "failed_ingestion"
+    UNFINISHED_DAY = "unfinished_day"
+    SILENT_SOURCE = "silent_source"
+    OVERDUE_REVIEW = "overdue_review"
+    WATERMARK_STALLED = "watermark_stalled"
 
 
 _TITLES = {
@@ -29,6 +35,12 @@ _TITLES = {
     AlertKind.HELD: "a number is held",
     AlertKind.OVERDUE: "a number was not finalized",
     AlertKind.VALUE: "a {} value beyond its bound",
+    AlertKind.HELD_FILE: "a file is held",
+    AlertKind.FAILED_INGESTION: "files could not be ingested",
+    AlertKind.UNFINISHED_DAY: "an arrival day is not complete",
+    AlertKind.SILENT_SOURCE: "nothing arrives any more",
+    AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
+    AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",
 }
 
 
@@ -42,7 +54,7 @@ class Alert:
     :param text: what happened, where, and what to do.
     :param addressed_to: the source's owner first.
     :param numbers: the figures of ``text``.
-    :param period: the name of the number's period.
+    :param period: the name of the number's period, or the arrival day of what is missing.
     :param detail: distinguishes alerts of one kind about one subject and period.
     """
 

@@ -26,6 +26,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
 from lakehouse.lateness import recent_lags
+from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
@@ -50,6 +51,7 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
     While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
     paths = [locations.bronze(settings, source) for source in catalog.sources]
+    paths += dict.fromkeys(path for source in catalog.sources for path in input_signals.tables(settings, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
@@ -61,7 +63,8 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
-    """The alerts about the arrivals of a source, as of the newest series."""
+    """The alerts about a source: about its inputs, and about its arrivals as of the newest one."""
+    yield from input_signals.of_source(settings, contract)
     terms = contract.alerts
     bound = _late_bound(contract)
     if terms.lag is None and bound is None:
