@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from lakehouse.contracts.base import Name, Strict
-from lakehouse.contracts.checks import Share  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.checks import Severity, Share  # noqa: TC001 (pydantic reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -53,7 +53,15 @@ class Rhythm(Strict):
     needs: int = Field(5, ge=2, description="With fewer days with arrivals among them nothing is judged.")
 
 
-class SourceAlerts(Strict):
+class RunAlerts(Strict):
+    """What runs alert on, for a source and for a metric. Failed runs always alert."""
+
+    failed_checks: Severity | None = Field(
+        "error", description="The least severity of a failed check that alerts: error, or warn for both; null for none."
+    )
+
+
+class SourceAlerts(RunAlerts):
     """What a source alerts on. Held files, files that could not be ingested and overdue reviews always alert."""
 
     late_share: LateShare | None = Field(LateShare(), description="null for none.")
@@ -100,7 +108,7 @@ class ValueBound(Strict):
         return self
 
 
-class MetricAlerts(Strict):
+class MetricAlerts(RunAlerts):
     """What a metric alerts on. Held numbers always alert."""
 
     restatements: Restatements | None = Field(Restatements(), description="null for none.")

@@ -26,6 +26,10 @@ class AlertKind(str, Enum):
     SILENT_SOURCE = "silent_source"
     OVERDUE_REVIEW = "overdue_review"
     WATERMARK_STALLED = "watermark_stalled"
+    FAILED_RUN = "failed_run"
+    RETRIES_USED_UP = "retries_used_up"
+    FAILED_CHECK = "failed_check"
+    RECONCILIATION = "reconciliation"
 
 
 _TITLES = {
@@ -41,6 +45,10 @@ _TITLES = {
     AlertKind.SILENT_SOURCE: "nothing arrives any more",
     AlertKind.OVERDUE_REVIEW: "rows wait too long for a steward",
     AlertKind.WATERMARK_STALLED: "the event-time watermark stands still",
+    AlertKind.FAILED_RUN: "a run failed",
+    AlertKind.RETRIES_USED_UP: "runs failed and no further one is started",
+    AlertKind.FAILED_CHECK: "a check failed",
+    AlertKind.RECONCILIATION: "two layers differ",
 }
 
 

@@ -7,11 +7,13 @@ record. The sensor ``alerts`` starts each run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from lakehouse.operations.alerts import log, signals
+from lakehouse.operations.alerts import log, run_rules, signals
+from lakehouse.operations.alerts.run_rules import RunOutcomes
 from lakehouse.operations.channels import Message
 from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, PendingMessage, deliver
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from lakehouse.operations.channels import Target
     from lakehouse.settings import Settings
 
+#: What failed among runs and checks, given the alerts that are open.
+OutcomesOf = Callable[["Sequence[Alert]"], RunOutcomes]
+_RUNS = "runs and checks"
 #: Dagster ends a tick after 60 seconds; the next ticks send the remaining messages.
 _SENDING_SECONDS = 30.0
 
@@ -47,14 +52,25 @@ class AlertDispatch:
         return "; ".join([counts, *self.undelivered])
 
 
-def dispatch_alerts(settings: Settings, catalog: Catalog, targets: Sequence[Target]) -> AlertDispatch:
-    """Open and resolve alerts from the present tables, and send every target what it has not received."""
+def dispatch_alerts(
+    settings: Settings, catalog: Catalog, targets: Sequence[Target], outcomes_of: OutcomesOf | None = None
+) -> AlertDispatch:
+    """Open and resolve alerts from the present tables and runs, and send every target what it has not received.
+
+    :param outcomes_of: what failed among runs and checks, given the alerts that are open; None leaves their alerts as they are.
+    """
     sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
     metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
     unread: dict[str, str] = {}
     current = [alert for name, alerts in (*sources, *metrics) for alert in _read(name, alerts, unread)]
     earlier = log.all_of(settings)
-    records = log.record(settings, earlier, current, unread.keys(), [target.name for target in targets])
+    outcomes = _outcomes(outcomes_of, earlier, unread)
+    current += run_rules.alerts(catalog, outcomes)
+
+    def stays(alert: Alert) -> bool:
+        return alert.contract in unread or not outcomes.know(alert)
+
+    records = log.record(settings, earlier, current, stays, [target.name for target in targets])
     before, after = _open(earlier), _open(records)
     report = deliver(_pending(settings, records, targets), AfterFailure.STOP, _SENDING_SECONDS)
     undelivered = [_sentence(failure) for failure in report.failures]
@@ -82,6 +98,17 @@ def _read(name: str, alerts: Iterable[Alert], unread: dict[str, str]) -> list[Al
     except Exception as problem:  # noqa: BLE001 (one contract's problem does not stop the others; the tick fails afterwards)
         unread[name] = f"the alerts of {name} could not be determined: {problem}"
         return []
+
+
+def _outcomes(outcomes_of: OutcomesOf | None, earlier: Iterable[AlertRecord], unread: dict[str, str]) -> RunOutcomes:
+    """What failed among runs and checks; if that cannot be read, nothing is known, and the reason is added to ``unread``."""
+    if outcomes_of is None:
+        return RunOutcomes()
+    try:
+        return outcomes_of([record.alert for record in earlier if record.resolved_at is None])
+    except Exception as problem:  # noqa: BLE001 (alerts that follow from tables do not depend on it; the tick fails afterwards)
+        unread[_RUNS] = f"the alerts of {_RUNS} could not be determined: {problem}"
+        return RunOutcomes()
 
 
 def _open(records: Iterable[AlertRecord]) -> set[str]:

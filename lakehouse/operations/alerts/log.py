@@ -18,7 +18,7 @@ from lakehouse.ledger.log_table import LogTable
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.settings import Settings
@@ -100,14 +100,14 @@ def record(
     settings: Settings,
     earlier: Sequence[AlertRecord],
     current: Sequence[Alert],
-    unread: Collection[str],
+    stays: Callable[[Alert], bool],
     targets: Sequence[str],
 ) -> list[AlertRecord]:
     """Open the alerts that are not open yet, and resolve the open ones whose condition is gone; all in one commit.
 
     :param earlier: every alert so far.
     :param current: the alerts whose condition holds now.
-    :param unread: the sources and metrics whose conditions are unknown: their alerts stay as they are.
+    :param stays: tells the open alerts whose conditions are unknown now: they stay as they are.
     :param targets: the names of the targets to notify of the new alerts.
     :returns: every alert.
     """
@@ -120,7 +120,7 @@ def record(
         for key, alert in by_key.items()
         if key not in open_alerts
     ]
-    resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and entry.alert.contract not in unread}
+    resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and not stays(entry.alert)}
     events = [_opening_of(entry) for entry in opened]
     events += [AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)]
     if events:

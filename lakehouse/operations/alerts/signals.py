@@ -45,8 +45,8 @@ _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
 
-def state_of(settings: Settings, catalog: Catalog) -> str:
-    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, and the hour.
+def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
+    """A fingerprint of everything that alerts depend on: the tables, the contracts, the code, the hour, and ``more`` texts.
 
     While it is unchanged, so are the alerts; an alert that depends only on the clock is found within the hour.
     """
@@ -59,7 +59,7 @@ def state_of(settings: Settings, catalog: Catalog) -> str:
         if metric.publication.start_delay:
             paths.append(locations.silver(settings, metric.source))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code())
+    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
 def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:

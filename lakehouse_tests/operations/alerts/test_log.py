@@ -19,10 +19,14 @@ LATE = Alert(AlertKind.LATE_SHARE, "sales", "sales", SINCE, "too late", ["anna"]
 HELD = Alert(AlertKind.HELD, "revenue", "revenue", SINCE, "held", ["anna", "ben"], {}, "2024-02-01")
 
 
+def stays(_: Alert) -> bool:
+    return False
+
+
 def look(
     settings: Settings, *conditions: Alert, unread: tuple[str, ...] = (), to: tuple[str, ...] = ("log", "hook")
 ) -> list[AlertRecord]:
-    return alert_log.record(settings, alert_log.all_of(settings), conditions, unread, to)
+    return alert_log.record(settings, alert_log.all_of(settings), conditions, lambda alert: alert.contract in unread, to)
 
 
 def test_without_conditions_nothing_is_written(settings: Settings) -> None:
@@ -90,11 +94,11 @@ def test_a_target_that_is_added_later_is_not_notified_of_old_alerts(settings: Se
 def test_two_simultaneous_evaluations_open_one_alert(settings: Settings) -> None:
     """A tick that takes too long overlaps with the next one: both find no open alert, and both record one."""
     for _ in range(2):
-        alert_log.record(settings, [], [LATE], (), ["log"])
+        alert_log.record(settings, [], [LATE], stays, ["log"])
     [one] = alert_log.all_of(settings)
     known = [one]
     for _ in range(2):
-        alert_log.record(settings, known, [], (), ["log"])
+        alert_log.record(settings, known, [], stays, ["log"])
     assert [found.resolved_at for found in alert_log.all_of(settings)] == [settings.clock()]
 
 
@@ -102,7 +106,7 @@ def test_after_the_table_is_lost_the_same_alert_has_the_same_id(settings: Settin
     """So a receiver that was notified recognizes it."""
     [before] = look(settings, LATE)
     settings.now = settings.clock() + timedelta(hours=3)
-    [after] = alert_log.record(settings, [], [LATE], (), ["log"])
+    [after] = alert_log.record(settings, [], [LATE], stays, ["log"])
     assert after.alert_id == before.alert_id
 
 
