@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.errors import LakehouseError
+from lakehouse.operations.addresses import directory
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.dispatch import dispatch_alerts
-from lakehouse.operations.channels import targets
 from lakehouse.orchestration.automation import run_outcomes
 from lakehouse.orchestration.automation.run_outcomes import RunLook
 from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
@@ -72,11 +72,11 @@ def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
         if state == before.state and (before.due_at is None or reading.clock() < before.due_at):
             return dg.SkipReason("nothing has changed since the last look")
         look = RunLook(context.instance, catalog, before.runs_through)
-        result = dispatch_alerts(reading, catalog, targets(settings, context.log), look.outcomes)
+        result = dispatch_alerts(reading, catalog, directory(settings, context.log), look.outcomes)
         if result.unread:
             raise UnreadError("; ".join(result.unread))
         is_idle = look.is_complete and not result.undelivered
-        context.update_cursor(f"{AlertCursor(state if is_idle else None, look.through)}")
+        context.update_cursor(f"{AlertCursor(state if is_idle else None, look.through, result.due_at)}")
         return dg.SkipReason(f"{result}")
 
     return sense

@@ -22,8 +22,8 @@ HELD = Alert(AlertKind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["an
 def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:
     assert lakehouse_command(tmp_path, "alerts").stdout == "No alert is open.\n"
     lake = Settings(root=str(tmp_path / "lake"), now=NOW)
-    known = alert_log.record(lake, [], [LATE, HELD], lambda _: False, ["log"])
-    alert_log.record(lake, known, [HELD], lambda _: False, ["log"])
+    known = alert_log.record(lake, [], [LATE, HELD], lambda _: False, lambda _: ["log"])
+    alert_log.record(lake, known, [HELD], lambda _: False, lambda _: ["log"])
     [line] = lakehouse_command(tmp_path, "alerts", "--json").stdout.splitlines()
     told = json.loads(line)
     assert (told["kind"], told["period"], told["addressed_to"]) == ("held", "2024-01-31", ["anna", "ben"])
