@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse import locations
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 Transition = Literal["opened", "escalated", "resolved"]
 #: The event of a delivery, as stored since the first version of the table.
 _DELIVERED = "told"
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,27 @@ def all_of(settings: Settings) -> list[AlertRecord]:
             if alert_id in records:
                 records[alert_id] = records[alert_id].after(event)
     return sorted(records.values(), key=lambda record: (record.opened_at, record.alert.since, record.alert.key))
+
+
+class UnknownAlertError(LakehouseError):
+    """An id that names no open alert, or more than one. The text lists what exists."""
+
+
+def named(records: Iterable[AlertRecord], ids: Iterable[str]) -> list[AlertRecord]:
+    """The open alerts that some ids, or their beginnings, name.
+
+    :raises UnknownAlertError: for one that names none, or several.
+    """
+    is_open = [record for record in records if record.resolved_at is None]
+    found = {}
+    for text in ids:
+        meant = [record for record in is_open if record.alert_id.startswith(text)]
+        if len(meant) != 1:
+            listed = [f"{record.alert_id} ({record.alert.title})" for record in (meant or is_open)]
+            which = "names several open alerts" if meant else "names no open alert"
+            raise UnknownAlertError(f"{text!r} {which}; there are {join_limited(listed, _SHOWN) or 'none'}")
+        found[meant[0].alert_id] = meant[0]
+    return list(found.values())
 
 
 def record(
