@@ -16,7 +16,7 @@ from lakehouse.operations.alerts import log, messages, routing
 from lakehouse.operations.delivery import PendingMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakehouse.operations.alerts.alert import AlertKind
     from lakehouse.operations.alerts.log import AlertRecord, Transition
@@ -46,30 +46,23 @@ def pending(settings: Settings, records: Sequence[AlertRecord], targets: Mapping
     """
     now = settings.clock()
     awake = [record for record in records if not routing.is_snoozed(record, now)]
-    # Of what is left of a digest another one is made, with an id of its own.
-    broken = {key for record in records if routing.is_snoozed(record, now) for key in record.digests.values()}
-    return [message for transition in get_args(log.Transition) for message in _of(settings, awake, transition, targets, broken)]
+    return [message for transition in get_args(log.Transition) for message in _of(settings, awake, transition, targets)]
 
 
 def _of(
-    settings: Settings,
-    records: Sequence[AlertRecord],
-    transition: Transition,
-    targets: Mapping[str, Target],
-    broken: Collection[str],
+    settings: Settings, records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
 ) -> Iterator[PendingMessage]:
     """The messages about one transition."""
     singles, digests = defaultdict[str, _Bundle](_Bundle), defaultdict[str, _Bundle](_Bundle)
     undecided: dict[tuple[str, AlertKind], list[AlertRecord]] = defaultdict(list)
-    for record in records:
-        for name in record.waiting(transition):
-            digest_id = record.digests.get((transition, name))
-            if name not in targets:
-                continue
-            if digest_id is None or digest_id in broken:
+    for (name, known), waiting in _by_target(records, transition, targets).items():
+        # What is left of a digest after one of its alerts was snoozed is another message.
+        if known is not None and known == _digest_id(waiting, transition):
+            for record in waiting:
+                digests[known].add(record, targets[name])
+        else:
+            for record in waiting:
                 undecided[name, record.alert.kind].append(record)
-            else:
-                digests[digest_id].add(record, targets[name])
     fresh: set[str] = set()
     for (name, _), waiting in undecided.items():
         digest_id = _digest_id(waiting, transition) if len(waiting) > SINGLY else None
@@ -86,6 +79,18 @@ def _of(
         members = [*bundle.members.values()]
         delivered = partial(log.record_delivery, settings, members, transition, digest=key)
         yield PendingMessage(messages.digest(key, members, transition), [*bundle.targets.values()], delivered)
+
+
+def _by_target(
+    records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
+) -> Mapping[tuple[str, str | None], list[AlertRecord]]:
+    """The alerts that a target waits for, by the target and the digest that they were recorded in, if any."""
+    waiting: dict[tuple[str, str | None], list[AlertRecord]] = defaultdict(list)
+    for record in records:
+        for name in record.waiting(transition):
+            if name in targets:
+                waiting[name, record.digests.get((transition, name))].append(record)
+    return waiting
 
 
 def _digest_id(records: Sequence[AlertRecord], transition: Transition) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -81,3 +83,39 @@ def test_a_cursor_of_an_earlier_release_is_an_empty_one() -> None:
     assert AlertCursor.read("f3a9c2") == AlertCursor.read(None) == AlertCursor()
     cursor = AlertCursor.read('{"state": "x", "runs_through": "2024-01-05 10:00:00+00:00"}')
     assert AlertCursor.read(f"{cursor}") == cursor
+
+
+def test_an_alert_escalates_at_its_time_although_nothing_changes_and_an_acknowledged_one_does_not(
+    ticks: SensorTicks, tmp_path: Path
+) -> None:
+    """The hour of an idle look is the same; the daemon is started again in between."""
+    owner, platform = tmp_path / "owner.jsonl", tmp_path / "platform.jsonl"
+    ticks.lake.addresses = tmp_path / "addresses.yaml"
+    ticks.lake.addresses.write_text(f"owners: {{anna: ['file:{owner}']}}\nplatform: ['file:{platform}']\nescalate_after: PT20M\n")
+    ticks.lake.now = datetime(2024, 1, 6, 10, 5, tzinfo=timezone.utc)
+    records = DagsterRecords(ticks.instance)
+    for day in ("2024-01-05", "2024-01-06"):
+        records.run(SILVER, {PARTITION_NAME_TAG: day})
+    ticks.tick()
+    assert len(owner.read_text().splitlines()) == 2
+    assert not platform.exists()
+    first, second = alert_log.all_of(ticks.lake)
+    alert_log.acknowledge(ticks.lake, [first], "anna", "on it")
+    ticks.lake.now += timedelta(minutes=19)
+    restarted = SensorTicks(ticks.lake, ticks.catalog, "alerts", ticks.instance, ticks.cursor)
+    assert restarted.skip_message() == IDLE
+    ticks.lake.now += timedelta(minutes=1)
+    assert restarted.skip_message() == "0 opened, 0 resolved, 2 open"
+    assert restarted.skip_message() == IDLE
+    [line] = platform.read_text().splitlines()
+    assert json.loads(line)["message_id"] == f"{second.alert_id}:escalated"
+    records.succeed(SILVER, "2024-01-05", "2024-01-06")
+    restarted.tick()
+    assert [len(path.read_text().splitlines()) for path in (owner, platform)] == [4, 2]
+
+
+def test_a_mistake_in_the_file_of_addresses_is_reported_by_the_tick(ticks: SensorTicks, tmp_path: Path) -> None:
+    ticks.lake.addresses = tmp_path / "addresses.yaml"
+    ticks.lake.addresses.write_text("owner: {}\n")
+    with pytest.raises(Exception, match=r"addresses.yaml:1: owner: unknown key; docs/alerts.md lists the known ones"):
+        ticks.tick()
